@@ -1,0 +1,107 @@
+"""A lock URL, taken apart in one place: ``scheme://place?lease=30s&max_hold=10m``.
+
+Precedence is argument of the call > URL > default. Unknown query keys are errors, because a mistyped ``laese=5s``
+would otherwise be a table whose writers disagree about when a lock ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from ..errors import ConfigError
+
+LEASE_S = 30.0
+LEASE_S_MIN = 0.05  # below this a busy machine loses leases that nobody took
+LEASE_S_MAX = 24 * 3600.0
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class LockUrl:
+    """``host`` and ``path`` are decoded; ``options`` holds the backend's own query keys."""
+
+    scheme: str
+    host: str
+    path: str
+    lease_s: float = LEASE_S
+    max_hold_s: float | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """One spelling per meaning: defaults are left out, keys are sorted."""
+        query = dict(self.options)
+        if self.lease_s != LEASE_S:
+            query["lease"] = format_duration(self.lease_s)
+        if self.max_hold_s is not None:
+            query["max_hold"] = format_duration(self.max_hold_s)
+        tail = "&".join(f"{quote(key)}={quote(query[key], safe='/:,')}" for key in sorted(query))
+        return f"{self.scheme}://{self.host}{quote(self.path)}" + (f"?{tail}" if tail else "")
+
+
+def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
+    """Take ``url`` apart; a bare path is a ``file`` URL. ``options`` names the backend's own query keys."""
+    if not url:
+        raise ConfigError("The lock URL is empty; write for example file:///shared/locks or memory://name.", url=url)
+    if "://" not in url:
+        if "?" in url:
+            raise ConfigError(f"{url!r} is a bare path with settings; write file:///path?lease=10s instead.", url=url)
+        return LockUrl("file", "", url)
+    parts = urlsplit(url)
+    if parts.fragment:
+        raise ConfigError(f"The lock URL {url!r} has a part after '#', which means nothing here; remove it.", url=url)
+    query: dict[str, str] = {}
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if key in query:
+            raise ConfigError(f"The lock URL {url!r} gives {key!r} twice; keep one.", url=url, key=key)
+        query[key] = value
+    lease = query.pop("lease", None)
+    max_hold = query.pop("max_hold", None)
+    unknown = sorted(set(query) - set(options))
+    if unknown:
+        known = ", ".join(sorted({"lease", "max_hold", *options}))
+        raise ConfigError(
+            f"The lock URL {url!r} has unknown settings: {', '.join(unknown)}; known are {known}.", url=url, unknown=unknown
+        )
+    return LockUrl(
+        parts.scheme,
+        parts.netloc,
+        unquote(parts.path),
+        LEASE_S if lease is None else check_lease(parse_duration(lease, what="lease")),
+        None if max_hold is None else check_max_hold(parse_duration(max_hold, what="max_hold")),
+        query,
+    )
+
+
+def parse_duration(text: str, *, what: str) -> float:
+    """Seconds of ``500ms``, ``30s``, ``2m`` or ``1.5h``."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text.strip())
+    if match is None:
+        raise ConfigError(f"{what}={text!r} is not a duration; write a number with its unit, such as 500ms, 30s or 2m.")
+    return float(match[1]) * _UNITS_S[match[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text that `parse_duration` reads back as the same number."""
+    for unit in ("h", "m", "s"):
+        if seconds >= _UNITS_S[unit] and (seconds / _UNITS_S[unit]).is_integer():
+            return f"{int(seconds / _UNITS_S[unit])}{unit}"
+    return f"{round(seconds * 1000, 6):g}ms"
+
+
+def check_lease(lease_s: float) -> float:
+    """``lease_s`` itself, or `ConfigError` when no holder could live with it."""
+    if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
+        raise ConfigError(
+            f"A lease of {lease_s:g} s cannot work; choose between {LEASE_S_MIN:g} s and {LEASE_S_MAX:g} s.", lease_s=lease_s
+        )
+    return lease_s
+
+
+def check_max_hold(max_hold_s: float) -> float:
+    """``max_hold_s`` itself, or `ConfigError`."""
+    if not max_hold_s > 0:
+        raise ConfigError(f"max_hold must be longer than nothing, not {max_hold_s:g} s.", max_hold_s=max_hold_s)
+    return max_hold_s

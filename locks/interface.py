@@ -1,0 +1,131 @@
+"""The contract between a lock provider and everybody else.
+
+A *lock* is a key. A *lease* is the proof that one owner holds it until a deadline, with a *token*: an integer that
+grows with every grant of that key. No lease excludes a paused holder for good; it gives progress, and whoever
+writes under it attaches the token or validates again (docs/protocol.md).
+
+    t=0   A acquires, lease 10 s, token 7
+    t=1   A is suspended
+    t=11  A's lease has ended; B acquires, token 8
+    t=12  A wakes up; A's local deadline has passed, so `ensure_held` raises before A asks anybody
+
+The deadline is measured on the holder's own monotonic clock from *before* the request was sent, and a lease is
+never revived after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Protocol, Self
+
+
+class Release(Enum):
+    """What `Lease.release` found."""
+
+    RELEASED = "released"
+    WAS_LOST = "was lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a key, readable by anybody: ``since`` and ``until`` are wall-clock seconds as the holder wrote them."""
+
+    key: str
+    owner: str
+    token: int
+    since: float
+    until: float | None
+    reason: str = ""
+    host: str = ""
+    pid: int = 0
+    queue: tuple[str, ...] = ()
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+class Lease(Protocol):
+    """Held until ``deadline`` (local monotonic seconds) unless renewed, released or lost. A context manager."""
+
+    key: str
+    owner: str
+    token: int
+
+    @property
+    def deadline(self) -> float:
+        """Local monotonic time after which the lease must not be relied on; renewals move it."""
+        ...
+
+    @property
+    def lost(self) -> str | None:
+        """Why the lease is gone (expired, stolen, unreachable, max_hold, forked), or None while it is held."""
+        ...
+
+    def ensure_held(self, *, fresh: bool = False) -> None:
+        """Raise `LockLostError` unless held now; ``fresh`` also asks the backend."""
+        ...
+
+    def on_lost(self, call: Callable[[str], None]) -> None:
+        """Call once with the reason when the lease is lost, on the renewer's thread; at once if it is lost already."""
+        ...
+
+    def release(self) -> Release:
+        """Give the lock back. Never raises for a lost lease and never touches a successor's."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+
+class LockProvider(Protocol):
+    """Opened by URL (`open_provider`); holds addresses until first use, so it pickles and survives fork.
+
+    ``fair`` says whether waiters are served in order; ``durable_tokens`` whether tokens survive a restart of the
+    backend. Both are facts that the table of providers in the docs is generated from.
+    """
+
+    url: str
+    fair: bool
+    durable_tokens: bool
+
+    def try_acquire(
+        self, key: str, *, lease_s: float | None = None, above: int = 0, reason: str = "", max_hold_s: float | None = None
+    ) -> Lease | None:
+        """A lease whose token exceeds ``above``, or None when the key is busy. ``lease_s=None``: the URL's value."""
+        ...
+
+    def acquire(
+        self,
+        key: str,
+        *,
+        wait_s: float,
+        lease_s: float | None = None,
+        above: int = 0,
+        reason: str = "",
+        max_hold_s: float | None = None,
+    ) -> Lease:
+        """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
+        ...
+
+    def inspect(self, key: str) -> Holder | None:
+        """Who holds the key now, or None."""
+        ...
+
+    def break_(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder."""
+        ...
+
+    def close(self) -> None:
+        """Release nothing of others, stop the own threads. Twice is fine."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,49 @@
+"""From a URL to a lock provider: built-ins first, then entry points, then an error that lists what exists.
+
+A third party registers ``scheme = "package.module:opener"`` in the entry point group ``lakelatch.lock_providers``;
+the opener is called as ``opener(url, env=env)`` and returns a `LockProvider`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from ..environment import SYSTEM, Environment
+from ..errors import ConfigError
+from .interface import LockProvider
+
+GROUP = "lakelatch.lock_providers"
+
+# scheme -> (module of this part, opener, extra that brings its client). Nothing is imported before it is asked for.
+_BUILT_IN = {
+    "file": (".file", "open_file_locks", ""),
+    "memory": (".memory", "open_memory_locks", ""),
+}
+
+
+def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
+    """The provider for ``url``; a bare path means ``file://``. Connects to nothing yet; the caller closes it."""
+    scheme = url.partition("://")[0] if "://" in url else "file"
+    if scheme in _BUILT_IN:
+        module, opener, extra = _BUILT_IN[scheme]
+        try:
+            loaded = import_module(module, __package__)
+        except ModuleNotFoundError as e:
+            raise ConfigError(
+                f"Locks at {scheme}:// need {e.name}; run pip install 'lakelatch[{extra}]'.", scheme=scheme, extra=extra
+            ) from e
+        return cast(LockProvider, getattr(loaded, opener)(url, env=env))
+    for entry in entry_points(group=GROUP, name=scheme):
+        return cast(LockProvider, entry.load()(url, env=env))
+    raise ConfigError(
+        f"There is no lock provider for {scheme!r}; known are {', '.join(known_schemes())}.",
+        scheme=scheme,
+        known=known_schemes(),
+    )
+
+
+def known_schemes() -> tuple[str, ...]:
+    """Schemes that `open_provider` finds now: built-ins and installed entry points."""
+    return tuple(sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))}))

@@ -1,0 +1,252 @@
+"""The commit log on the store: what counts. Appended only at the first free slot, after reading every earlier one.
+
+    t=0  A and B have read slots 0..6 and want slot 7
+    t=1  A's put-if-absent of slot 7 is done
+    t=2  B's is lost; B reads slot 7, sees A's entry, checks again against it, and tries slot 8
+
+Absence is no answer. A put whose reply was lost may land later, so a writer in doubt repeats the same bytes at the
+same slot until the store says what stands there. Single entries are never deleted, because a zombie's put would
+succeed on a slot that somebody has emptied. After every put the newest epoch is looked up again: if the log was
+replaced below a sleeping writer, its entry stands where nobody reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ..environment import Environment
+from ..errors import CommitUnknownError, NotATableError, StorageError
+from ..storage import Outcome, Store
+from .log_state import Close, Commit, End, LogEntry, LogState, Open, decode, encode
+
+LOG = ".hoodie/.lakelatch/log"
+EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
+_PATIENCE_S = 60.0
+
+
+def slot_path(epoch: int, slot: int) -> str:
+    """Where an entry lies. Epochs are numbered from the time the log was made, so a rebuilt log starts a new one."""
+    return f"{LOG}/{epoch:013d}/{slot:020d}"
+
+
+class Follower:
+    """Collects the commits that land after its transaction began."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+
+
+class CommitLog:
+    """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
+
+    Args:
+        publish: puts a commit on the timeline unless it is there; called before every append for the newest commit.
+            Every appender does so, hence all older ones are there already.
+        writable: False never writes, not even the opening entry of an epoch that somebody has closed.
+    """
+
+    def __init__(
+        self, store: Store, env: Environment, publish: Callable[[Commit], None], *, writable: bool = True
+    ) -> None:
+        self._store, self._env, self._publish, self._writable = store, env, publish, writable
+        self._mutex = threading.RLock()
+        self._followers: list[Follower] = []
+        self._published = -1
+        self.state = LogState()
+        self.epoch = 0
+        self.next_slot = 0
+        self._first_slot = 0
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> LogState:
+        """Read to the head and return the state there. Raises `NotATableError` when there is no log."""
+        with self._mutex:
+            if not self.epoch:
+                self._start_at_newest_epoch()
+            elif not self._followers and self._newest_epoch() > self.epoch + 1:
+                self._start_at_newest_epoch()  # a handle that slept for long need not read what nobody asks about
+            while True:
+                path = slot_path(self.epoch, self.next_slot)
+                stored = self._store.get(path)
+                if stored is not None:
+                    self._apply(decode(stored.body, path))
+                elif self.state.closed and self._writable:
+                    opening = encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
+                    self._insist(path, opening)
+                else:
+                    return self.state
+
+    def _start_at_newest_epoch(self) -> None:
+        newest = self._newest_epoch()
+        entries = self._store.list(f"{LOG}/{newest:013d}") if newest else []
+        if not entries:
+            raise NotATableError(
+                f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
+                table=self._store.url,
+            )
+        self.state, self._published = LogState(), -1
+        self.epoch, self.next_slot = newest, int(entries[0].name)
+        self._first_slot = self.next_slot
+
+    def _newest_epoch(self) -> int:
+        return max((int(name) for name in self._store.folders(LOG) if name.isdigit()), default=0)
+
+    def _apply(self, entry: LogEntry) -> None:
+        self.state.apply(entry)
+        if isinstance(entry, Commit) and self.state.last is entry:
+            for follower in self._followers:
+                follower.commits.append(entry)
+        if isinstance(entry, Close):
+            self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
+        self.next_slot = entry.slot + 1
+
+    def follow(self, known: Sequence[Commit]) -> Follower:
+        """A follower that has ``known`` already and collects what comes after the head."""
+        with self._mutex:
+            follower = Follower()
+            follower.commits.extend(known)
+            self._followers.append(follower)
+            return follower
+
+    def unfollow(self, follower: Follower) -> None:
+        """The transaction is over; stop collecting for it."""
+        with self._mutex:
+            if follower in self._followers:
+                self._followers.remove(follower)
+
+    # --- appending -------------------------------------------------------------------------------------------
+
+    def append(
+        self, build: Callable[[LogState], LogEntry | None], *, follower: Follower | None = None
+    ) -> LogEntry | None:
+        """Append what ``build`` makes of the state at the head; returns the entry with its slot.
+
+        ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
+        raise, or return None to append nothing. ``follower`` starts to collect right after the entry.
+
+        Raises:
+            CommitUnknownError: the store gave no answer for a minute; the entry may still land.
+        """
+        with self._mutex:
+            while True:
+                state = self.catch_up()
+                self.publish_last()
+                entry = build(state)
+                if entry is None:
+                    return None
+                epoch, slot = self.epoch, self.next_slot
+                if not self._insist(slot_path(epoch, slot), encode(entry, epoch, slot, self._env.uuid()), entry):
+                    continue
+                if self._replaced(epoch, slot):
+                    self.epoch = 0
+                    continue
+                entry = replace(entry, slot=slot)
+                self._apply(entry)
+                if follower is not None:
+                    self._followers.append(follower)
+                self._close_if_full()
+                return entry
+
+    def publish_last(self) -> None:
+        """Put the newest commit on the timeline, unless this handle has seen it there."""
+        with self._mutex:
+            last = self.state.last
+            if last is not None and last.slot > self._published:
+                self._publish(last)
+                self._published = last.slot
+
+    def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
+        """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
+        deadline, pause, in_doubt = self._env.monotonic() + _PATIENCE_S, 0.05, ""
+        while True:
+            try:
+                put = self._store.put_if_absent(path, body)
+            except StorageError as e:
+                if not in_doubt:
+                    raise  # the store says that nothing was written, and no earlier try can have been
+                in_doubt = str(e)
+            else:
+                if put.done:
+                    return True
+                if put.outcome is Outcome.LOST:
+                    stored = self._store.get(path)
+                    if stored is not None:
+                        return stored.body == body
+                in_doubt = put.cause or "no answer"
+            if self._env.monotonic() >= deadline:
+                raise CommitUnknownError(
+                    f"{self._store.url}: no answer to the log entry {path} for {_PATIENCE_S:g} s ({in_doubt}). It may have "
+                    "landed or may still land, so nothing was deleted; `lakelatch timeline` shows what became of it",
+                    table=self._store.url,
+                    instant=getattr(entry, "instant", None),
+                )
+            self._env.sleep(pause * (0.5 + self._env.random()))
+            pause = min(pause * 2, 2.0)
+
+    def _replaced(self, epoch: int, slot: int) -> bool:
+        """Whether the log was made anew while we slept: then our entry at ``slot`` stands where nobody reads.
+
+        Otherwise a newer epoch can only be there because somebody has closed ours, after our entry.
+        """
+        if self._newest_epoch() == epoch:
+            return False
+        if self._store.head(slot_path(epoch, self._first_slot)) is None:
+            return True
+        while (stored := self._store.get(path := slot_path(epoch, slot := slot + 1))) is not None:
+            if isinstance(decode(stored.body, path), Close):
+                return False
+        return True
+
+    def _close_if_full(self) -> None:
+        if self.next_slot - self._first_slot >= EPOCH_SLOTS:
+            self.close_epoch()
+
+    def close_epoch(self) -> None:
+        """End the epoch at the next free slot, if nobody takes it first. The next reader opens the new one."""
+        with self._mutex:
+            body = encode(Close(), self.epoch, self.next_slot, self._env.uuid())
+            self.publish_last()
+            self._store.put_if_absent(slot_path(self.epoch, self.next_slot), body)
+
+    # --- history ---------------------------------------------------------------------------------------------
+
+    def outcome(self, instant: str) -> str | None:
+        """``open``, ``commit``, ``rollback`` or ``abort``; None when this log never saw the transaction begin."""
+        with self._mutex:
+            state = self.catch_up()
+            if instant in state.open:
+                return "open"
+            if instant in state.ended:
+                return state.ended[instant]
+            for entry in self._entries_since(instant):
+                if isinstance(entry, Commit | End) and entry.instant == instant:
+                    return entry.kind
+            return None
+
+    def entries(self) -> Iterator[LogEntry]:
+        """Every entry of every epoch that is still there, oldest first."""
+        yield from self._read(self._store.folders(LOG))
+
+    def _entries_since(self, instant: str) -> Iterator[LogEntry]:
+        """Entries from the epoch that ``instant`` began in: the newest one that opened with smaller times only."""
+        epochs = self._store.folders(LOG)
+        first = len(epochs) - 1
+        while first > 0 and not self._opened_before(epochs[first], instant):
+            first -= 1
+        yield from self._read(epochs[max(first, 0) :])
+
+    def _read(self, epochs: list[str]) -> Iterator[LogEntry]:
+        for epoch in epochs:
+            for found in self._store.list(f"{LOG}/{epoch}"):
+                stored = self._store.get(found.path)
+                if stored is not None:
+                    yield decode(stored.body, found.path)
+
+    def _opened_before(self, epoch: str, instant: str) -> bool:
+        first = self._store.list(f"{LOG}/{epoch}")[:1]
+        stored = self._store.get(first[0].path) if first else None
+        opening = decode(stored.body, first[0].path) if stored is not None else None
+        return isinstance(opening, Open) and opening.top < instant

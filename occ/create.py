@@ -1,0 +1,208 @@
+"""Making a table, and making somebody else's table writable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..environment import SYSTEM, Environment
+from ..errors import ConfigError, InputError, StorageError, UnsupportedTableError
+from ..storage import Outcome, Store, open_store
+from .clock import EARLIEST
+from .commit_log import LOG, slot_path
+from .log_state import Open, encode
+from .properties import COPY_ON_WRITE, TableConfig
+from .settings import NO_LOCK, OWN_LOCK, Settings
+from .table import PROPERTIES, Table
+from .timeline import read_timeline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def create(
+    url: str,
+    *,
+    record_key: str | Sequence[str],
+    partition_by: str | Sequence[str] = (),
+    ordering: str | None = None,
+    schema: pa.Schema | None = None,
+    name: str | None = None,
+    database: str = "default",
+    hive_style: bool = True,
+    table_version: int = 8,
+    exist_ok: bool = False,
+    writer: str = "",
+    env: Environment = SYSTEM,
+    storage: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Table:
+    """Make an empty copy-on-write Hudi table and open it.
+
+    Args:
+        url: where; the folder must be empty or absent.
+        record_key: column or columns that identify a row.
+        partition_by: columns whose values name the partition folders; none makes an unpartitioned table.
+        ordering: column that says which of two versions of a row is newer; an older one never replaces a newer one.
+            Without it the later write wins.
+        schema: data columns, so that the empty table can be read.
+        name: the table's name in Hudi; the last part of the URL otherwise.
+        hive_style: partition folders named ``column=value``.
+        table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
+        exist_ok: open the table when there is one already.
+        storage: options of the store.
+        settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
+
+    Raises:
+        InputError: there is a table already, or other files.
+        ConfigError: settings that cannot work.
+        UnsafeStoreError: the store's conditional writes are not atomic.
+    """
+    store = open_store(url, **(storage or {}))
+    config = _new_config(store, record_key, partition_by, ordering, schema, name, database, hive_style, table_version)
+    wanted = _settings(store, settings)
+    if store.head(PROPERTIES) is not None:
+        if exist_ok:
+            return Table(store, env=env, writer=writer)
+        raise InputError(f"there is a table at {store.url} already; open it with lakelatch.open", table=store.url)
+    _refuse_strange_files(store)
+    _refuse_unsafe(store)
+    put = store.put_if_absent(PROPERTIES, config.to_bytes())
+    if put.outcome is Outcome.LOST:
+        if exist_ok:
+            return Table(store, env=env, writer=writer)
+        raise InputError(f"somebody else has just made a table at {store.url}; open it with lakelatch.open", table=store.url)
+    if put.outcome is Outcome.UNKNOWN:
+        raise StorageError(f"no answer when {store.url} was made ({put.cause}); look whether it is there, then try again")
+    _start_log(store, env, wanted, top=EARLIEST)
+    return Table(store, env=env, writer=writer)
+
+
+def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment = SYSTEM, **settings: Any) -> Table:
+    """Make a Hudi table writable that has no commit log, or rebuild a damaged log, and open it.
+
+    No transaction that was open in an older log can land any more. The table must have no other writers now: JVM
+    writers do not read the log.
+
+    Raises:
+        ConfigError: the log is there and sound.
+        UnsupportedTableError: the table cannot be written by this library; says why and the way out.
+    """
+    store = open_store(url)
+    wanted = _settings(store, {"lock": lock, **settings})
+    if _has_sound_log(store, env):
+        raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
+    table = Table.__new__(Table)
+    table.store, table.env, table.url, table._properties = store, env, store.url, b""
+    config = table._read_config()
+    config.refuse_writing()
+    _refuse_unsafe(store)
+    latest = read_timeline(store, config).latest_time or EARLIEST
+    _start_log(store, env, wanted, top=latest)
+    return Table(store, env=env, writer=writer)
+
+
+def _has_sound_log(store: Store, env: Environment) -> bool:
+    if not store.folders(LOG):
+        return False
+    try:
+        Table(store, env=env).log.catch_up()
+    except UnsupportedTableError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever is wrong with the old log, it is what is being replaced
+        return False
+    return True
+
+
+def _start_log(store: Store, env: Environment, settings: Settings, *, top: str) -> None:
+    """Open an epoch numbered from the time, so that it is newer than any before it, also than a deleted one."""
+    epochs = [int(n) for n in store.folders(LOG) if n.isdigit()]
+    epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
+    body = encode(Open(top, 0, settings, slot=1), epoch, 1, env.uuid())
+    path = slot_path(epoch, 1)
+    for _ in range(5):
+        put = store.put_if_absent(path, body)
+        if put.outcome is not Outcome.UNKNOWN:
+            return
+    raise StorageError(
+        f"no answer when the commit log of {store.url} was started ({put.cause}); run `lakelatch init --adopt` on it",
+        table=store.url,
+    )
+
+
+def _settings(store: Store, given: dict[str, Any]) -> Settings:
+    local = store.url.startswith("file:")
+    settings = Settings().changed(**({"lock": OWN_LOCK if local else NO_LOCK} | given))
+    if settings.lock == OWN_LOCK and not local:
+        raise ConfigError(
+            f"the table's own lock needs a local folder, and {store.url} is none; name a lock URL, or none:// to leave the "
+            "order of commits to the log alone"
+        )
+    if settings.lock not in (OWN_LOCK, NO_LOCK):
+        from ..locks import open_provider
+
+        open_provider(settings.lock).close()  # a URL that cannot work is refused before anything is written
+    return settings
+
+
+def _new_config(
+    store: Store,
+    record_key: str | Sequence[str],
+    partition_by: str | Sequence[str],
+    ordering: str | None,
+    schema: pa.Schema | None,
+    name: str | None,
+    database: str,
+    hive_style: bool,  # noqa: FBT001 - private, and every caller names it
+    table_version: int,
+) -> TableConfig:
+    from .avro_types import to_avro
+
+    keys, partitions = _names(record_key), _names(partition_by)
+    if not keys:
+        raise InputError("a table needs a record key: name the column or columns that identify a row")
+    title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
+    if schema is not None and (missing := [c for c in (*keys, *partitions, *_names(ordering or ())) if c not in schema.names]):
+        raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
+    keygen = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
+    config = TableConfig(
+        name=title,
+        table_type=COPY_ON_WRITE,
+        version=table_version,
+        layout=2,
+        database=database,
+        record_key_fields=keys,
+        partition_fields=partitions,
+        keygen=keygen,
+        precombine_fields=_names(ordering or ()) if table_version == 8 else (),
+        ordering_fields=_names(ordering or ()) if table_version != 8 else (),
+        merge_mode="EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
+        hive_style=hive_style,
+        url_encode=True,
+        create_schema=to_avro(schema, title) if schema is not None else None,
+        timeline_timezone="UTC",
+    )
+    config.refuse_writing()
+    return config
+
+
+def _names(value: str | Sequence[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _refuse_strange_files(store: Store) -> None:
+    there = [e.name for e in store.list("")] + [f + "/" for f in store.folders("")]
+    if there:
+        raise InputError(
+            f"{store.url} is not empty ({', '.join(sorted(there)[:3])}) and not a Hudi table; choose an empty folder, "
+            "since readers would take such files for data",
+            table=store.url,
+        )
+
+
+def _refuse_unsafe(store: Store) -> None:
+    # Local disks link atomically; every other store has to show it, because some answer right and race wrong.
+    if not store.url.startswith("file:"):
+        from ..storage.probe import probe
+
+        probe(store)

@@ -1,0 +1,133 @@
+"""Instants: what a file name on the timeline says, in both directions.
+
+    layout 2 (table versions 8 and 9)          layout 1 (version 6)
+    T.commit.requested                         the same
+    T.inflight                                 the same        (a commit's only: it has no action word)
+    T_C.commit                                 T.commit
+    T.deltacommit.inflight                     the same
+    T.compaction.requested  ->  T_C.commit     ->  T.commit
+    T.clustering.requested  ->  T_C.replacecommit
+
+T is the requested time and C the completion time, ``yyyyMMddHHmmssSSS`` in UTC (14 digits, without milliseconds, are
+read as well). Times are compared as text, as Hudi's readers do.
+
+Source: names on the timelines of tables that Hudi 0.14 to 1.2 wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+State = Literal["requested", "inflight", "completed"]
+
+ACTIONS = frozenset(
+    {
+        "clean",
+        "clustering",
+        "commit",
+        "compaction",
+        "deltacommit",
+        "indexing",
+        "logcompaction",
+        "replacecommit",
+        "restore",
+        "rollback",
+        "savepoint",
+        "schemacommit",
+    }
+)
+# The actions whose completed instants change what a reader sees.
+COMMIT_ACTIONS = frozenset({"commit", "deltacommit", "replacecommit"})
+# A plan of a table service completes under the name of the commit that it makes.
+COMPLETED_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
+
+_TIME = r"(?:\d{14}|\d{17})"
+_PENDING = re.compile(rf"({_TIME})\.(?:([a-z]+)\.)?(requested|inflight)")
+_COMPLETED = {1: re.compile(rf"({_TIME})()\.([a-z]+)"), 2: re.compile(rf"({_TIME})_({_TIME})\.([a-z]+)")}
+_TIME_ONLY = re.compile(_TIME)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One action at one moment of the timeline; ``completed`` is C, None while pending and always on layout 1."""
+
+    requested: str
+    action: str
+    state: State
+    completed: str | None = None
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Sort key: completion time where there is one, then requested time."""
+        return (self.completed or self.requested, self.requested)
+
+
+def parse(name: str, *, layout: int) -> Instant | None:
+    """The instant that a file name stands for, or None for any other file.
+
+    A completed name without C on layout 2 is None: one of the two readers takes it for an older table's instant,
+    the other ignores it.
+    """
+    if found := _PENDING.fullmatch(name):
+        time, action, state = found.groups()
+        if action is None:
+            # `T.requested` has never been a name; `T.inflight` is a commit's.
+            return Instant(time, "commit", "inflight") if state == "inflight" else None
+        # `T.commit.inflight` is not what Hudi writes, and reading it as well would give one instant two names.
+        if action not in ACTIONS or (action, state) == ("commit", "inflight"):
+            return None
+        return Instant(time, action, "requested" if state == "requested" else "inflight")
+    if found := _COMPLETED[layout].fullmatch(name):
+        time, completed, action = found.groups()
+        if action in ACTIONS and action not in COMPLETED_AS:
+            return Instant(time, action, "completed", completed or None)
+    return None
+
+
+def file_name(instant: Instant, *, layout: int = 2) -> str:
+    """The name under which the instant lies on the timeline."""
+    assert instant.action in ACTIONS, instant
+    action = instant.action
+    if layout == 1 and action == "clustering":
+        action = "replacecommit"  # version 6 has no pending action of its own for clustering
+    if instant.state == "completed":
+        action = COMPLETED_AS.get(action, action)
+        if layout == 1:
+            return f"{instant.requested}.{action}"
+        assert instant.completed, f"a completed instant of layout 2 needs its completion time: {instant}"
+        return f"{instant.requested}_{instant.completed}.{action}"
+    if (action, instant.state) == ("commit", "inflight"):
+        return f"{instant.requested}.inflight"
+    return f"{instant.requested}.{action}.{instant.state}"
+
+
+def is_time(text: str) -> bool:
+    """True for text that can stand as T or C."""
+    if not _TIME_ONLY.fullmatch(text):
+        return False
+    try:
+        to_epoch_ms(text)
+    except ValueError:
+        return False
+    return True
+
+
+def from_epoch_ms(epoch_ms: int) -> str:
+    """Milliseconds since the epoch as 17 digits in UTC."""
+    moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    # strftime does not pad years below 1000 on every platform.
+    return f"{moment.year:04}{moment:%m%d%H%M%S}{moment.microsecond // 1000:03}"
+
+
+def to_epoch_ms(time: str) -> int:
+    """The reverse of `from_epoch_ms`; 14 digits are the start of their second. ValueError for anything else."""
+    if not _TIME_ONLY.fullmatch(time):
+        raise ValueError(f"{time!r} is not an instant time: 17 digits yyyyMMddHHmmssSSS are expected")
+    moment = datetime(
+        int(time[:4]), int(time[4:6]), int(time[6:8]), int(time[8:10]), int(time[10:12]), int(time[12:14]), tzinfo=UTC
+    )
+    return (moment - _EPOCH) // timedelta(milliseconds=1) + int(time[14:] or 0)

@@ -1,0 +1,267 @@
+"""What the commit log says: its entries, and the state they add up to. Pure.
+
+The log is the history of transactions. A transaction is open from its begin entry to its commit, rollback or abort.
+Slots are numbered on across epochs, so that two slots always compare.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..conflict.write_set import NOWHERE, Region
+from ..environment import Process
+from ..errors import DamagedTableError, UnsupportedTableError
+from .clock import EARLIEST
+from .settings import Settings
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction has begun; everything before its slot is its snapshot."""
+
+    instant: str
+    action: str
+    operation: str
+    writer: str
+    process: Process | None
+    slot: int = -1
+
+    kind = "begin"
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "T": self.instant,
+            "action": self.action,
+            "op": self.operation,
+            "writer": self.writer,
+            "process": self.process.to_json() if self.process else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction has landed: this entry, and nothing else, makes it so.
+
+    ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
+    and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns).
+    """
+
+    instant: str
+    completion: str
+    action: str
+    operation: str
+    writer: str
+    token: int
+    region: Region = NOWHERE
+    schema: str | None = None
+    metadata: dict[str, Any] | None = None
+    side: dict[str, str] | None = None
+    slot: int = -1
+
+    kind = "commit"
+
+    def placed(self, *, completion: str, token: int, schema: str | None) -> Commit:
+        """The entry for one slot: what can only be known there is filled in."""
+        return replace(self, completion=completion, token=token, schema=schema)
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "T": self.instant,
+            "C": self.completion,
+            "action": self.action,
+            "op": self.operation,
+            "writer": self.writer,
+            "token": self.token,
+            "region": self.region.to_json() if self.region else None,
+            "schema": self.schema,
+            "metadata": self.metadata,
+            "side": self.side,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A transaction has ended without landing: ``rollback`` by somebody else, ``abort`` by its own writer."""
+
+    kind: str
+    instant: str
+    who: str
+    reason: str
+    slot: int = -1
+
+    def fields(self) -> dict[str, Any]:
+        return {"T": self.instant, "who": self.who, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The table's settings from here on."""
+
+    settings: Settings
+    who: str
+    slot: int = -1
+
+    kind = "setting"
+
+    def fields(self) -> dict[str, Any]:
+        return {"settings": self.settings.to_json(), "who": self.who}
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The epoch ends here."""
+
+    slot: int = -1
+
+    kind = "close"
+
+    def fields(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The epoch begins here, with the state that the one before it ended with.
+
+    ``last``: the newest commit, which may still have to be published.
+    """
+
+    top: str
+    token: int
+    settings: Settings
+    open: tuple[Begin, ...] = ()
+    last: Commit | None = None
+    slot: int = -1
+
+    kind = "open"
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "top": self.top,
+            "token": self.token,
+            "settings": self.settings.to_json(),
+            "open": [b.fields() | {"slot": b.slot} for b in self.open],
+            "last": self.last.fields() | {"slot": self.last.slot} if self.last else None,
+        }
+
+
+LogEntry = Begin | Commit | End | Setting | Close | Open
+
+
+def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
+    """The entry's bytes at a slot. ``nonce`` tells two writers of the same words apart."""
+    head = {"v": VERSION, "kind": entry.kind, "epoch": epoch, "slot": slot, "id": nonce}
+    return json.dumps(head | entry.fields(), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(body: bytes, path: str) -> LogEntry:
+    """An entry from its bytes. Raises `DamagedTableError` for a torn one, `UnsupportedTableError` for a newer one."""
+    try:
+        raw = json.loads(body)
+        version, kind = raw["v"], raw["kind"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise DamagedTableError(
+            f"log entry {path} is torn or not ours ({len(body)} bytes); writers stop here. Restore it, or rebuild the log "
+            "with `lakelatch init --adopt`",
+            path=path,
+        ) from e
+    if version != VERSION or kind not in _DECODERS:
+        raise UnsupportedTableError(
+            f"log entry {path} was written by a newer version (v {version}, kind {kind!r}); upgrade lakelatch", path=path
+        )
+    try:
+        return _DECODERS[kind](raw)
+    except (KeyError, TypeError, ValueError) as e:
+        raise DamagedTableError(f"log entry {path} lacks a field: {e}", path=path) from e
+
+
+def _begin(raw: dict[str, Any]) -> Begin:
+    return Begin(
+        raw["T"], raw["action"], raw["op"], raw["writer"], Process.from_json(raw["process"]), slot=raw["slot"]
+    )
+
+
+def _commit(raw: dict[str, Any]) -> Commit:
+    return Commit(
+        raw["T"],
+        raw["C"],
+        raw["action"],
+        raw["op"],
+        raw["writer"],
+        raw["token"],
+        Region.from_json(raw["region"]),
+        raw["schema"],
+        raw["metadata"],
+        raw["side"],
+        slot=raw["slot"],
+    )
+
+
+def _open(raw: dict[str, Any]) -> Open:
+    return Open(
+        raw["top"],
+        raw["token"],
+        Settings.from_json(raw["settings"]),
+        tuple(_begin(b) for b in raw["open"]),
+        _commit(raw["last"]) if raw["last"] else None,
+        slot=raw["slot"],
+    )
+
+
+_DECODERS: dict[str, Any] = {
+    "begin": _begin,
+    "commit": _commit,
+    "rollback": lambda raw: End("rollback", raw["T"], raw["who"], raw["reason"], slot=raw["slot"]),
+    "abort": lambda raw: End("abort", raw["T"], raw["who"], raw["reason"], slot=raw["slot"]),
+    "setting": lambda raw: Setting(Settings.from_json(raw["settings"]), raw["who"], slot=raw["slot"]),
+    "close": lambda raw: Close(slot=raw["slot"]),
+    "open": _open,
+}
+
+
+@dataclass(slots=True)
+class LogState:
+    """The sum of all entries up to a slot.
+
+    ``top`` is the largest T or C so far; ``ended`` keeps the outcome of every transaction that this reader saw end.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    top: str = EARLIEST
+    token: int = 0
+    open: dict[str, Begin] = field(default_factory=dict)
+    last: Commit | None = None
+    ended: dict[str, str] = field(default_factory=dict)
+    closed: bool = False
+
+    def apply(self, entry: LogEntry) -> None:
+        """Add the next entry. Entries about a transaction that is not open say nothing and count for nothing."""
+        match entry:
+            case Begin():
+                self.open[entry.instant] = entry
+                self.top = max(self.top, entry.instant)
+            case Commit() if entry.instant in self.open:
+                del self.open[entry.instant]
+                self.ended[entry.instant] = "commit"
+                self.top = max(self.top, entry.completion)
+                self.token = max(self.token, entry.token)
+                self.last = entry
+            case End() if entry.instant in self.open:
+                del self.open[entry.instant]
+                self.ended[entry.instant] = entry.kind
+            case Setting():
+                self.settings = entry.settings
+            case Close():
+                self.closed = True
+            case Open():
+                self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
+                self.open = {b.instant: b for b in entry.open}
+                self.closed = False
+
+    def carried(self, slot: int) -> Open:
+        """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
+        return Open(self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot)

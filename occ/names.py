@@ -1,0 +1,110 @@
+"""Names of data files, in both directions.
+
+    base file   <fileId>_<writeToken>_<T>.parquet
+    log file    .<fileId>_<time>.log.<version>_<writeToken>   (time: T of the deltacommit; version 6: of the base file)
+
+A file id is a UUID and ``-0``; with a bucket index the first eight characters are the bucket's number. A write token
+is ``<task partition>-<stage>-<attempt>``.
+
+Source: files that Hudi 0.14 to 1.2 wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..conflict import FileGroupId
+
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+# Neither part may hold an underscore: it separates them, and readers split at it.
+_BASE = re.compile(r"([^_./][^_/]*)_([^_/]+)_(\d+)\.([a-z]+)")
+_LOG = re.compile(r"\.([^_/]+)_(\d+)\.log\.(\d+)(?:_([^_/.]+))?(\.cdc)?")
+_PART = re.compile(r"[^_./][^_/]*")
+_BASE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})
+
+
+@dataclass(frozen=True, slots=True)
+class BaseName:
+    """The parts of a base file's name; ``instant`` is T of the commit that wrote it."""
+
+    file_id: str
+    write_token: str
+    instant: str
+    extension: str = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    """The parts of a log file's name; ``instant`` is T of its deltacommit, in version 6 that of its base file."""
+
+    file_id: str
+    instant: str
+    version: int
+    write_token: str = ""
+    cdc: bool = False
+
+
+def base_file_name(name: BaseName) -> str:
+    """The name of the file with these parts."""
+    assert _PART.fullmatch(name.file_id), name
+    assert _PART.fullmatch(name.write_token), name
+    return f"{name.file_id}_{name.write_token}_{name.instant}.{name.extension}"
+
+
+def log_file_name(name: LogName) -> str:
+    """The name of the file with these parts."""
+    assert _PART.fullmatch(name.file_id), name
+    token = f"_{name.write_token}" if name.write_token else ""
+    return f".{name.file_id}_{name.instant}.log.{name.version}{token}{'.cdc' if name.cdc else ''}"
+
+
+def parse_base_name(name: str) -> BaseName | None:
+    """The parts of a base file's name, or None for any other file."""
+    found = _BASE.fullmatch(name)
+    if found is None or found[4] not in _BASE_EXTENSIONS:
+        return None
+    return BaseName(found[1], found[2], found[3], found[4])
+
+
+def parse_log_name(name: str) -> LogName | None:
+    """The parts of a log file's name, or None for any other file."""
+    found = _LOG.fullmatch(name)
+    return LogName(found[1], found[2], int(found[3]), found[4] or "", bool(found[5])) if found else None
+
+
+def is_data_file(name: str) -> bool:
+    """True for the name of a base file or log file."""
+    return parse_base_name(name) is not None or parse_log_name(name) is not None
+
+
+def new_file_id(uuid: str, *, bucket: int | None = None) -> str:
+    """A file id made of a 36-character UUID; with ``bucket``, one that belongs to that bucket."""
+    assert len(uuid) == 36, uuid
+    if bucket is None:
+        return f"{uuid}-0"
+    assert 0 <= bucket < 10**8, bucket
+    return f"{bucket:08}{uuid[8:]}-0"
+
+
+def bucket_of(file_id: str) -> int | None:
+    """The bucket that a file id names, or None. Any UUID may look like a bucket: ask only of a bucketed table."""
+    prefix = file_id[:8]
+    return int(prefix) if len(prefix) == 8 and prefix.isascii() and prefix.isdigit() else None
+
+
+def write_token(task_partition: int, stage: int, attempt: int) -> str:
+    """The write token of one task attempt."""
+    return f"{task_partition}-{stage}-{attempt}"
+
+
+def partition_metadata(requested: str, partition: str) -> bytes:
+    """The content of `PARTITION_METADATA`; the JVM finds a partition only by that file."""
+    depth = partition.count("/") + 1 if partition else 0
+    return f"#partition metadata\ncommitTime={requested}\npartitionDepth={depth}\n".encode()
+
+
+def join(partition: str, name: str) -> str:
+    """The path of a file relative to the table's root."""
+    return f"{partition}/{name}" if partition else name

@@ -1,0 +1,72 @@
+"""The timeline as the log's publication: instants that Hudi's readers see, in the order of the log.
+
+`publish` may be called by anybody, any number of times: the bytes are a function of the log entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+from ..environment import Environment
+from ..errors import DamagedTableError, StorageError
+from ..storage import Outcome, Store
+from .avro import CommitMetadata, encode_commit
+from .instant import Instant, file_name
+from .log_state import Commit
+
+SIDES = ".hoodie/.lakelatch/sides"
+_INLINE_BYTES = 64 * 1024
+
+
+def attach(store: Store, commit: Commit, metadata: CommitMetadata) -> Commit:
+    """The entry with its metadata: inline, or in a side object that is written and read back first."""
+    plain = replace(metadata, schema=None).to_json()
+    body = json.dumps(plain, separators=(",", ":")).encode()
+    if len(body) <= _INLINE_BYTES:
+        return replace(commit, metadata=plain)
+    digest = hashlib.sha256(body).hexdigest()
+    path = f"{SIDES}/{commit.instant}-{digest[:16]}.json"
+    store.put_if_absent(path, body)
+    stored = store.get(path)
+    if stored is None or stored.body != body:
+        raise StorageError(f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path)
+    return replace(commit, side={"path": path, "sha256": digest})
+
+
+def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
+    """What the commit did. Raises `DamagedTableError` when its side object is gone or altered."""
+    plain = commit.metadata
+    if plain is None:
+        assert commit.side is not None
+        path = commit.side["path"]
+        stored = store.get(path)
+        if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
+            raise DamagedTableError(
+                f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
+                "rebuild the log with `lakelatch init --adopt`",
+                path=path,
+                instant=commit.instant,
+            )
+        plain = json.loads(stored.body)
+    return replace(CommitMetadata.from_json(plain), schema=commit.schema)
+
+
+def publish(store: Store, env: Environment, folder: str, commit: Commit) -> None:
+    """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there."""
+    path = f"{folder}/{file_name(Instant(commit.instant, commit.action, 'completed', commit.completion))}"
+    if store.head(path) is not None:
+        return
+    body = encode_commit(metadata_of(store, commit), replace=commit.action == "replacecommit")
+    pause = 0.05
+    for _ in range(8):
+        if store.put_if_absent(path, body).outcome is not Outcome.UNKNOWN or store.head(path) is not None:
+            return
+        env.sleep(pause)
+        pause *= 2
+    raise StorageError(
+        f"{store.url}: commit {commit.instant} has landed in the log but its instant {path} could not be put on the "
+        "timeline; the next writer or `lakelatch rollback` publishes it",
+        instant=commit.instant,
+    )

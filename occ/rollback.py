@@ -1,0 +1,113 @@
+"""Failed writers: who is dead, how its transaction is ended, and what is deleted. In that order.
+
+    t=0  W is slow; a cleaner takes it for dead
+    t=1  the cleaner appends rollback(W): from here W cannot commit, whatever it does
+    t=2  the cleaner deletes what W's markers name, the markers, the pending instant, the heartbeat last
+    t=3  W wakes up, reads the log, finds itself rolled back, and says so
+
+Without step 1 first, W could commit between 0 and 2 and lose committed files. Nobody deletes files of a transaction,
+its own writer included, before the log says that it did not land.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ..environment import Environment
+from ..storage import Store
+from .commit_log import CommitLog
+from .heartbeat import HEARTBEATS, Watch, heartbeat_path
+from .instant import Instant, file_name
+from .log_state import Begin, End, LogEntry, LogState
+from .markers import instants_with_markers, list_markers, remove
+
+_log = logging.getLogger("lakelatch.rollback")
+
+
+class Cleaner:
+    """Ends dead transactions and removes what is left of ended ones. One per table handle."""
+
+    def __init__(self, store: Store, log: CommitLog, env: Environment, timeline_folder: str) -> None:
+        self._store, self._log, self._env, self._timeline = store, log, env, timeline_folder
+        self._watch = Watch(store, env)
+        self._looked_at: float | None = None
+
+    def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
+        """Roll back every transaction found dead, except ``mine``; returns their instants."""
+        now = self._env.monotonic()
+        if self._looked_at is not None and now - self._looked_at < at_most_every_s:
+            return []
+        self._looked_at = now
+        state = self._log.catch_up()
+        self._watch.keep_only(set(state.open))
+        dead = [
+            begin
+            for begin in list(state.open.values())
+            if begin.instant not in mine and self._watch.is_dead(begin, timeout_s=state.settings.heartbeat_timeout_s)
+        ]
+        return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
+
+    def roll_back(self, begin: Begin, *, reason: str) -> bool:
+        """End one open transaction and remove what it left. False when it ended by itself meanwhile."""
+        me = self._env.process()
+
+        def build(state: LogState) -> LogEntry | None:
+            if begin.instant not in state.open:
+                return None
+            return End("rollback", begin.instant, f"{me.host}:{me.pid}", reason)
+
+        if self._log.append(build) is None:
+            return False
+        _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)
+        self.sweep(begin.instant, begin.action)
+        return True
+
+    def sweep(self, instant: str, action: str = "") -> int:
+        """Delete what an ended transaction left; returns the number of data files. Safe to repeat, by anybody.
+
+        Of a transaction that did not land everything goes; of one that did, its markers and its heartbeat.
+        """
+        outcome = self._log.outcome(instant)
+        if outcome in (None, "open"):
+            return 0  # a stranger's, or alive: not ours to touch
+        if outcome == "commit":
+            self.sweep_landed(instant)
+            return 0
+        return self._sweep_dead(instant, action)
+
+    def _sweep_dead(self, instant: str, action: str) -> int:
+        deleted = self._delete_announced(instant)
+        for act in {action} if action else {"commit", "replacecommit"}:
+            for state in ("inflight", "requested"):
+                self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
+        # Last: it is what a later sweep would find this transaction by. Then once more for a late worker's markers.
+        self._store.delete(heartbeat_path(instant))
+        return deleted + self._delete_announced(instant)
+
+    def _delete_announced(self, instant: str) -> int:
+        markers = list_markers(self._store, instant)
+        for marker in markers:
+            self._store.delete(marker.path)
+        remove(self._store, markers)
+        return len(markers)
+
+    def sweep_landed(self, instant: str) -> None:
+        """Of a transaction that landed: its markers and heartbeat. Its files were settled before it committed."""
+        remove(self._store, list_markers(self._store, instant))
+        self._store.delete(heartbeat_path(instant))
+
+    def sweep_leftovers(self, mine: Iterable[str]) -> int:
+        """Sweep every transaction that left markers or a heartbeat and is over: dead cleaners, late workers.
+
+        Returns the number of data files deleted.
+        """
+        left = set(instants_with_markers(self._store)) | {e.name for e in self._store.list(HEARTBEATS)}
+        return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
+
+    def wait_s(self, mine: Iterable[str]) -> float:
+        """How long until the last of the transactions that are silent now could be found dead; 0 when none is open."""
+        state = self._log.catch_up()
+        others = [b for b in state.open.values() if b.instant not in mine]
+        silent = [self._watch.silent_for(b.instant) for b in others]
+        return max((state.settings.heartbeat_timeout_s - s for s in silent), default=0.0)

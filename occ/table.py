@@ -1,0 +1,374 @@
+"""A table: open, look, change. The front door of the library."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ..environment import SYSTEM, Environment
+from ..errors import ConfigError, DamagedTableError, InputError, NotATableError, UnsupportedTableError
+from ..locks import Lease, LockProvider, open_provider
+from ..storage import Store, open_store
+from .commit_log import LOG, CommitLog
+from .heartbeat import Heart
+from .log_state import Commit, LogEntry, LogState, Setting
+from .properties import TableConfig
+from .publish import metadata_of, publish
+from .retry import Contention, RunResult
+from .retry import run as run_again
+from .rollback import Cleaner
+from .settings import NO_LOCK, OWN_LOCK, Settings
+from .timeline import Timeline, read_timeline
+from .transaction import Transaction
+from .unlocked import NoLease
+from .view import View, ViewCache, cold_view, with_unpublished
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .basefile import FileSpec
+    from .snapshot import FileSlice, Snapshot
+
+PROPERTIES = ".hoodie/hoodie.properties"
+OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
+T = TypeVar("T")
+_log = logging.getLogger("lakelatch")
+
+
+class Table:
+    """One handle on one table; safe to share between threads, and a context manager. Made by `open`.
+
+    Attributes:
+        url: the one spelling of its place.
+        config: what ``hoodie.properties`` says.
+        writable: False for a Hudi table without our log, until ``lakelatch init --adopt``.
+    """
+
+    def __init__(self, store: Store, *, env: Environment = SYSTEM, writer: str = "") -> None:
+        self.store, self.env, self.url = store, env, store.url
+        process = env.process()
+        self.writer = writer or f"{process.host}:{process.pid}"
+        self._properties = b""
+        self.config = self._read_config()
+        self.config.refuse_opening()
+        self.writable = bool(store.folders(LOG))
+        self.contention = Contention()
+        self._locks: LockProvider | None = None
+        if self.writable:
+            self.log = CommitLog(store, env, self._publish)
+            self.log.catch_up()
+            self.cleaner = Cleaner(store, self.log, env, self.config.timeline_folder)
+            self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self.look_after_others)
+            self.views = ViewCache(self.log, self._cold_view, self._metadata_of)
+            self._swept = False
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that all writers of the table share, as of the last look at the log."""
+        self._require_log()
+        return self.log.state.settings
+
+    def timeline(self) -> Timeline:
+        """The table's instants, from one listing."""
+        return read_timeline(self.store, self.config)
+
+    def snapshot(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> Snapshot:
+        """The file slices now, or at a past moment.
+
+        Args:
+            as_of: commits with requested time T not after this, as Hudi's readers travel in time.
+            as_of_completion: commits with completion time C not after this.
+        """
+        return self.view(as_of=as_of, as_of_completion=as_of_completion).snapshot
+
+    def schema(self) -> pa.Schema | None:
+        """The data columns, without Hudi's meta columns; None before the first commit."""
+        return self.view().arrow_schema()
+
+    def view(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> View:
+        """Snapshot and schema together, of one moment."""
+        if as_of is not None or as_of_completion is not None:
+            return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
+        if not self.writable:
+            return cold_view(self.store, self.timeline())
+        state = self.log.catch_up()
+        timeline = self.timeline()
+        return with_unpublished(cold_view(self.store, timeline), timeline, state.last, self._metadata_of)
+
+    def read(
+        self,
+        *,
+        partition: str | None = None,
+        columns: list[str] | None = None,
+        as_of: str | None = None,
+        as_of_completion: str | None = None,
+    ) -> pa.Table:
+        """All rows of the table or of one partition as Arrow, without meta columns."""
+        import pyarrow as pa
+
+        self.config.refuse_reading()
+        view = self.view(as_of=as_of, as_of_completion=as_of_completion)
+        schema = view.arrow_schema() or pa.schema([])
+        wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
+        parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_groups(partition)]
+        tables = [_shaped(part, wanted) for part in parts]
+        return pa.concat_tables(tables) if tables else wanted.empty_table()
+
+    def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
+        """The rows of one file slice; columns that the file does not have yet are left out."""
+        import pyarrow.parquet as pq
+
+        from .schema import META_COLUMNS
+
+        self.config.refuse_reading()
+        with self.store.open(group.path) as stream:
+            file = pq.ParquetFile(stream)
+            there = file.schema_arrow.names
+            wanted = [n for n in there if n not in META_COLUMNS and (columns is None or n in columns)]
+            return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)
+
+    # --- changing --------------------------------------------------------------------------------------------
+
+    def transaction(self, operation: str = "upsert", *, lock_first: bool = False) -> Transaction:
+        """Begin a transaction; leave its block to commit.
+
+        Args:
+            operation: insert, bulk_insert, upsert, delete, insert_overwrite, insert_overwrite_table or
+                delete_partition. It names the instant's action, and says whether the table was read.
+            lock_first: take the table's lock before the snapshot and keep it to the commit: cannot lose, and nobody
+                else commits meanwhile. For short transactions on a contended table; `run` does it by itself.
+
+        Raises:
+            UnsupportedTableError: the table cannot be written; the message says why and the way out.
+        """
+        self._require_log()
+        self._refuse_if_unwritable()
+        return Transaction(self, operation, lock_first=lock_first)
+
+    def run(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        operation: str = "upsert",
+        attempts: int = 20,
+        time_s: float = 600.0,
+        pause_s: float = 0.05,
+    ) -> RunResult[T]:
+        """Run ``work`` in a transaction and commit it; on conflict run it again with a fresh instant and snapshot.
+
+        After a loss the lock is taken before the snapshot while the table stays contended.
+
+        Args:
+            work: called with the transaction; may run several times.
+            attempts: how often at most.
+            time_s: no new attempt begins after so many seconds.
+            pause_s: jittered pause after the first loss, doubled with each, 5 s at most.
+
+        Raises:
+            ConflictError: of the last attempt, when the bounds are reached; a note says how many there were.
+        """
+        return run_again(self, work, operation=operation, attempts=attempts, time_s=time_s, pause_s=pause_s)
+
+    def change_settings(self, **changes: Any) -> Settings:
+        """The table has these settings from now on, for every writer. `ConfigError` for unknown names or values."""
+        self._require_log()
+
+        def build(state: LogState) -> LogEntry:
+            return Setting(state.settings.changed(**changes), self.writer)
+
+        entry = self.log.append(build)
+        assert isinstance(entry, Setting)
+        self._close_locks()
+        return entry.settings
+
+    def clean(self, *, wait: bool = False, progress: Callable[[float], None] | None = None) -> list[str]:
+        """Roll back dead transactions and remove what ended ones left; returns the instants rolled back.
+
+        Args:
+            wait: watch silent writers for the table's time-out; otherwise only writers that certainly died (their
+                process on this host is gone) or were seen silent before are found.
+            progress: called with the seconds that are still to wait.
+        """
+        self._require_log()
+        mine = self.heart.instants
+        ended = self.cleaner.look(mine)
+        while wait and (remaining := self.cleaner.wait_s(mine)) > 0:
+            if progress:
+                progress(remaining)
+            self.env.sleep(min(remaining, max(self.settings.heartbeat_interval_s / 2, 0.05)))
+            ended += self.cleaner.look(mine)
+        self.log.publish_last()
+        self.cleaner.sweep_leftovers(mine)
+        return ended
+
+    # --- what a transaction needs ----------------------------------------------------------------------------
+
+    def lease(self, why: str) -> Lease:
+        """The table's lock, waited for. Raises `LockTimeoutError` naming the holder."""
+        settings = self.settings
+        if settings.lock == NO_LOCK:
+            return NoLease()
+        own = settings.lock == OWN_LOCK
+        if self._locks is None:
+            url = self.store.uri(OWN_LOCK_FOLDER) if own else settings.lock
+            self._locks = open_provider(url, env=self.env)
+        return self._locks.acquire(
+            # In its own folder the table needs no name: hosts may see that folder under different paths.
+            "table" if own else self.url,
+            wait_s=settings.lock_wait_s,
+            lease_s=settings.lease_s,
+            above=self.log.state.token,
+            reason=f"{self.writer}: {why}",
+        )
+
+    def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
+        """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
+        from .basefile import FileSpec
+        from .schema import META_COLUMNS
+
+        data = _without(rows, META_COLUMNS)
+        schema, avro = _settled(current, data, self.config.name)
+        missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
+        if missing:
+            raise InputError(
+                f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition", columns=missing
+            )
+        return FileSpec(self.store, instant, schema, self.config, self.settings.buckets), avro
+
+    def look_after_others(self) -> None:
+        """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""
+        self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
+        if not self._swept:
+            self._swept = True
+            self.cleaner.sweep_leftovers(self.heart.instants)
+
+    def _publish(self, commit: Commit) -> None:
+        publish(self.store, self.env, self.config.timeline_folder, commit)
+
+    def _metadata_of(self, commit: Commit) -> Any:
+        return metadata_of(self.store, commit)
+
+    def _cold_view(self, later: Sequence[Commit]) -> View:
+        timeline = self.timeline()
+        # Only now read on: whatever the listing shows is in the log, so every commit that is too young is in `later`.
+        self.log.catch_up()
+        return cold_view(self.store, timeline, without=[c.instant for c in later])
+
+    # --- guards ----------------------------------------------------------------------------------------------
+
+    def _read_config(self) -> TableConfig:
+        # A JVM writer replaces the file by delete and create, and leaves a copy meanwhile.
+        stored = self.store.get(PROPERTIES) or self.store.get(PROPERTIES + ".backup")
+        if stored is None:
+            if self.store.folders(".hoodie") or self.store.list(".hoodie"):
+                raise DamagedTableError(
+                    f"{self.url} has a .hoodie folder but no {PROPERTIES}: it was created half, or damaged. If it holds no "
+                    "data, delete the .hoodie folder and create the table again",
+                    table=self.url,
+                )
+            raise NotATableError(
+                f"{self.url} is not a Hudi table: there is no {PROPERTIES}. Create one with lakelatch.create or "
+                "`lakelatch init`",
+                table=self.url,
+            )
+        if stored.body != self._properties:
+            self.config = TableConfig.from_bytes(stored.body, table=self.url)
+            self._properties = stored.body
+        return self.config
+
+    def _refuse_if_unwritable(self) -> None:
+        # Read anew at every begin: a JVM writer may have upgraded the table or given it a metadata table.
+        self._read_config().refuse_writing()
+
+    def _require_log(self) -> None:
+        if not self.writable:
+            raise UnsupportedTableError(
+                f"{self.url} was not made by this library and has no commit log, so it is read-only; "
+                "`lakelatch init --adopt LOCK_URL` makes it writable",
+                table=self.url,
+            )
+
+    # --- closing ---------------------------------------------------------------------------------------------
+
+    def _close_locks(self) -> None:
+        locks, self._locks = self._locks, None
+        if locks is not None:
+            locks.close()
+
+    def close(self) -> None:
+        """Stop the heartbeat thread and the lock's renewer. Transactions still open will be rolled back. Twice is fine."""
+        if self.writable:
+            self.heart.close()
+        self._close_locks()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<lakelatch.Table {self.url}>"
+
+
+def open(  # noqa: A001 - lakelatch.open is the name people expect
+    url: str,
+    *,
+    writer: str = "",
+    lock: str | None = None,
+    strategy: str | None = None,
+    isolation: str | None = None,
+    env: Environment = SYSTEM,
+    **storage: Any,
+) -> Table:
+    """Open a table. Lock backend, strategy and isolation come from the table itself.
+
+    Args:
+        url: a path, ``file://``, ``s3://``, ``gs://`` or ``az://``; every spelling of one place is the same table.
+        writer: a name for logs and conflict messages; host and process number otherwise.
+        lock, strategy, isolation: what this writer expects; refused when the table says otherwise.
+        env: clocks, threads and randomness; for simulators.
+        storage: options of the store (endpoint, region, keys).
+
+    Raises:
+        NotATableError: there is no table.
+        ConfigError: the table is set otherwise than this writer expects; names both values.
+    """
+    table = Table(open_store(url, **storage), env=env, writer=writer)
+    if table.writable:
+        table.settings.refuse_others(table.url, lock=lock, strategy=strategy, isolation=isolation)
+    elif lock is not None:
+        raise ConfigError(f"{table.url} has no lock setting yet; `lakelatch init --adopt {lock}` gives it one")
+    return table
+
+
+def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([f for f in schema if f.name not in names])
+
+
+@functools.lru_cache(maxsize=64)
+def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.Schema, str]:
+    from .avro_types import to_avro
+    from .schema import storable, widen
+
+    schema = storable(rows) if current is None else widen(current, rows)
+    return schema, to_avro(schema, name)
+
+
+def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    columns = [
+        rows.column(f.name).cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,170 @@
+"""The timeline: what has happened to the table, as its instants say.
+
+One listing gives names, and names give everything but the content; the content of a commit is read when somebody asks.
+Times on the timeline of version 6 are the writer's local ones and there is no completion time: order is that of T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import DamagedTableError
+from .avro import CommitMetadata, decode_commit
+from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
+from .names import FileGroupId
+from .properties import TableConfig
+from .snapshot import Replacement, TimelineView
+
+if TYPE_CHECKING:
+    from ..storage import Store
+
+# Where the active timeline of every table that this library writes lies; older ones differ (`timeline_folder`).
+TIMELINE = ".hoodie/timeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The active timeline at the moment of one listing.
+
+    Attributes:
+        store: where the instants lie.
+        config: the table's.
+        completed: completed instants of every action, in order of completion.
+        pending: requested and inflight instants, each once in its later state, in order of T.
+        empty: completed commits of zero bytes, which no reader survives.
+    """
+
+    store: Store
+    config: TableConfig
+    completed: tuple[Instant, ...]
+    pending: tuple[Instant, ...]
+    empty: tuple[Instant, ...] = ()
+    _contents: dict[Instant, CommitMetadata] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def commits(self) -> tuple[Instant, ...]:
+        """Completed instants that change what a reader sees, in order of completion."""
+        return tuple(instant for instant in self.completed if instant.action in COMMIT_ACTIONS)
+
+    @property
+    def first_active(self) -> str | None:
+        """Smallest T of a commit or of a plan for one, pending ones included. Files older than that are archived's."""
+        times = [
+            each.requested for each in (*self.completed, *self.pending) if _published(each.action) in COMMIT_ACTIONS
+        ]
+        return min(times, default=None)
+
+    @property
+    def latest_time(self) -> str | None:
+        """The largest T or C of all instants, or None on an empty timeline."""
+        times = [each.requested for each in (*self.completed, *self.pending)]
+        times += [each.completed for each in self.completed if each.completed]
+        return max(times, default=None)
+
+    def completed_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:
+        """The commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
+        return tuple(
+            each
+            for each in self.commits
+            if (requested is None or each.requested <= requested)
+            and (completed is None or (each.completed or each.requested) <= completed)
+        )
+
+    def is_committed(self, requested: str) -> bool:
+        """Whether files of that T count."""
+        first = self.first_active
+        if first is not None and requested < first:
+            return True
+        return any(each.requested == requested for each in self.commits)
+
+    def path(self, instant: Instant) -> str:
+        """Where the instant's file lies, relative to the table."""
+        return f"{self.config.timeline_folder}/{file_name(instant, layout=self.config.layout)}"
+
+    def metadata(self, instant: Instant) -> CommitMetadata:
+        """What a completed commit says of itself; read once.
+
+        Raises:
+            DamagedTableError: the file is torn, empty or gone.
+        """
+        if instant not in self._contents:
+            path = self.path(instant)
+            name = path.rpartition("/")[2]
+            stored = self.store.get(path)
+            if stored is None:
+                raise DamagedTableError(
+                    f"Instant {name} of table {self.config.name} has vanished since the timeline was listed; it was "
+                    "archived or restored away meanwhile. Open the table again.",
+                    instant=name,
+                    table=self.config.name,
+                )
+            self._contents[instant] = decode_commit(
+                stored.body, name=name, layout=self.config.layout, table=self.config.name
+            )
+        return self._contents[instant]
+
+    def view(self) -> TimelineView:
+        """What a snapshot needs. Reads the replacecommits, and no other commit."""
+        replacements = []
+        for instant in self.commits:
+            if instant.action == "replacecommit":
+                replaced = self.metadata(instant).replaced
+                groups = tuple(FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids)
+                replacements.append(Replacement(instant.requested, instant.completed or instant.requested, groups))
+        completion = {each.requested: each.completed or each.requested for each in self.commits}
+        return TimelineView(completion, self.first_active, tuple(replacements))
+
+
+def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = False) -> Timeline:
+    """List the active timeline.
+
+    Args:
+        store: at the table's root.
+        config: the table's.
+        tolerate_empty: name zero-byte commits in `Timeline.empty` instead of raising, for a check.
+
+    Raises:
+        DamagedTableError: a completed commit of zero bytes.
+    """
+    config.refuse_opening()
+    found: list[Instant] = []
+    empty: list[Instant] = []
+    for entry in store.list(config.timeline_folder):
+        instant = parse(entry.name, layout=config.layout)
+        if instant is None:
+            continue
+        found.append(instant)
+        if entry.size == 0 and instant.state == "completed" and instant.action in COMMIT_ACTIONS:
+            if not tolerate_empty:
+                raise DamagedTableError(
+                    f"Instant {entry.name} of table {config.name} is empty: one reader fails on it, the other takes it "
+                    "for one without rows. Restore it from a copy or delete it; `lakelatch check` names its files.",
+                    instant=entry.name,
+                    table=config.name,
+                )
+            empty.append(instant)
+    completed, pending = _by_state(found)
+    return Timeline(store, config, completed, pending, tuple(empty))
+
+
+def _by_state(found: Iterable[Instant]) -> tuple[tuple[Instant, ...], tuple[Instant, ...]]:
+    """Completed instants, and pending ones that are not completed, each once."""
+    instants = list(found)
+    completed = [each for each in instants if each.state == "completed"]
+    done = {(each.requested, each.action) for each in completed}
+    pending: dict[tuple[str, str], Instant] = {}
+    for each in instants:
+        key = (each.requested, _published(each.action))
+        # Of one pending instant the inflight file is the later state.
+        if each.state != "completed" and key not in done and (key not in pending or each.state == "inflight"):
+            pending[key] = each
+    return (
+        tuple(sorted(completed, key=lambda each: each.order)),
+        tuple(sorted(pending.values(), key=lambda each: each.requested)),
+    )
+
+
+def _published(action: str) -> str:
+    return COMPLETED_AS.get(action, action)

@@ -1,0 +1,390 @@
+"""One writer's attempt to change a table: begin, stage, commit, abort. This file is the protocol.
+
+    begin    append begin(T) to the log; from here T is open and the state at its slot is the snapshot
+             heartbeat; then the pending instant, for Hudi's readers
+    write    a marker before every data file; one name for each (file group, T), created exclusively
+    commit   take the lock; read the log to its head, with the newest commit published;
+             rolled back meanwhile? a candidate in our way? lease still held?
+             append commit(T, C): the one moment that counts; slot taken: all of this again
+             publish; give the lock back; remove markers and heartbeat
+    abort    append abort(T) first, then delete what the markers name, then the pending instant
+
+The lock gives progress, the log gives correctness (docs/protocol.md). An outcome that is not known is never treated
+as a failure: nothing is deleted then, and whoever comes next reads the outcome in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ..conflict import Candidate, Conflict, resolve
+from ..errors import CommitError, CommitUnknownError, ConflictError, LatchError, LockLostError, RolledBackError
+from ..locks import Lease
+from .avro import CommitMetadata, WriteStat
+from .clock import next_label
+from .commit_log import Follower
+from .instant import Instant, file_name
+from .log_state import Begin, Commit, End, LogEntry, LogState
+from .markers import list_markers, remove
+from .publish import attach, metadata_of
+from .staging import Staged, write_set_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .basefile import FileSpec
+    from .snapshot import FileSlice, Snapshot
+    from .table import Table
+    from .view import View
+    from .writer import NewFile
+
+_log = logging.getLogger("lakelatch.transaction")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A transaction that landed.
+
+    Attributes:
+        instant: its requested time T.
+        completion: its completion time C, the checkpoint for incremental readers.
+        slot: its place in the log; what began after it has seen it.
+        published: False when the entry is in but the timeline could not be written; the next writer does that.
+    """
+
+    instant: str
+    completion: str
+    slot: int
+    published: bool = True
+
+
+class Transaction:
+    """Made by `Table.transaction`. Leaving the block commits; an exception in it aborts.
+
+    Not to be shared between threads for writing its outcome; workers only need `file_spec`.
+    """
+
+    def __init__(self, table: Table, name: str, *, lock_first: bool = False) -> None:
+        self._table, self.operation = table, name
+        self._staged = Staged(name)
+        self._follower = Follower()
+        self._schema: str | None = None
+        self._view: View | None = None
+        self._open_files: list[NewFile] = []
+        self._state = "open"
+        self.result: CommitResult | None = None
+        self._lease: Lease | None = table.lease(f"{name}, from its beginning") if lock_first else None
+        try:
+            self._begin()
+        except BaseException:
+            self._release()
+            raise
+
+    # --- begin -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        table, action = self._table, self._staged.operation.action
+
+        def build(state: LogState) -> LogEntry:
+            # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
+            # snapshot holds, and readers take the larger T of two files of a group (trap 1).
+            instant = next_label(table.env.now(), state.top)
+            return Begin(instant, action, self._staged.operation.hudi_name, table.writer, table.env.process())
+
+        entry = table.log.append(build, follower=self._follower)
+        assert isinstance(entry, Begin)
+        self.instant, self.begin_slot = entry.instant, entry.slot
+        try:
+            table.heart.start(self.instant)
+            for state in ("requested", "inflight"):
+                name = file_name(Instant(self.instant, action, state))  # type: ignore[arg-type]
+                # Empty and not flushed: the begin entry is the record, these only tell Hudi's own tools.
+                table.store.put_if_absent(f"{table.config.timeline_folder}/{name}", b"", durable=False)
+        except BaseException:
+            self.abort("it could not begin")
+            raise
+        table.look_after_others()
+
+    # --- stage -----------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table as of the begin slot, whatever has landed since."""
+        return self._seen().snapshot
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The table's data columns as of the begin slot, None when it has had no schema yet."""
+        return self._seen().arrow_schema()
+
+    def _seen(self) -> View:
+        if self._view is None:
+            self._view = self._table.views.at(self.begin_slot, self._follower.commits)
+        return self._view
+
+    def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
+        """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write."""
+        return self._table.read_slice(group, columns=columns, meta=meta)
+
+    def replace(self, group: FileSlice) -> NewFile:
+        """The successor of a file slice: its name and marker exist before the file does."""
+        from .writer import NewFile
+
+        return NewFile(self, partition=group.partition, file_id=group.file_id, replaces=group)
+
+    def create(self, partition: str = "", *, file_id: str | None = None) -> NewFile:
+        """A new file group in a partition."""
+        from .names import new_file_id
+        from .writer import NewFile
+
+        return NewFile(self, partition=partition, file_id=file_id or new_file_id(self._table.env.uuid()))
+
+    def _adopt(self, file: NewFile) -> None:
+        self._require_open()
+        self._open_files.append(file)
+
+    def file_spec(self, schema: pa.Schema) -> FileSpec:
+        """What a worker needs to write data files of this transaction; pickles. Checks and widens the schema.
+
+        Raises:
+            InputError: a column is dropped or changes its type, or its type cannot be held by every reader.
+        """
+        self._require_open()
+        spec, self._schema = self._table.file_spec(self.instant, schema, self.schema)
+        return spec
+
+    def add(self, stats: Iterable[WriteStat]) -> None:
+        """Files that workers have written and that belong to the commit; one per file group."""
+        self._require_open()
+        self._staged.add(stats)
+
+    def drop(self, slices: Iterable[FileSlice]) -> None:
+        """File groups that readers shall no longer see; only in overwrites and delete_partition."""
+        self._require_open()
+        self._staged.drop(slices)
+
+    def overwrites(self, partition: str | None) -> None:
+        """Claim a partition (None: the table) with all that appears in it before the commit."""
+        self._require_open()
+        self._staged.overwrites(partition)
+
+    def reads(self, partition: str | None) -> None:
+        """Declare that the result depends on everything in a partition (None: the table)."""
+        self._require_open()
+        self._staged.reads(partition)
+
+    def check(self) -> None:
+        """Raise `RolledBackError` when somebody has ended this transaction: stop before more work is wasted."""
+        self._require_open()
+        self._require_in(self._table.log.catch_up())
+
+    # --- commit ----------------------------------------------------------------------------------------------
+
+    def commit(self) -> CommitResult | None:
+        """The transaction has landed when this returns, and is on the timeline unless ``published`` is False.
+
+        None when nothing was staged. On any error but `CommitUnknownError` nothing of it landed and its files are gone
+        or will be; it is then over, and a retry needs a new transaction.
+
+        Raises:
+            ConflictError: another writer won; names it, the overlap and the next step.
+            RolledBackError: somebody ended this transaction, because its heartbeat had stopped.
+            LockTimeoutError: the lock was busy for the whole wait.
+            CommitUnknownError: no answer from the store; look before you delete anything.
+        """
+        self._require_open()
+        try:
+            for file in self._open_files:
+                file.close()
+            if self._staged.empty:
+                self.abort("nothing to commit")
+                return None
+            self._drop_unfinished()
+            self._land()
+        except CommitUnknownError:
+            self._over("unknown")
+            raise
+        except BaseException as e:
+            self.abort(str(e) or type(e).__name__)
+            raise
+        self._over("committed")
+        self._table.cleaner.sweep_landed(self.instant)
+        return self.result
+
+    def _land(self) -> None:
+        """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
+        table = self._table
+        self._seen()  # before the lock: it may list the table
+        template = attach(
+            table.store,
+            Commit(
+                self.instant,
+                "",
+                self._staged.operation.action,
+                self._staged.operation.hudi_name,
+                table.writer,
+                0,
+                self._staged.write_set().region,
+            ),
+            self._staged.metadata(None),
+        )
+        give_up = table.env.monotonic() + table.settings.lock_wait_s
+        while True:
+            lease = self._lease or table.lease(self.operation)
+            try:
+                # Everything in `decide` runs under the lease and again at every slot tried.
+                entry = table.log.append(lambda state, lease=lease: self._decide(state, lease, template))  # type: ignore[misc]
+                assert isinstance(entry, Commit)
+                self.result = CommitResult(self.instant, entry.completion, entry.slot, self._publish(entry))
+                return
+            except LockLostError:
+                self._lease = None
+                if table.env.monotonic() >= give_up:
+                    raise
+                _log.warning("%s lost its lease before it landed; taking the lock again", self.instant)
+            finally:
+                lease.release()
+
+    def _decide(self, state: LogState, lease: Lease, template: Commit) -> LogEntry:
+        """The commit entry for the next free slot, or the reason why there must not be one."""
+        self._require_in(state)
+        candidates = [self._candidate(commit) for commit in self._follower.commits]
+        conflict = resolve(
+            self._staged.write_set(), self._staged.read_set(), candidates, by=self._table.settings.strategy
+        )
+        if conflict:
+            raise self._conflict_error(conflict)
+        schema = self._settle_schema()
+        lease.ensure_held()
+        completion = next_label(self._table.env.now(), state.top)
+        return template.placed(completion=completion, token=max(lease.token, 0), schema=schema)
+
+    def _candidate(self, commit: Commit) -> Candidate:
+        writes = write_set_of(commit, self._metadata_of(commit))
+        return Candidate(commit.instant, commit.completion, commit.operation, commit.writer, writes)
+
+    def _metadata_of(self, commit: Commit) -> CommitMetadata:
+        return metadata_of(self._table.store, commit)
+
+    def _settle_schema(self) -> str | None:
+        """Ours, unless a candidate has changed the table's schema and we have not; both changed it: a conflict.
+
+        Source: Apache Hudi RFC-82, the rows with two writers.
+        """
+        began = self._seen().schema
+        ours = self._schema or began
+        for commit in self._follower.commits:
+            if commit.schema in (began, ours):
+                continue
+            if ours != began:
+                candidate = self._candidate(commit)
+                raise self._conflict_error(
+                    Conflict(candidate, (), "both changed the table's schema", "run the write again on the new schema")
+                )
+            ours = began = commit.schema
+        return ours
+
+    def _publish(self, entry: Commit) -> bool:
+        try:
+            self._table.log.publish_last()
+        except LatchError:
+            _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
+            return False
+        return True
+
+    def _drop_unfinished(self) -> None:
+        """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
+        wanted = self._staged.paths()
+        store = self._table.store
+        unfinished = [m for m in list_markers(store, self.instant) if m.path not in wanted]
+        for marker in unfinished:
+            store.delete(marker.path)
+        remove(store, unfinished)
+
+    # --- abort -----------------------------------------------------------------------------------------------
+
+    def abort(self, reason: str = "asked to") -> None:
+        """The transaction has ended without landing and its files are deleted. Does nothing when it is over already.
+
+        When the end cannot be written now, the heartbeat stops and the next writer rolls the transaction back.
+        """
+        if self._state != "open":
+            return
+        self._over("aborted")
+        for file in self._open_files:
+            file.abandon()
+        me = self._table.env.process()
+
+        def build(state: LogState) -> LogEntry | None:
+            # Not open: somebody has rolled us back, and sweeps; a second end would say nothing.
+            return End("abort", self.instant, f"{me.host}:{me.pid}", reason) if self.instant in state.open else None
+
+        try:
+            self._table.log.append(build)
+            self._table.cleaner.sweep(self.instant, self._staged.operation.action)
+        except LatchError:
+            _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
+
+    def _over(self, state: str) -> None:
+        self._state = state
+        self._table.heart.stop(self.instant)
+        self._table.log.unfollow(self._follower)
+        self._release()
+
+    def _release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+    # --- the block -------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if exc is not None:
+            self.abort(f"{type(exc).__name__} in the block")
+        elif self._state == "open":
+            self.commit()
+
+    # --- errors ----------------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self._state != "open":
+            raise CommitError(
+                f"transaction {self.instant} is over ({self._state}); begin a new one",
+                table=self._table.url,
+                instant=self.instant,
+            )
+
+    def _require_in(self, state: LogState) -> None:
+        if self.instant not in state.open:
+            raise RolledBackError(
+                f"{self._table.url}: transaction {self.instant} was ended by another writer, because its heartbeat had "
+                "stopped for the table's time-out. Nothing of it landed; run the write again",
+                table=self._table.url,
+                instant=self.instant,
+            )
+
+    def _conflict_error(self, conflict: Conflict) -> ConflictError:
+        winner = conflict.winner
+        shown = ", ".join(str(g) for g in conflict.overlap[:3])
+        more = f" and {len(conflict.overlap) - 3} more" if len(conflict.overlap) > 3 else ""
+        return ConflictError(
+            f"{self._table.url}: {self.operation} {self.instant} lost against {winner.operation} {winner.instant} of "
+            f"{winner.writer}, which landed first: {conflict.rule}{f' ({shown}{more})' if shown else ''}. "
+            f"Nothing of ours landed; {conflict.advice}",
+            table=self._table.url,
+            instant=self.instant,
+            winner=winner.instant,
+            winner_op=winner.operation,
+            winner_writer=winner.writer,
+            overlap=tuple(str(g) for g in conflict.overlap),
+            rule=conflict.rule,
+        )

@@ -1,0 +1,113 @@
+"""What a transaction sees: the file slices and the schema as of one slot of the log.
+
+A warm handle derives the next view from the last one and the commits between, so nothing grows with the history; a
+cold one lists the timeline and the data files once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .avro import CommitMetadata
+from .commit_log import CommitLog, Follower
+from .listing import list_data_files
+from .log_state import Commit
+from .snapshot import Snapshot, TimelineView, build
+from .timeline import Timeline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..storage import Store
+
+_COMMITS_KEPT = 5000  # a handle that nobody asks for a view does not collect more than this
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Snapshot and schema (Avro JSON of the data columns, None before the first commit) as of one slot."""
+
+    snapshot: Snapshot
+    schema: str | None
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """The data columns as an Arrow schema."""
+        from .avro_types import from_avro
+
+        return from_avro(self.schema) if self.schema else None
+
+    def after(self, commit: Commit, metadata: CommitMetadata) -> View:
+        """The view once this commit counts as well."""
+        return View(
+            self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema
+        )
+
+
+def cold_view(
+    store: Store, timeline: Timeline, *, without: Sequence[str] = (), as_of: str | None = None, as_of_completion: str | None = None
+) -> View:
+    """The view from one listing; ``without`` names commits (T) that are too young for it."""
+    hidden = set(without)
+    full = timeline.view()
+    shown = TimelineView(
+        {t: c for t, c in full.completion.items() if t not in hidden},
+        full.first_active,
+        tuple(r for r in full.replacements if r.requested not in hidden),
+    )
+    listing = list_data_files(store)
+    snapshot = build(listing, shown, timeline.config, as_of=as_of, as_of_completion=as_of_completion)
+    visible = [i for i in timeline.completed_by(requested=as_of, completed=as_of_completion) if i.requested not in hidden]
+    schema = timeline.config.create_schema
+    for instant in reversed(visible):
+        found = timeline.metadata(instant).schema
+        if found:
+            schema = found
+            break
+    return View(snapshot, schema)
+
+
+class ViewCache:
+    """The newest view that a table handle has needed, and the commits since."""
+
+    def __init__(
+        self, log: CommitLog, cold: Callable[[Sequence[Commit]], View], metadata_of: Callable[[Commit], CommitMetadata]
+    ) -> None:
+        self._log, self._cold, self._metadata_of = log, cold, metadata_of
+        self._mutex = threading.Lock()
+        self._view: View | None = None
+        self._slot = -1
+        self._since = Follower()
+
+    def at(self, slot: int, later: Sequence[Commit]) -> View:
+        """The view that holds every commit before ``slot`` and no other.
+
+        ``later``: the commits after it, as a follower's list that goes on growing while the table is listed.
+        """
+        with self._mutex:
+            if self._view is None or len(self._since.commits) > _COMMITS_KEPT:
+                self._start(slot, later)
+            if self._slot > slot:  # an older transaction than the one before: its view is its own
+                return self._cold(later)
+            while self._since.commits and self._since.commits[0].slot < slot:
+                commit = self._since.commits.pop(0)
+                assert self._view is not None
+                self._view = self._view.after(commit, self._metadata_of(commit))
+            self._slot = slot
+            assert self._view is not None
+            return self._view
+
+    def _start(self, slot: int, later: Sequence[Commit]) -> None:
+        self._log.unfollow(self._since)
+        self._since = self._log.follow(later)
+        self._view, self._slot = self._cold(self._since.commits), slot
+
+
+def with_unpublished(view: View, timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]) -> View:
+    """The view with the newest commit, for a reader who found it in the log but not on the timeline."""
+    if last is None or any(i.requested == last.instant for i in timeline.commits):
+        return view
+    return view.after(last, metadata(last))
+

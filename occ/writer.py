@@ -1,0 +1,71 @@
+"""One data file of a transaction, for writers without Spark."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..errors import LatchError
+from .basefile import BaseFileWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .snapshot import FileSlice
+    from .transaction import Transaction
+
+
+class NewFile:
+    """Made by `Transaction.replace` and `Transaction.create`; its marker is written with the first row.
+
+    `write` once or often, in a ``with`` block or not: the transaction's commit closes what is still open.
+    """
+
+    def __init__(
+        self, transaction: Transaction, *, partition: str, file_id: str, replaces: FileSlice | None = None
+    ) -> None:
+        self._transaction = transaction
+        self.partition, self.file_id, self._replaces = partition, file_id, replaces
+        self._writer: BaseFileWriter | None = None
+        transaction._adopt(self)
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows: a row whose meta columns are missing or null is changed by this transaction, others are copied.
+
+        Raises:
+            InputError: a column was dropped or retyped, a row has no key or belongs to another partition.
+            RolledBackError: the transaction is over.
+        """
+        if self._writer is None:
+            spec = self._transaction.file_spec(rows.schema)
+            self._writer = BaseFileWriter(
+                spec,
+                partition=self.partition,
+                file_id=self.file_id,
+                io="MERGE" if self._replaces else "CREATE",
+                prev_commit=self._replaces.instant if self._replaces else None,
+            )
+            self._writer.__enter__()
+        self._writer.write(rows)
+
+    def close(self) -> None:
+        """The file stands and belongs to the transaction. Twice is fine. A file without rows is not made."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self._transaction.add([writer.publish()])
+
+    def abandon(self) -> None:
+        """Leave without publishing."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(LatchError):
+                writer.abandon()
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()

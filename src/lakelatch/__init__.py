@@ -1,0 +1,89 @@
+"""Many independent writers change one data-lake table safely.
+
+    table = lakelatch.open("file:///data/flights")
+    with table.transaction("upsert") as txn:
+        ...
+
+Names are imported when they are first used, so that ``import lakelatch`` is quick and pulls in no engine.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    CommitError,
+    CommitUnknownError,
+    ConfigError,
+    ConflictError,
+    DamagedTableError,
+    InputError,
+    LatchError,
+    LockError,
+    LockLostError,
+    LockTimeoutError,
+    NotATableError,
+    RolledBackError,
+    StorageError,
+    TableError,
+    UnsafeStoreError,
+    UnsupportedTableError,
+)
+
+if TYPE_CHECKING:
+    from .occ.create import adopt, create
+    from .occ.retry import RunResult
+    from .occ.settings import Settings
+    from .occ.table import Table, open
+    from .occ.transaction import CommitResult, Transaction
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "CommitResult": "occ.transaction",
+    "RunResult": "occ.retry",
+    "Settings": "occ.settings",
+    "Table": "occ.table",
+    "Transaction": "occ.transaction",
+    "adopt": "occ.create",
+    "create": "occ.create",
+    "open": "occ.table",
+}
+
+__all__ = [
+    "CommitError",
+    "CommitResult",
+    "CommitUnknownError",
+    "ConfigError",
+    "ConflictError",
+    "DamagedTableError",
+    "InputError",
+    "LatchError",
+    "LockError",
+    "LockLostError",
+    "LockTimeoutError",
+    "NotATableError",
+    "RolledBackError",
+    "RunResult",
+    "Settings",
+    "StorageError",
+    "Table",
+    "TableError",
+    "Transaction",
+    "UnsafeStoreError",
+    "UnsupportedTableError",
+    "adopt",
+    "create",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

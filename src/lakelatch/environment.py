@@ -1,0 +1,180 @@
+"""The outside world apart from storage and locks: clocks, sleep, randomness, threads, process identity.
+
+`occ/` and `locks/` reach all of these through an `Environment` that is handed to them, so a simulator can run the
+same code on a fake clock and decide who runs when. `SYSTEM` is the real one.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+_log = logging.getLogger("lakelatch")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Identity of a process that survives the re-use of its number: boot, pid namespace, number and start time."""
+
+    host: str
+    boot: str
+    pid: int
+    started: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a log entry or lock record."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Process | None:
+        """The reverse of `to_json`; None for anything else, since foreign writers leave this out."""
+        if not isinstance(value, dict):
+            return None
+        try:
+            return cls(str(value["host"]), str(value["boot"]), int(value["pid"]), str(value["started"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+class Timer(Protocol):
+    """A repeated call on a thread of its own."""
+
+    def cancel(self, *, join_s: float = 0.0) -> None:
+        """No new call starts after this; waits up to ``join_s`` for one that is running. Twice is fine."""
+        ...
+
+
+class Event(Protocol):
+    """The part of `threading.Event` that is used here."""
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Environment(Protocol):
+    """Everything outside that is neither storage nor a lock server."""
+
+    def now(self) -> float:
+        """Wall clock, seconds since the epoch. May jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """This machine's clock that never goes back; not comparable between machines."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def random(self) -> float:
+        """Uniform in [0, 1)."""
+        ...
+
+    def uuid(self) -> str:
+        """36 characters, unique."""
+        ...
+
+    def event(self) -> Event: ...
+
+    def every(self, period_s: float, call: Callable[[], None], *, name: str) -> Timer:
+        """Call again and again, first after one period. An exception is logged and the calls go on."""
+        ...
+
+    def thread(self, call: Callable[[], None], *, name: str) -> None:
+        """Run once on a daemon thread."""
+        ...
+
+    def process(self) -> Process:
+        """This process."""
+        ...
+
+    def is_dead(self, process: Process) -> bool:
+        """True only when that process certainly ended: same host, same boot, and no such process any more."""
+        ...
+
+
+class _SystemTimer:
+    def __init__(self, period_s: float, call: Callable[[], None], name: str) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(period_s, call), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self, period_s: float, call: Callable[[], None]) -> None:
+        while not self._stop.wait(period_s):
+            try:
+                call()
+            except Exception:
+                _log.exception("%s failed; it goes on", threading.current_thread().name)
+
+    def cancel(self, *, join_s: float = 0.0) -> None:
+        self._stop.set()
+        if join_s and self._thread is not threading.current_thread():
+            self._thread.join(join_s)
+
+
+class SystemEnvironment:
+    """The real clocks, threads and processes. Stateless, so it pickles."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def random(self) -> float:
+        return random.random()
+
+    def uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    def event(self) -> threading.Event:
+        return threading.Event()
+
+    def every(self, period_s: float, call: Callable[[], None], *, name: str) -> Timer:
+        return _SystemTimer(period_s, call, name)
+
+    def thread(self, call: Callable[[], None], *, name: str) -> None:
+        threading.Thread(target=call, name=name, daemon=True).start()
+
+    def process(self) -> Process:
+        return _this_process(os.getpid())
+
+    def is_dead(self, process: Process) -> bool:
+        me = self.process()
+        if (process.host, process.boot) != (me.host, me.boot) or not me.boot:
+            return False
+        return _start_time(process.pid) != process.started
+
+
+@functools.lru_cache(maxsize=4)
+def _this_process(pid: int) -> Process:
+    try:
+        # The boot id tells a restarted machine apart, the namespace a container with its own process numbers.
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        boot = ""  # not Linux: nobody is ever declared dead without waiting for the time-out
+    return Process(socket.gethostname(), boot, pid, _start_time(pid))
+
+
+def _start_time(pid: int) -> str:
+    """Field 22 of /proc/<pid>/stat (clock ticks since boot), or "" when there is no such process or only its zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+SYSTEM = SystemEnvironment()

@@ -1,0 +1,146 @@
+"""Every error this library raises on purpose.
+
+Each class answers two questions: whose fault is it, and did anything land?
+
+    LatchError
+    ├─ ConfigError               the settings cannot work; change them, never retry
+    ├─ InputError                the rows or names handed in cannot be stored; nothing was written
+    ├─ TableError                the table is not in a state that this call can use
+    │  ├─ NotATableError         there is no table here
+    │  ├─ DamagedTableError      it was a table; `lakelatch check` says what is broken
+    │  └─ UnsupportedTableError  a sound table, but not one this library can read or write
+    ├─ StorageError              the store refused or failed (no space, no permission, not reachable)
+    │  └─ UnsafeStoreError       the store's conditional writes are not atomic; it must not be used
+    ├─ LockError
+    │  ├─ LockTimeoutError       nothing is held; safe to retry
+    │  └─ LockLostError          was held, is not now; take it again and validate again before publishing
+    └─ CommitError
+       ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
+       ├─ RolledBackError        somebody ended this transaction (its heartbeat had stopped); nothing landed
+       └─ CommitUnknownError     the store gave no answer; look before anything is deleted
+
+``landed`` is True, False or None (nobody knows). ``retryable`` says whether running the same work again can help.
+Errors survive pickling, because Spark ships them between processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "CommitError",
+    "CommitUnknownError",
+    "ConfigError",
+    "ConflictError",
+    "DamagedTableError",
+    "InputError",
+    "LatchError",
+    "LockError",
+    "LockLostError",
+    "LockTimeoutError",
+    "NotATableError",
+    "RolledBackError",
+    "StorageError",
+    "TableError",
+    "UnsafeStoreError",
+    "UnsupportedTableError",
+]
+
+
+class LatchError(Exception):
+    """Base of all; ``details`` holds the facts of the message by name, and each is an attribute too."""
+
+    landed: ClassVar[bool | None] = False
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.details = details
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for names that are not found otherwise. ``details`` itself is missing while unpickling.
+        details: dict[str, Any] = self.__dict__.get("details", {})
+        if name in details:
+            return details[name]
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args[0], self.details)
+
+
+def _rebuild(cls: type[LatchError], message: str, details: dict[str, Any]) -> LatchError:
+    return cls(message, **details)
+
+
+class ConfigError(LatchError):
+    """The settings cannot work together or with this table."""
+
+
+class InputError(LatchError):
+    """Rows, columns or names that the table cannot hold. Nothing was written."""
+
+
+class TableError(LatchError):
+    """The table is not in a state that this call can use."""
+
+
+class NotATableError(TableError):
+    """There is no Hudi table at this place."""
+
+
+class DamagedTableError(TableError):
+    """A file that every reader needs is torn, missing or contradicts another."""
+
+
+class UnsupportedTableError(TableError):
+    """A sound table with a version or feature that this call does not support."""
+
+
+class StorageError(LatchError):
+    """The store refused or failed. ``outcome`` of a write is in the message."""
+
+    retryable = True
+
+
+class UnsafeStoreError(StorageError):
+    """The store let several writers win one conditional write."""
+
+    retryable = False
+
+
+class LockError(LatchError):
+    """About the lease on a key; ``key`` names it."""
+
+
+class LockTimeoutError(LockError):
+    """The lock was busy for the whole wait; nothing is held."""
+
+    retryable = True
+
+
+class LockLostError(LockError):
+    """The lease ended while it was needed; ``reason`` says how."""
+
+    retryable = True
+
+
+class CommitError(LatchError):
+    """About one transaction; ``table`` and ``instant`` name it."""
+
+
+class ConflictError(CommitError):
+    """Another writer won. ``winner``, ``winner_op``, ``overlap`` and ``rule`` say who, with what, where and why."""
+
+    retryable = True
+
+
+class RolledBackError(CommitError):
+    """The transaction was ended by somebody else; its files are gone or will be."""
+
+    retryable = True
+
+
+class CommitUnknownError(CommitError):
+    """The store gave no answer to the decisive write; it may have landed or may still land."""
+
+    landed = None

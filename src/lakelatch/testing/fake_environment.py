@@ -1,0 +1,172 @@
+"""An `Environment` without surprises: time passes only when it is told to.
+
+`FakeEnvironment` is deterministic as long as one real thread uses it. Nothing runs at the same time as anything else:
+
+- `sleep` and `Event.wait` move the clock, and while it moves, timers (`every`) fire at their due times, in order.
+- `thread` puts the call into a queue; it runs, in the caller's thread, at the next moment the caller gives way:
+  `sleep`, `Event.wait`, `advance` or `run_threads`. An exception of such a call comes out there.
+- `peer` makes a second environment on the same monotonic clock, with timers of its own. Advancing one lets the other
+  stand still while time passes, which is what a paused or suspended process looks like.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..environment import Event, Process, Timer
+
+_START = 1_000.0  # not zero, so that a forgotten default does not look like a time
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now_s = _START
+
+
+@dataclass(eq=False)
+class _FakeTimer:
+    period_s: float
+    call: Callable[[], None]
+    due_s: float
+    name: str
+    cancelled: bool = False
+
+    def cancel(self, *, join_s: float = 0.0) -> None:  # noqa: ARG002 (nothing runs beside us, so nothing to wait for)
+        """No call after this."""
+        self.cancelled = True
+
+
+class _FakeEvent:
+    def __init__(self, env: FakeEnvironment) -> None:
+        self._env = env
+        self._set = False
+
+    def set(self) -> None:
+        """Wake the waiter."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """True after `set`."""
+        return self._set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let time pass until set, at most ``timeout``; an endless wait that nothing can end is an error."""
+        self._env._pass_time(timeout, self.is_set)
+        return self._set
+
+
+class FakeEnvironment:
+    """See the module's text. ``wall`` is the wall clock at the start; ``seed`` fixes `random` and `uuid`."""
+
+    def __init__(
+        self, *, seed: int = 0, wall: float = 1_750_000_000.0, process: Process | None = None, number: int = 0
+    ) -> None:
+        self._clock = _Clock()
+        self._wall_offset = wall - self._clock.now_s
+        self._random = random.Random(seed)
+        self._seed = seed
+        self._number = number
+        self._uuids = 0
+        self._peers = [0]
+        self._process = process or Process("host-a", "boot-a", 100, "1")
+        self._real_pid = os.getpid()
+        self._dead: set[Process] = set()
+        self._timers: list[_FakeTimer] = []
+        self._threads: deque[Callable[[], None]] = deque()
+
+    # What the code under test sees.
+
+    def now(self) -> float:
+        return self._clock.now_s + self._wall_offset
+
+    def monotonic(self) -> float:
+        return self._clock.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._pass_time(max(0.0, seconds), lambda: False)
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def uuid(self) -> str:
+        self._uuids += 1
+        return f"{self._seed:08x}-{self._number:04x}-4000-8000-{self._uuids:012x}"
+
+    def event(self) -> Event:
+        return _FakeEvent(self)
+
+    def every(self, period_s: float, call: Callable[[], None], *, name: str) -> Timer:
+        timer = _FakeTimer(period_s, call, self._clock.now_s + period_s, name)
+        self._timers.append(timer)
+        return timer
+
+    def thread(self, call: Callable[[], None], *, name: str) -> None:  # noqa: ARG002 (only people read the name)
+        self._threads.append(call)
+
+    def process(self) -> Process:
+        pid = os.getpid()
+        if pid != self._real_pid:  # a real fork in a test: the child is somebody else
+            return replace(self._process, pid=pid, started="forked")
+        return self._process
+
+    def is_dead(self, process: Process) -> bool:
+        return process in self._dead and (process.host, process.boot) == (self._process.host, self._process.boot)
+
+    # What the test does.
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; timers fire at their due times. One that is overdue fires once, at once."""
+        self.sleep(seconds)
+
+    def suspend(self, seconds: float) -> None:
+        """Time passes and nothing here runs, as if the process was stopped; overdue timers fire at the next `advance`."""
+        self._clock.now_s += seconds
+
+    def set_wall(self, wall: float) -> None:
+        """Set the wall clock, backwards if you like; the monotonic one goes on."""
+        self._wall_offset = wall - self._clock.now_s
+
+    def become(self, process: Process) -> None:
+        """From now on this is another process, such as a child of fork."""
+        self._process = process
+
+    def kill(self, process: Process) -> None:
+        """This process has ended; all peers see it that share its host and boot."""
+        self._dead.add(process)
+
+    def peer(self, *, process: Process | None = None, wall: float | None = None) -> FakeEnvironment:
+        """A second environment on the same monotonic clock, for the same process unless another is named."""
+        self._peers[0] += 1
+        number = self._peers[0]
+        other = FakeEnvironment(seed=self._seed, process=process or self._process, number=number)
+        other._clock = self._clock
+        other._random = random.Random(f"{self._seed}/{number}")
+        other._peers = self._peers
+        other._dead = self._dead
+        other._wall_offset = self._wall_offset if wall is None else wall - self._clock.now_s
+        return other
+
+    def run_threads(self) -> None:
+        """Run what `thread` has queued, and what that queues."""
+        while self._threads:
+            self._threads.popleft()()
+
+    def _pass_time(self, seconds: float | None, enough: Callable[[], bool]) -> None:
+        until = None if seconds is None else self._clock.now_s + seconds
+        self.run_threads()
+        while not enough():
+            self._timers = [timer for timer in self._timers if not timer.cancelled]
+            timer = min(self._timers, key=lambda timer: timer.due_s, default=None)
+            if timer is None or (until is not None and timer.due_s > until):
+                if until is None:
+                    raise RuntimeError("a wait without time limit that no timer or queued thread can end")
+                self._clock.now_s = max(self._clock.now_s, until)
+                return
+            self._clock.now_s = max(self._clock.now_s, timer.due_s)
+            timer.due_s = self._clock.now_s + timer.period_s
+            timer.call()
+            self.run_threads()

@@ -1,0 +1,23 @@
+"""A store that is not atomic: the negative control of every test that claims to notice one."""
+
+from __future__ import annotations
+
+from ..storage.interface import Outcome, Put
+from ..storage.local import LocalStore
+
+__all__ = ["CheckThenWrite"]
+
+
+class CheckThenWrite(LocalStore):
+    """Looks first and writes afterwards, so every question in a row is answered correctly and racers all win."""
+
+    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:
+        if self.head(path) is not None:
+            return Put(Outcome.LOST)
+        return self.put(path, body, durable=durable)
+
+    def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
+        found = self.get(path)
+        if found is None or found.tag != tag:
+            return Put(Outcome.LOST)
+        return self.put(path, body, durable=True)

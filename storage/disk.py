@@ -1,0 +1,329 @@
+"""The system calls behind `LocalStore`: files that get their name last, folders, locks, flushes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, NoReturn
+
+from ..errors import InputError, StorageError
+from .interface import Outcome, Put
+
+TEMP_PREFIX = ".lakelatch-tmp-"
+_HASHED_BYTES_MAX = 1 << 20
+_LOCK_WAIT_S = 30.0
+
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
+_NEXT_STEP = {
+    errno.ENOSPC: "Make room on the disk and run it again.",
+    errno.EDQUOT: "Make room in the quota and run it again.",
+    errno.EFBIG: "Raise the limit on file size and run it again.",
+    errno.EACCES: "Give this user permission on the folder.",
+    errno.EPERM: "Give this user permission on the folder.",
+    errno.EROFS: "Mount the file system for writing.",
+    errno.EMFILE: "Raise the limit on open files (ulimit -n).",
+}
+
+
+class NewFile:
+    """An open file on its way to the name ``full``; ``temp`` is its present name, or "" for none."""
+
+    def __init__(self, full: str, fd: int, temp: str, temp_folder: Callable[[str], str]) -> None:
+        self.full = full
+        self.temp = temp
+        self._fd = fd
+        self._temp_folder = temp_folder
+        self._stream: IO[bytes] | None = None
+
+    @property
+    def stream(self) -> IO[bytes]:
+        if self._stream is None:
+            # On a descriptor of its own: a Parquet writer may close it before the object is published.
+            self._stream = os.fdopen(os.dup(self._fd), "wb")
+        return self._stream
+
+    def write(self, body: bytes) -> None:
+        rest = memoryview(body)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+
+    def settle(self, durable: bool) -> None:
+        """Make the bytes final: stamped and, if ``durable``, on disk."""
+        try:
+            if self._stream is not None:
+                self._stream.close()
+            stamp(self._fd)
+            if durable:
+                os.fsync(self._fd)
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+
+    def publish(self, *, durable: bool = True) -> Put:
+        self.settle(durable)
+        folder = os.path.dirname(self.full)
+        try:
+            if self.temp:
+                self._link_named(folder, durable)
+            else:
+                self._link_unnamed(folder, durable)
+        except FileExistsError:
+            return Put(Outcome.LOST)
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                raise StorageError(
+                    f"{self.full} was not written: this file system has no hard links ({error.strerror}), without "
+                    "which writers cannot be kept apart. Put the table on one that has them, or into an object store.",
+                    path=self.full,
+                ) from error
+            refuse(error, self.full, "was not written")
+        return self.done(durable)
+
+    def replace(self) -> None:
+        """Put the file at its path whatever stands there; the caller holds the folder's lock."""
+        try:
+            os.rename(self.temp, self.full)
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+        self.temp = ""
+
+    def done(self, durable: bool) -> Put:
+        """Flush the new name if ``durable`` and give the answer."""
+        if durable:
+            try:
+                sync_folder(os.path.dirname(self.full))
+            except OSError as error:
+                return Put(
+                    Outcome.UNKNOWN, cause=f"{self.full} is there, but its folder was not flushed: {error.strerror}"
+                )
+        found = os.fstat(self._fd)
+        body = os.pread(self._fd, found.st_size, 0) if found.st_size <= _HASHED_BYTES_MAX else None
+        return Put(Outcome.DONE, tag_of(found, body))
+
+    def close(self) -> None:
+        if self._stream is not None:
+            with suppress(OSError):  # bytes that nobody published and the disk would not take
+                self._stream.close()
+        os.close(self._fd)
+
+    def _link_unnamed(self, folder: str, durable: bool) -> None:
+        """Give the file its name. Without src_dir_fd CPython calls link(), which does not follow it."""
+        try:
+            folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                name = os.path.basename(self.full)
+                os.link(
+                    f"/proc/self/fd/{self._fd}", name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd, follow_symlinks=True
+                )
+            finally:
+                os.close(folder_fd)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if error.errno in DISK_FULL | {errno.EROFS, errno.ENAMETOOLONG}:
+                raise
+            # No /proc, a sandbox that forbids this, or the folder was pruned while we wrote: the slow way decides.
+            with temporary(self.full, self._temp_folder, durable) as copy:
+                size, at = os.fstat(self._fd).st_size, 0
+                while at < size:
+                    at += os.sendfile(copy._fd, self._fd, at, size - at)
+                copy.settle(durable)
+                copy._link_named(folder, durable)
+                os.dup2(copy._fd, self._fd, inheritable=False)  # the answer's tag is that of the file that was linked
+
+    def _link_named(self, folder: str, durable: bool) -> None:
+        try:
+            os.link(self.temp, self.full)
+        except FileNotFoundError:
+            make_folder(folder, durable)  # pruned while we wrote
+            os.link(self.temp, self.full)
+        except FileExistsError:
+            # NFS repeats a request whose reply was lost, and the repetition finds our own link.
+            if os.fstat(self._fd).st_nlink < 2:
+                raise
+
+
+@contextmanager
+def unnamed(full: str, temp_folder: Callable[[str], str], durable: bool) -> Iterator[NewFile]:
+    """Yield a file without a name, to be published as ``full``; one with a hidden name where there is no such thing."""
+    try:
+        fd = _open_unnamed(os.path.dirname(full), durable)
+    except OSError as error:
+        refuse(error, full, "was not written")
+    if fd < 0:
+        with temporary(full, temp_folder, durable) as new:
+            yield new
+        return
+    new = NewFile(full, fd, "", temp_folder)
+    try:
+        yield new
+    finally:
+        new.close()
+
+
+@contextmanager
+def temporary(full: str, temp_folder: Callable[[str], str], durable: bool) -> Iterator[NewFile]:
+    """Yield a file with a hidden name, to be moved to ``full``; removed afterwards unless it was."""
+    try:
+        make_folder(os.path.dirname(full), durable)
+        name = os.path.join(temp_folder(full), f"{TEMP_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        refuse(error, full, "was not written")
+    new = NewFile(full, fd, name, temp_folder)
+    try:
+        yield new
+    finally:
+        new.close()
+        if new.temp:
+            with suppress(OSError):  # cannot be removed: listings skip it
+                os.unlink(new.temp)
+
+
+def _open_unnamed(folder: str, durable: bool) -> int:
+    """Open a file without a name in the folder, which is made if needed; -1 where the file system has no such thing."""
+    if not hasattr(os, "O_TMPFILE"):
+        return -1
+    while True:
+        try:
+            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            make_folder(folder, durable)
+        except OSError as error:
+            if error.errno in _NO_UNNAMED and os.path.isdir(folder):
+                return -1
+            raise
+
+
+def read(fd: int) -> bytes:
+    """Read the whole file, wherever the descriptor stands."""
+    with open(fd, "rb", closefd=False) as stream:
+        stream.seek(0)
+        return stream.read()
+
+
+def tag_of(found: os.stat_result, body: bytes | None) -> str:
+    """Name this version of the file; the name changes with every write.
+
+    Ours: another inode, or at least another time (`stamp`). Others' (JVM Hudi, an editor) may overwrite in place,
+    within one tick of the kernel's clock and at the same size: therefore the content as well. Large objects are
+    data files, which nobody overwrites.
+    """
+    small = body is not None and len(body) <= _HASHED_BYTES_MAX
+    content = hashlib.blake2b(body or b"", digest_size=8).hexdigest() if small else ""
+    return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}-{content}"
+
+
+def stamp(fd: int) -> None:
+    """Add less than a millisecond to the file's time.
+
+    The kernel's stamp is coarse (4 ms), and an inode is used again at once: delete and create would give one tag
+    twice. The stamp itself stays the file server's, because heartbeats are judged by it.
+    """
+    found = os.fstat(fd)
+    os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns + random.randrange(1_000_000)))
+
+
+def make_folder(folder: str, durable: bool) -> None:
+    """Make the folder and its parents; each new name is flushed if ``durable``."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    if parent != folder:
+        make_folder(parent, durable)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+    if durable:
+        sync_folder(parent)  # also when another process made it: that one may not have got here yet
+
+
+def sync_folder(folder: str) -> None:
+    """Flush the names in the folder to disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[None]:
+    """Hold the folder's own flock, so that nothing is replaced or deleted between another's look and its rename.
+
+    The folder itself is locked and not a file in it: such a file would be one more thing for readers to meet, and
+    could be deleted under its holder. The kernel frees the lock of a process that died. Where folders cannot be
+    locked (NFS), conditional replacement is refused, and puts and deletes, which need not exclude it then, go on.
+    """
+    fd = _open_locked(folder, required, make)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open_locked(folder: str, required: bool, make: bool) -> int:
+    while True:
+        if make:
+            make_folder(folder, durable=False)
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _flock(fd, folder)
+            if os.path.samestat(os.fstat(fd), os.stat(folder)):
+                return fd  # and not a folder that was pruned, and perhaps made again, while we waited
+        except OSError as error:
+            if not required and not isinstance(error, FileNotFoundError):
+                return fd
+            os.close(fd)
+            if isinstance(error, FileNotFoundError):
+                if make:
+                    continue
+                raise
+            raise StorageError(
+                f"{folder} cannot be locked ({error.strerror}); replacing an object only if it is unchanged needs "
+                "that. NFS has no locks on folders: keep the table on a local disk or in an object store.",
+                path=folder,
+            ) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _flock(fd: int, folder: str) -> None:
+    """Take the lock, waiting in ever longer steps: a holder needs microseconds, unless it was suspended."""
+    give_up = time.monotonic() + _LOCK_WAIT_S
+    pause_s = 0.0002
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise StorageError(
+                    f"{folder} has been locked by another process for {_LOCK_WAIT_S:.0f} s; nothing was written. "
+                    "Look for a suspended process (fuser shows who has the folder open).",
+                    path=folder,
+                ) from None
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(pause_s * 1.5, 0.01)
+        else:
+            return
+
+
+def refuse(error: OSError, full: str, what: str) -> NoReturn:
+    """Raise what the store's caller is to see, with the next step."""
+    if error.errno == errno.ENAMETOOLONG:
+        raise InputError(f"{full} {what}: a name in it is longer than the file system allows.", path=full) from error
+    step = _NEXT_STEP.get(error.errno or 0, "See the cause above.")
+    raise StorageError(f"{full} {what}: {error.strerror or error}. {step}", path=full, errno=error.errno) from error

@@ -1,0 +1,131 @@
+"""What the rest of the library may ask of a store.
+
+A store gives three guarantees, and `probe.py` refuses one that does not:
+
+1. *Atomic visibility*: an object is seen whole or not at all.
+2. *One winner*: of several `put_if_absent` on a free path, or `replace_if_match` on one tag, exactly one is done.
+3. *Read your writes*: after a write is done, every later `get`, `head` and `list` by anybody sees it.
+
+Paths are relative to the store's root, use ``/``, and never start with it. Writes answer with an `Outcome` and do
+not raise for a lost race; they raise `StorageError` when the store says that nothing was written (no space, no
+permission). UNKNOWN means that no answer came: the write may have happened, or may still happen later.
+"""
+
+from __future__ import annotations
+
+import builtins
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import IO, Protocol, runtime_checkable
+
+
+class Outcome(Enum):
+    """What became of a write."""
+
+    DONE = "done"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Answer to a write: ``tag`` of what is there now when DONE; ``cause`` in words when UNKNOWN."""
+
+    outcome: Outcome
+    tag: str | None = None
+    cause: str = ""
+
+    @property
+    def done(self) -> bool:
+        """True when this very write is what the store now holds, or held."""
+        return self.outcome is Outcome.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object's bytes and the tag to hand to `Store.replace_if_match`."""
+
+    body: bytes
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a listing: path relative to the store's root, size in bytes, modification time (epoch seconds)."""
+
+    path: str
+    size: int
+    mtime: float
+
+    @property
+    def name(self) -> str:
+        """The part after the last slash."""
+        return self.path.rpartition("/")[2]
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A place below one root. Holds addresses, not sockets, until first use: it pickles and survives fork."""
+
+    url: str  # canonical: one spelling per place (see location.py)
+
+    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:
+        """Create the object; LOST when the path is taken. ``durable=False`` spares the flush to disk."""
+        ...
+
+    def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
+        """Replace the object that has ``tag``; LOST when it has changed or is gone."""
+        ...
+
+    def put(self, path: str, body: bytes, *, durable: bool = False) -> Put:
+        """Write or overwrite, atomically, whoever wrote before."""
+        ...
+
+    def get(self, path: str) -> Stored | None:
+        """The whole object, or None when there is none."""
+        ...
+
+    def head(self, path: str) -> Entry | None:
+        """Size and time without the bytes, or None."""
+        ...
+
+    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+        """Objects in the folder, sorted by path; ``after`` drops names (relative to the folder) up to and with it.
+
+        A folder that does not exist is empty. Filtered and sorted by our own code, because stores differ.
+        """
+        ...
+
+    def folders(self, folder: str) -> builtins.list[str]:
+        """Names of the sub-folders, sorted. Only folders that hold something count."""
+        ...
+
+    def delete(self, path: str) -> Outcome:
+        """Remove the object. DONE also when there was none; never LOST."""
+        ...
+
+    def create(self, path: str) -> AbstractContextManager[NewObject]:
+        """Write a large object as a stream; it appears whole when `NewObject.publish` is called, or never."""
+        ...
+
+    def open(self, path: str) -> AbstractContextManager[IO[bytes]]:
+        """Read an object as a seekable stream. Raises `StorageError` when there is none."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """The object's address as Spark and other engines spell it."""
+        ...
+
+
+class NewObject(Protocol):
+    """An object being written. Leaving the block without `publish` leaves nothing behind."""
+
+    @property
+    def stream(self) -> IO[bytes]:
+        """Where the bytes go."""
+        ...
+
+    def publish(self, *, durable: bool = True) -> Put:
+        """Put the object at its path if that is absent. LOST: another one stands there, ours is dropped."""
+        ...

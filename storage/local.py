@@ -1,0 +1,223 @@
+"""A folder on local disk (or a file system shared by hosts that has hard links), by native calls.
+
+An object appears whole or not at all because its bytes are written to a file without a name, which then gets its
+name by `link`: the one call that fails when the name is taken. Replacing goes by `rename`, under a lock on the folder.
+
+    t=0  A links 0007 (its bytes are on disk already)        t=1  B finds 0007 taken: LOST
+    t=2  A flushes the folder; a power cut before this may forget the name, after this nothing does
+    t=3  B appends 0008 and flushes the same folder, which makes 0007 durable as well, whatever became of A
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import IO
+
+from .disk import DISK_FULL, TEMP_PREFIX, NewFile, exclusive, make_folder, read, refuse, tag_of, temporary, unnamed
+from .interface import Entry, Outcome, Put, Stored
+from .location import check_path, parse
+
+__all__ = ["LocalStore"]
+
+_TABLE = ".hoodie"
+_TEMP_FOLDER = ".hoodie/.lakelatch/tmp"
+# Folders of our own are removed with their last object, or each transaction would leave empty ones behind for ever.
+# Other folders stay: JVM Hudi expects some of its own to exist.
+_PRUNED_BELOW = (".hoodie/.temp/", ".hoodie/.lakelatch/", ".lakelatch-probe-")
+
+
+class LocalStore:
+    """The objects below one folder. Keeps nothing open, so it pickles and survives fork."""
+
+    unnamed_files = True  # try O_TMPFILE first; a subclass for a file system that lacks it may spare the attempt
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        place = parse(os.path.abspath(root))
+        self.root = place.path
+        self.url = place.url
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.root!r})"
+
+    def uri(self, path: str) -> str:
+        return f"file://{self._full(path, folder=True)}"
+
+    # Writing -----------------------------------------------------------------------------------------------------
+
+    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:
+        with self._new(path, durable) as new:
+            new.write(body)
+            return new.publish(durable=durable)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[NewFile]:
+        with self._new(path, durable=True) as new:
+            try:
+                yield new
+            except OSError as error:
+                if error.errno in DISK_FULL:  # met by whoever wrote to the stream; say it as every other write does
+                    refuse(error, new.full, "was not written")
+                raise
+
+    def put(self, path: str, body: bytes, *, durable: bool = False) -> Put:
+        with self._named(path, body, durable) as temp:
+            with exclusive(os.path.dirname(temp.full), required=False, make=True):
+                temp.replace()
+            return temp.done(durable)
+
+    def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
+        if not self._has(path, tag):
+            return Put(Outcome.LOST)  # without writing anything first
+        with self._named(path, body, durable=True) as temp:
+            with exclusive(os.path.dirname(temp.full), required=True, make=True):
+                if not self._has(path, tag):
+                    return Put(Outcome.LOST)
+                temp.replace()
+            return temp.done(durable=True)
+
+    def delete(self, path: str) -> Outcome:
+        full = self._full(path)
+        try:
+            with exclusive(os.path.dirname(full), required=False):
+                os.unlink(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return Outcome.DONE
+        except OSError as error:
+            refuse(error, full, "was not deleted")
+        self._prune(os.path.dirname(path))
+        return Outcome.DONE
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> Stored | None:
+        full = self._full(path)
+        try:
+            # Not to be blocked by a named pipe that somebody left there.
+            fd = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            refuse(error, full, "was not read")
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            body = read(fd)
+            return Stored(body, tag_of(found, body))
+        except OSError as error:
+            refuse(error, full, "was not read")
+        finally:
+            os.close(fd)
+
+    def head(self, path: str) -> Entry | None:
+        full = self._full(path)
+        try:
+            found = os.stat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            refuse(error, full, "was not read")
+        return Entry(path, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[IO[bytes]]:
+        full = self._full(path)
+        try:
+            stream = open(full, "rb")  # noqa: SIM115 - closed below; only the opening is guarded
+        except OSError as error:
+            refuse(error, full, "was not read")
+        with stream:
+            yield stream
+
+    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+        folder = check_path(folder, folder=True)
+        start = len(folder) + 1 if folder else 0
+        found: builtins.list[Entry] = []
+        for path, item in self._walk(folder, recursive=recursive):
+            if path[start:] > after:
+                with suppress(FileNotFoundError):  # gone since the folder was read, or a link to nothing
+                    info = item.stat()
+                    found.append(Entry(path, info.st_size, info.st_mtime))
+        return sorted(found, key=lambda entry: entry.path)
+
+    def folders(self, folder: str) -> builtins.list[str]:
+        folder = check_path(folder, folder=True)
+        return sorted(
+            item.name for item in self._scan(folder) if item.is_dir() and self._holds(_join(folder, item.name))
+        )
+
+    # Inside ------------------------------------------------------------------------------------------------------
+
+    def _full(self, path: str, *, folder: bool = False) -> str:
+        path = check_path(path, folder=folder)
+        return os.path.join(self.root, path) if path else self.root
+
+    def _scan(self, folder: str) -> builtins.list[os.DirEntry[str]]:
+        full = self._full(folder, folder=True)
+        try:
+            with os.scandir(full) as items:
+                return [item for item in items if not item.name.startswith(TEMP_PREFIX)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            refuse(error, full, "was not listed")
+
+    def _walk(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Every file as (path, item), in no order."""
+        for item in self._scan(folder):
+            path = _join(folder, item.name)
+            # A link to a folder is not followed downwards: it may lead back up.
+            if item.is_dir(follow_symlinks=not recursive):
+                if recursive:
+                    yield from self._walk(path, recursive=True)
+            elif not item.is_dir():
+                yield path, item
+
+    def _holds(self, folder: str) -> bool:
+        return next(self._walk(folder, recursive=True), None) is not None
+
+    def _has(self, path: str, tag: str) -> bool:
+        now = self.get(path)
+        return now is not None and now.tag == tag
+
+    def _prune(self, folder: str) -> None:
+        while folder.startswith(_PRUNED_BELOW):
+            full = os.path.join(self.root, folder)
+            try:
+                with exclusive(full, required=False):
+                    os.rmdir(full)
+            except OSError:
+                return  # not empty, or somebody else's doing
+            folder = os.path.dirname(folder)
+
+    def _new(self, path: str, durable: bool) -> AbstractContextManager[NewFile]:
+        full = self._full(path)
+        if self.unnamed_files:
+            return unnamed(full, self._temp_folder, durable)
+        return temporary(full, self._temp_folder, durable)
+
+    @contextmanager
+    def _named(self, path: str, body: bytes, durable: bool) -> Iterator[NewFile]:
+        """Yield a temporary file that holds ``body``, flushed if ``durable``."""
+        with temporary(self._full(path), self._temp_folder, durable) as temp:
+            temp.write(body)
+            temp.settle(durable)
+            yield temp
+
+    def _temp_folder(self, full: str) -> str:
+        """Choose where the temporary file for ``full`` goes: in a table not beside it, where readers would meet it."""
+        folder = os.path.dirname(full)
+        if os.path.isdir(os.path.join(self.root, _TABLE)):
+            ours = os.path.join(self.root, _TEMP_FOLDER)
+            make_folder(ours, durable=False)
+            if os.stat(ours).st_dev == os.stat(folder).st_dev:  # a link or rename cannot leave its file system
+                return ours
+        return folder
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

@@ -1,0 +1,199 @@
+"""One spelling per place: what a table's URL means, whichever way it is written.
+
+A lock is taken on a name, so two names of one table would be two locks. `canonical` is that name; it holds no
+secrets, which is why it is a name and not an address: a store on a non-standard endpoint is handed to another
+process as a pickled `Store`, not as its `url`.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote
+
+from ..errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from .interface import Store
+
+__all__ = ["Location", "canonical", "check_path", "open_store", "parse", "same_place"]
+
+# What other engines write for the same place. `abfs` and `abfss` differ only in TLS, which is a matter of the client.
+_KINDS = {
+    "file": "file",
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "abfs": "az",
+    "abfss": "az",
+}
+_AZURE_HOST = re.compile(r"([a-z0-9]{3,24})\.(?:dfs|blob)\.core\.windows\.net", re.IGNORECASE)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_READABLE = "/=:@!$&'()*+,;~-._"  # left as they are in a canonical URL; all else is percent-encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A parsed URL. ``path`` is decoded and normal: absolute for files, without a leading slash for buckets."""
+
+    kind: str
+    bucket: str
+    path: str
+    account: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold keys: never shown
+
+    def spelled(self, path: str) -> str:
+        """Spell ``path`` below this scheme and bucket, not encoded, as Spark and Hadoop read it."""
+        if self.kind == "file":
+            return f"file://{path}"
+        if self.account:
+            return f"abfss://{self.bucket}@{self.account}.dfs.core.windows.net/{path}".rstrip("/")
+        return f"{self.kind}://{self.bucket}/{path}".rstrip("/")
+
+    @property
+    def url(self) -> str:
+        """The canonical URL."""
+        return self.spelled(quote(os.fsencode(self.path), safe=_READABLE))
+
+
+def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Location:
+    """Read ``url``; ``options`` win over its query. Raises `InputError` for what is no address of a table."""
+    text = os.fspath(url)
+    if not text or _CONTROL.search(text):
+        raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table.")
+    match = _SCHEME.match(text) if isinstance(url, str) else None
+    if match is None:
+        return _local(os.path.realpath(text), options or {})  # a plain path is taken literally: % and ? are letters
+    kind = _KINDS.get(match[1].lower())
+    if kind is None:
+        raise InputError(
+            f"{match[1]}: is not a store that can be opened; known: {', '.join(_KINDS)}. "
+            f"A folder of that name is ./{match[1]}:…"
+        )
+    address, _, query = text[match.end() :].partition("?")
+    if "#" in query or "#" in address:
+        raise InputError(f"{_shown(text)} has a '#'; write it as %23 in a URL.")
+    merged = _options(query, options or {}, _shown(text))
+    if kind == "file":
+        return _local(_file_path(address, _shown(text)), merged)
+    return _bucket(kind, address, merged, _shown(text))
+
+
+def canonical(url: str | os.PathLike[str]) -> str:
+    """Give the one spelling of this place: absolute, links resolved, no secrets. Raises as `parse` does."""
+    return parse(url).url
+
+
+def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
+    """Say whether both name one place, also where a mount gives one folder two paths."""
+    one, two = parse(a), parse(b)
+    if one.kind == two.kind == "file" and one.path != two.path:
+        try:
+            return os.path.samefile(one.path, two.path)
+        except OSError:
+            return False
+    endpoints = {place.options["endpoint"].rstrip("/") for place in (one, two) if "endpoint" in place.options}
+    return one.url == two.url and len(endpoints) < 2
+
+
+def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
+    """Open the store at ``url``; no request is sent yet.
+
+    Cloud options (endpoint, region, keys, allow_http ...) are named as obstore names them and come from ``options``,
+    then the URL's query, then the environment variables that obstore reads.
+    """
+    place = parse(url, options)
+    if place.kind == "file":
+        from .local import LocalStore
+
+        return LocalStore(place.path)
+    from .cloud import CloudStore
+
+    return CloudStore(place)
+
+
+def check_path(path: str, *, folder: bool = False) -> str:
+    """``path`` itself when it stays below the root and is spelled in the one way. Raises `InputError` otherwise."""
+    if folder:
+        path = path.rstrip("/")
+        if not path:
+            return path
+    if not path or "\0" in path or path[0] == "/" or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise InputError(
+            f"{path!r} is not a path below the table; give one without '..', '//' or a leading slash.", path=path
+        )
+    return path
+
+
+def _local(path: str, options: Mapping[str, Any]) -> Location:
+    if options:
+        raise ConfigError(f"A local folder has no options, but {', '.join(sorted(options))} was given.")
+    return Location("file", "", path)
+
+
+def _file_path(address: str, shown: str) -> str:
+    """Take the path from file:/a, file:///a and file://localhost/a."""
+    if address.startswith("//"):
+        host, slash, rest = address[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise InputError(f"{shown} names the host {host!r}; a file URL has three slashes: file:///folder.")
+        address = slash + rest
+    if not address.startswith("/"):
+        raise InputError(f"{shown} is relative; a file URL has an absolute path: file:///folder.")
+    return os.path.realpath(_decoded(address, shown))
+
+
+def _bucket(kind: str, address: str, options: dict[str, str], shown: str) -> Location:
+    if not address.startswith("//"):
+        raise InputError(f"{shown} names no bucket; write {kind}://bucket/table.")
+    authority, _, rest = address[2:].partition("/")
+    bucket, at, host = authority.partition("@")
+    account = ""
+    if kind == "az":
+        match = _AZURE_HOST.fullmatch(host)
+        if at and match is None:
+            raise InputError(
+                f"{shown}: the host is not of the form account.dfs.core.windows.net; "
+                "write az://container/table and give account_name and endpoint as options."
+            )
+        account = match[1] if match else options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+        account = account.lower()
+    elif at:
+        raise InputError(f"{shown} has an '@' before the first slash; keys are options or environment variables.")
+    if not bucket or ":" in bucket:
+        raise InputError(f"{shown} names no bucket; write {kind}://bucket/table, and a port as the option endpoint.")
+    path = posixpath.normpath("/" + _decoded(rest, shown)).lstrip("/")
+    if posixpath.normpath(_decoded(rest, shown).lstrip("/") or ".").split("/")[0] == "..":
+        raise InputError(f"{shown} leads out of its bucket; remove the '..'.")
+    return Location(kind, bucket, path, account, options)
+
+
+def _decoded(text: str, shown: str) -> str:
+    """Undo percent-encoding; an encoded slash or control character would change what the path means and is refused."""
+    decoded = unquote(text, errors="surrogateescape")
+    if _CONTROL.search(decoded) or decoded.count("/") != text.count("/"):
+        raise InputError(f"{shown} encodes a slash or a control character; a table's address has neither.")
+    return decoded
+
+
+def _options(query: str, options: Mapping[str, Any], shown: str) -> dict[str, str]:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    merged = {key.lower(): value for key, value in pairs}
+    if len(merged) != len(pairs):
+        raise ConfigError(f"{shown} gives an option twice; give each once.")
+    merged.update({key.lower(): str(value) for key, value in options.items()})
+    return merged
+
+
+def _shown(url: str) -> str:
+    """Give the URL without what may be secret: query, and anything before an '@'."""
+    return re.sub(r"//[^/]*@", "//…@", url.partition("?")[0])

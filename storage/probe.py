@@ -1,0 +1,206 @@
+"""Is a store's conditional write atomic? Asked by racing, because that is the only way to know.
+
+A store can answer every question in a row correctly (create over existing: refused; wrong tag: refused) and still
+let several racers win: s3s-fs 0.14.1 does. So some processes write to one path at the same moment, for tens of paths
+and with large bodies as well, and every round has one winner whose bytes are what the store then holds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ..errors import StorageError, UnsafeStoreError
+from .helper import Helper, line_of
+from .interface import Outcome, Put, Store
+
+__all__ = ["Racers", "Report", "probe"]
+
+_FOLDER = ".lakelatch-probe-"
+_ANSWER_S = 120.0
+_SMALL_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was raced, all of it well: ``rounds`` had one winner each, ``unanswered`` of the writes had no answer."""
+
+    url: str
+    writers: int
+    rounds: int
+    unanswered: int
+    seconds: float
+
+
+def probe(store: Store, *, writers: int = 8, keys: int = 24, big: int = 256 * 1024) -> Report:
+    """Race ``writers`` processes for ``keys`` paths, small and ``big`` (bytes), creating and replacing.
+
+    It takes about two seconds on a local server, some ten on a distant one, and leaves nothing behind.
+
+    Raises:
+        UnsafeStoreError: the store gave a wrong answer, which the message shows. It must not hold a table.
+        StorageError: the store cannot be reached or written.
+    """
+    started = time.monotonic()
+    folder = f"{_FOLDER}{os.urandom(6).hex()}"
+    rounds = unanswered = 0
+    try:
+        _ask_in_a_row(store, f"{folder}/row")
+        with Racers(store, writers) as racers:
+            for size in (_SMALL_BYTES, big):
+                for key in range(keys):
+                    path = f"{folder}/{size:08d}-{key:05d}"
+                    for act in ("create", "replace"):
+                        answers = racers.race(act, path, size)
+                        _judge(store, act, path, size, answers)
+                        unanswered += sum(answer.outcome is Outcome.UNKNOWN for answer in answers)
+                        rounds += 1
+        _ask_listing(store, folder)
+    finally:
+        for entry in store.list(folder):
+            store.delete(entry.path)
+    return Report(store.url, writers, rounds, unanswered, time.monotonic() - started)
+
+
+class Racers:
+    """Processes that do one thing to one path at the same moment, each with a store of its own."""
+
+    def __init__(self, store: Store, writers: int) -> None:
+        self._stack = ExitStack()
+        try:
+            self._helpers = [self._stack.enter_context(Helper(race_on)) for _ in range(writers)]
+            for number, helper in enumerate(self._helpers):
+                helper.send((store, number))
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def race(self, act: str, path: str, size: int) -> list[Put]:
+        """Let all writers ``create``, or ``replace`` what is there; their answers by number."""
+        with _helpers_answer():
+            for helper in self._helpers:
+                helper.send((act, path, size))
+            for helper in self._helpers:
+                helper.receive(_ANSWER_S)  # ready: body made, tag read, connection open
+            for helper in self._helpers:
+                helper.send("go")
+            return [helper.receive(_ANSWER_S) for helper in self._helpers]
+
+    def count(self, path: str, times: int) -> list[list[int]]:
+        """Let all writers add one to the number at ``path`` until each has done so ``times``; what each was told."""
+        with _helpers_answer():
+            for helper in self._helpers:
+                helper.send(("count", path, times))
+            return [helper.receive(_ANSWER_S) for helper in self._helpers]
+
+    def __enter__(self) -> Racers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+
+def race_on(fd: int) -> None:
+    """Be one of the racing processes, until the other end closes the line."""
+    line = line_of(fd)
+    try:
+        store, number = line.recv()
+        while True:
+            act, path, size = line.recv()
+            try:
+                if act == "count":
+                    line.send(_count(store, path, size))
+                    continue
+                found = store.get(path)
+                line.send("ready")
+                line.recv()
+                body = _body(act, number, size)
+                if act == "create":
+                    line.send(store.put_if_absent(path, body))
+                else:
+                    line.send(store.replace_if_match(path, body, found.tag if found else ""))
+            except Exception as error:  # noqa: BLE001 - it is raised at the other end
+                line.send(error)
+    except (EOFError, ConnectionError):
+        return
+
+
+def _count(store: Store, path: str, times: int) -> list[int]:
+    told: list[int] = []
+    while len(told) < times:
+        found = store.get(path)
+        if found is None:
+            raise UnsafeStoreError(f"{path} has vanished while it was only replaced.")
+        value = int(found.body) + 1
+        answer = store.replace_if_match(path, b"%d" % value, found.tag)
+        if answer.done:
+            told.append(value)
+    return told
+
+
+def _body(act: str, number: int, size: int) -> bytes:
+    # Never the bytes that are there already: S3's tag is that of the content, and such a replacement changes nothing.
+    return bytes([ord("A" if act == "create" else "a") + number % 26]) * size
+
+
+@contextmanager
+def _helpers_answer() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise StorageError(f"A process of the probe has ended or hangs ({error}); see its output above.") from error
+
+
+def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> None:
+    """One winner at most, exactly one if all were answered; the store holds the winner's bytes, whole."""
+    winners = [number for number, answer in enumerate(answers) if answer.done]
+    unsure = [number for number, answer in enumerate(answers) if answer.outcome is Outcome.UNKNOWN]
+    what = f"{len(answers)} writers tried to {act} one object of {size} bytes at once"
+    if len(winners) > 1:
+        _unsafe(store, f"{what}, and {len(winners)} were told that they had won")
+    if not winners and not unsure:
+        _unsafe(store, f"{what}, and none was told that it had won")
+    found = store.get(path)
+    possible = winners or unsure
+    if found is None or found.body not in {_body(act, number, size) for number in possible}:
+        if not winners and (found is None or act == "replace"):
+            return  # nobody was told that he won, and nobody did
+        seen = "nothing" if found is None else f"{len(found.body)} bytes beginning with {found.body[:8]!r}"
+        _unsafe(store, f"{what}; writer {possible} won, but afterwards there was {seen}")
+
+
+def _ask_in_a_row(store: Store, path: str) -> None:
+    first = store.put_if_absent(path, b"first")
+    if first.outcome is Outcome.UNKNOWN:
+        raise StorageError(f"{store.url} gives no clear answer to a first write ({first.cause}); try again later.")
+    if not first.done or first.tag is None:
+        _unsafe(store, "a free name was said to be taken")
+    if store.put_if_absent(path, b"second").done:
+        _unsafe(store, "an object was created over another one")
+    second = store.replace_if_match(path, b"second", first.tag)
+    if second.done and store.replace_if_match(path, b"third", first.tag).done:
+        _unsafe(store, "an object was replaced though it had changed")
+    if store.replace_if_match(f"{path}-none", b"third", first.tag).done:
+        _unsafe(store, "an object was replaced where there was none")
+    found = store.get(path)
+    if second.done and (found is None or found.body != b"second"):
+        _unsafe(store, "a write that was done is not read back")
+
+
+def _ask_listing(store: Store, folder: str) -> None:
+    listed = [entry.path for entry in store.list(folder)]
+    if any(store.head(path) is None for path in listed) or f"{folder}/row" not in listed:
+        _unsafe(store, "the listing differs from what is there")
+
+
+def _unsafe(store: Store, seen: str) -> NoReturn:
+    raise UnsafeStoreError(
+        f"{store.url} must not hold a table: {seen}. Its conditional writes are not atomic; two commits could overwrite each "
+        "other. Use another store (docs/storage.md names tested ones).",
+        url=store.url,
+        seen=seen,
+    )

@@ -1,0 +1,49 @@
+"""Every kind of store keeps the same promises."""
+
+import uuid
+
+import pytest
+
+from lakelatch.storage.local import LocalStore
+from lakelatch.testing.store_contract import StoreContract
+
+
+class TestLocal(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return LocalStore(tmp_path / "made on demand")
+
+
+class TestLocalWithoutUnnamedFiles(StoreContract):
+    """As on file systems that have no O_TMPFILE."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        store = LocalStore(tmp_path)
+        store.unnamed_files = False
+        return store
+
+
+class TestLocalTableWithoutUnnamedFiles(TestLocalWithoutUnnamedFiles):
+    """In a table, temporary files go to our own folder."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        (tmp_path / ".hoodie").mkdir()
+        store = LocalStore(tmp_path)
+        store.unnamed_files = False
+        return store
+
+
+@pytest.mark.server
+class TestS3(StoreContract):
+    @pytest.fixture
+    def store(self, s3):
+        return s3.store(f"{uuid.uuid4()}/t able")
+
+
+@pytest.mark.server
+class TestAzure(StoreContract):
+    @pytest.fixture
+    def store(self, azure):
+        return azure.store(f"{uuid.uuid4()}/t able")
