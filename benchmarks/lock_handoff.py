@@ -29,7 +29,11 @@ from lakelatch.locks import open_provider
 def worker(url: str, folder: Path, seconds: float, hold_s: float) -> None:
     """Contend until the time is over; print own facts as one JSON line."""
     waits: list[float] = []
-    with open(folder / "counter", "r+b") as file, mmap.mmap(file.fileno(), 8) as counter, open_provider(url) as provider:
+    with (
+        open(folder / "counter", "r+b") as file,
+        mmap.mmap(file.fileno(), 8) as counter,
+        open_provider(url) as provider,
+    ):
         with provider.acquire("warm-up", wait_s=60):
             pass
         print("ready", flush=True)
@@ -53,7 +57,8 @@ def run(processes: int, url: str | None, seconds: float, hold_s: float) -> None:
         place = url or f"file://{folder}/locks"
         command = [sys.executable, __file__, "--worker", place, str(folder), str(seconds), str(hold_s)]
         children = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
         ]
         for child in children:
             assert child.stdout is not None
@@ -79,7 +84,8 @@ def run(processes: int, url: str | None, seconds: float, hold_s: float) -> None:
 def main() -> None:
     if sys.argv[1:2] == ["--worker"]:
         url, folder, seconds, hold_s = sys.argv[2:]
-        return worker(url, Path(folder), float(seconds), float(hold_s))
+        worker(url, Path(folder), float(seconds), float(hold_s))
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--seconds", type=float, default=3.0)

@@ -7,4 +7,6 @@ from .write_set import FileGroupId, ReadSet, WriteSet
 __all__ = ["Candidate", "Conflict", "FileGroupId", "ReadSet", "WriteSet", "resolve", "strategy_names"]
 
 if __name__ != "lakelatch.conflict":
-    raise ImportError("import lakelatch.conflict, not the folder: a second copy of every class would not be equal to the first")
+    raise ImportError(
+        "import lakelatch.conflict, not the folder: a second copy of every class would not be equal to the first"
+    )

@@ -30,7 +30,9 @@ class Conflict:
     advice: str
 
 
-def resolve(writes: WriteSet, reads: ReadSet, candidates: Sequence[Candidate], *, by: str = "simple") -> Conflict | None:
+def resolve(
+    writes: WriteSet, reads: ReadSet, candidates: Sequence[Candidate], *, by: str = "simple"
+) -> Conflict | None:
     """The first conflict with a candidate, oldest first, or None when the transaction may land.
 
     Pure: reads nothing and keeps nothing, so the same inputs give the same answer.
@@ -61,11 +63,12 @@ def resolve(writes: WriteSet, reads: ReadSet, candidates: Sequence[Candidate], *
     return None
 
 
-def _same_file_group(
-    _writes: WriteSet, candidate: Candidate, overlap: frozenset[FileGroupId]
-) -> Conflict | None:
+def _same_file_group(_writes: WriteSet, candidate: Candidate, overlap: frozenset[FileGroupId]) -> Conflict | None:
     return _conflict(
-        candidate, overlap, "both changed the same file group", "run the write again on the new snapshot: Table.run does"
+        candidate,
+        overlap,
+        "both changed the same file group",
+        "run the write again on the new snapshot: Table.run does",
     )
 
 
@@ -73,7 +76,10 @@ def _created_where_ours_overwrites(writes: WriteSet, candidate: Candidate) -> Co
     # The overwrite's snapshot did not hold these rows, so it would not replace them, and no serial order gives that.
     met = frozenset(g for g in candidate.writes.groups if writes.region.covers(g.partition))
     return _conflict(
-        candidate, met, "it wrote into a partition that ours overwrites", "run the overwrite again: it will replace these too"
+        candidate,
+        met,
+        "it wrote into a partition that ours overwrites",
+        "run the overwrite again: it will replace these too",
     )
 
 
@@ -85,7 +91,9 @@ def _two_overwrites(writes: WriteSet, candidate: Candidate) -> Conflict | None:
         candidate.writes.region.partitions or writes.region.partitions
     )
     met = frozenset(FileGroupId(p, "") for p in both) or frozenset({FileGroupId("", "")})
-    return _conflict(candidate, met, "both overwrite the same partition", "decide which overwrite is to stay, then run it again")
+    return _conflict(
+        candidate, met, "both overwrite the same partition", "decide which overwrite is to stay, then run it again"
+    )
 
 
 def _overwritten_below_us(writes: WriteSet, reads: ReadSet, candidate: Candidate) -> Conflict | None:
@@ -100,9 +108,14 @@ def _overwritten_below_us(writes: WriteSet, reads: ReadSet, candidate: Candidate
 def _changed_where_we_read(reads: ReadSet, candidate: Candidate) -> Conflict | None:
     met = frozenset(g for g in candidate.writes.groups if reads.region.covers(g.partition))
     if not met and reads.region.meets(candidate.writes.region):
-        met = frozenset(FileGroupId(p, "") for p in candidate.writes.region.partitions) or frozenset({FileGroupId("", "")})
+        met = frozenset(FileGroupId(p, "") for p in candidate.writes.region.partitions) or frozenset(
+            {FileGroupId("", "")}
+        )
     return _conflict(
-        candidate, met, "it changed a partition that our condition was evaluated on", "evaluate the condition again: Table.run does"
+        candidate,
+        met,
+        "it changed a partition that our condition was evaluated on",
+        "evaluate the condition again: Table.run does",
     )
 
 

@@ -6,4 +6,6 @@ from .registry import known_schemes, open_provider
 __all__ = ["Holder", "Lease", "LockProvider", "Release", "known_schemes", "open_provider"]
 
 if __name__ != "lakelatch.locks":
-    raise ImportError("import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first")
+    raise ImportError(
+        "import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first"
+    )

@@ -63,7 +63,9 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     if unknown:
         known = ", ".join(sorted({"lease", "max_hold", *options}))
         raise ConfigError(
-            f"The lock URL {url!r} has unknown settings: {', '.join(unknown)}; known are {known}.", url=url, unknown=unknown
+            f"The lock URL {url!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
+            url=url,
+            unknown=unknown,
         )
     return LockUrl(
         parts.scheme,
@@ -88,14 +90,15 @@ def format_duration(seconds: float) -> str:
     for unit in ("h", "m", "s"):
         if seconds >= _UNITS_S[unit] and (seconds / _UNITS_S[unit]).is_integer():
             return f"{int(seconds / _UNITS_S[unit])}{unit}"
-    return f"{round(seconds * 1000, 6):g}ms"
+    return f"{seconds * 1000:.6f}".rstrip("0").rstrip(".") + "ms"
 
 
 def check_lease(lease_s: float) -> float:
     """``lease_s`` itself, or `ConfigError` when no holder could live with it."""
     if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
         raise ConfigError(
-            f"A lease of {lease_s:g} s cannot work; choose between {LEASE_S_MIN:g} s and {LEASE_S_MAX:g} s.", lease_s=lease_s
+            f"A lease of {lease_s:g} s cannot work; choose between {LEASE_S_MIN:g} s and {LEASE_S_MAX:g} s.",
+            lease_s=lease_s,
         )
     return lease_s
 

@@ -35,7 +35,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 from collections.abc import Iterator
 
 from ..environment import Environment, SystemEnvironment
@@ -46,6 +45,7 @@ from .held import Grant
 from .interface import Holder, Release
 from .kernel_queue import KernelPlace
 from .leased import Ask, LeasedLocks, Place
+from .link_check import check_link
 
 _LOOK_S = 0.25  # how often a waiter that is not at the head looks by itself, in case the head is paused
 _PAUSE_S_MIN = 0.004
@@ -85,6 +85,7 @@ class FileBackend:
         self.__init__(**state)  # type: ignore[misc]
 
     def line_up(self, key: str) -> Place:
+        """Open the key's kernel queue, or wait on with a thread that sleeps there already."""
         folder = gen.key_folder(self._root, key)
         path = os.path.join(folder, "queue")
         if self._env.process() != self._parked_in:  # forked: the threads that slept for us are not here
@@ -97,6 +98,7 @@ class FileBackend:
         return _FilePlace(folder, kernel, self._parked, self._env, self._lease_s)
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        """Create the next generation if the newest has ended."""
         assert isinstance(place, _FilePlace)
         if not place.may_try(ask):
             return None
@@ -145,6 +147,7 @@ class FileBackend:
         return _FileGrant(folder, lifted, second, ask, place, self._env)
 
     def inspect(self, key: str) -> Holder | None:
+        """Read the newest generation and judge it as a waiter would."""
         folder = gen.key_folder(self._root, key)
         with _told(self._root):
             try:
@@ -166,6 +169,7 @@ class FileBackend:
         )  # fmt: skip
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """Put the record beside generation ``token``, which ends it."""
         folder = gen.key_folder(self._root, key)
         with _told(self._root):
             try:
@@ -199,13 +203,14 @@ class FileBackend:
             return found
 
     def close(self) -> None:
+        """Let go of the threads that sleep in the kernel."""
         self._parked.clear()  # threads that still sleep in the kernel give their place straight back
 
     def _make(self, folder: str) -> None:
         if not os.path.isdir(folder):
             os.makedirs(folder, exist_ok=True)
         if self._root not in _checked:
-            _check_link(self._root, self._env)
+            check_link(self._root, self._env)
             _checked.add(self._root)
 
 
@@ -288,42 +293,6 @@ def _told(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise StorageError(f"The lock folder {folder} failed: {e}. Check space and permissions there.", folder=folder) from e
-
-
-def _check_link(folder: str, env: Environment) -> None:
-    """Let four threads (real ones, whatever ``env`` is: the kernel is tried) race for the same names: each name must have exactly one winner."""
-    stem = os.path.join(folder, f".link-check-{env.uuid()}")
-    names = [f"{stem}-{i}" for i in range(4)]
-    wins: list[int] = []
-    errors: list[OSError] = []
-
-    def race(source: str) -> None:
-        for turn in range(3):
-            try:
-                os.link(source, f"{stem}.{turn}")
-                wins.append(turn)
-            except FileExistsError:
-                pass
-            except OSError as e:
-                errors.append(e)
-
-    try:
-        for name in names:
-            with open(name, "xb"):
-                pass
-        racers = [threading.Thread(target=race, args=(name,)) for name in names]
-        for racer in racers:
-            racer.start()
-        for racer in racers:
-            racer.join()
-    finally:
-        for name in [*names, *(f"{stem}.{turn}" for turn in range(3))]:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-    if errors or sorted(wins) != [0, 1, 2]:
-        raise ConfigError(
-            f"The folder {folder} cannot hold locks: its file system has no atomic link() "
-            f"({errors[0] if errors else f'{len(wins)} winners for 3 names'}). Use a folder on a local disk or NFSv4.",
-            folder=folder,
-        )
+        raise StorageError(
+            f"The lock folder {folder} failed: {e}. Check space and permissions there.", folder=folder
+        ) from e

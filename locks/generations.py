@@ -1,11 +1,11 @@
 """The files of one key, and what they mean. The protocol is told in file.py.
 
-    00000000000000000007            generation 7: who was granted the key with token 7; never changed
-    00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
-    00000000000000000007.released   the holder has given it back
-    00000000000000000007.broken     somebody ended it: who and why; kept for ever
-    00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
-    queue                           see kernel_queue.py
+00000000000000000007            generation 7: who was granted the key with token 7; never changed
+00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
+00000000000000000007.released   the holder has given it back
+00000000000000000007.broken     somebody ended it: who and why; kept for ever
+00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
+queue                           see kernel_queue.py
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def key_folder(root: str, key: str) -> str:
 
 
 def generation_name(token: int) -> str:
+    """20 digits, so that names sort as numbers do."""
     return f"{token:020d}"
 
 
@@ -51,6 +52,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: str, token: int) -> Record:
+        """Whatever can be read of it."""
         value = _read_json(os.path.join(folder, generation_name(token)))
         try:
             return cls(
@@ -72,6 +74,7 @@ class Newest:
 
 
 def look(folder: str) -> Newest:
+    """List the folder once and find the newest generation. Raises `FileNotFoundError` when there is no folder."""
     names = frozenset(os.listdir(folder))
     newest = max((name for name in names if len(name) == 20 and name.isdigit()), default="")
     broken = f"{newest}.broken" in names
@@ -79,6 +82,7 @@ def look(folder: str) -> Newest:
 
 
 def read_beat(folder: str, token: int) -> bytes:
+    """The holder's last sign of life as bytes; empty before its first renewal."""
     # Opened by name each time and never replaced: on NFS opening is what makes another client's write visible.
     try:
         with open(os.path.join(folder, generation_name(token) + ".beat"), "rb") as file:

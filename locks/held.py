@@ -178,7 +178,7 @@ class Hold:
         for call in calls:
             try:
                 call(str(reason))
-            except Exception:
+            except Exception:  # noqa: BLE001 (it is the user's code; the others must still be told)
                 _log.exception("lock %r: a callback for the lost lease failed", self.key)
         self.release()
 
@@ -232,7 +232,7 @@ class HeldLease:
         self._hold.ensure(fresh=fresh)
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Call once with the reason when the lease is lost, within a twelfth of the lease; at once if it is lost already."""
+        """Call once with the reason within a twelfth of the lease after the loss; at once if it is lost already."""
         self._hold.on_lost(call)
 
     def release(self) -> Release:
@@ -248,7 +248,7 @@ class HeldLease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Release. A loss that nobody noticed is raised, unless the body failed: then it becomes a note on that error."""
+        """Release. A loss that nobody noticed is raised; if the body failed, it becomes a note on that error."""
         if self._asked_release:
             return  # the answer was given then
         self.release()

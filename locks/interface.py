@@ -47,7 +47,11 @@ class Holder:
 
 
 class Lease(Protocol):
-    """Held until ``deadline`` (local monotonic seconds) unless renewed, released or lost. A context manager."""
+    """Held until ``deadline`` (local monotonic seconds) unless renewed, released or lost. A context manager.
+
+    Leaving the block releases. A loss that nobody noticed is raised there as `LockLostError`; if the body failed, its
+    exception stays and gets a note. After an explicit `release` inside the block, leaving it does nothing.
+    """
 
     key: str
     owner: str
@@ -60,7 +64,7 @@ class Lease(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Why the lease is gone (expired, stolen, unreachable, max_hold, forked), or None while it is held."""
+        """Why it is gone: expired, stolen, unreachable, max_hold, forked, or "released"; None while it is held."""
         ...
 
     def ensure_held(self, *, fresh: bool = False) -> None:
@@ -94,7 +98,13 @@ class LockProvider(Protocol):
     durable_tokens: bool
 
     def try_acquire(
-        self, key: str, *, lease_s: float | None = None, above: int = 0, reason: str = "", max_hold_s: float | None = None
+        self,
+        key: str,
+        *,
+        lease_s: float | None = None,
+        above: int = 0,
+        reason: str = "",
+        max_hold_s: float | None = None,
     ) -> Lease | None:
         """A lease whose token exceeds ``above``, or None when the key is busy. ``lease_s=None``: the URL's value."""
         ...

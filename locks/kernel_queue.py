@@ -18,7 +18,6 @@ import os
 import struct
 import threading
 import weakref
-from typing import Any
 
 from ..environment import Environment, Event
 
@@ -104,7 +103,7 @@ class KernelPlace:
                 self._close()  # its waiter is gone: straight back
 
     def leave(self, parked: dict[str, KernelPlace], path: str) -> None:
-        """Give the place up. A thread that sleeps in the kernel is parked for the next waiter: one per file, not more."""
+        """Give the place up. A thread that sleeps in the kernel is parked for the next waiter: one per file."""
         with self._lock:
             if self._state == "waiting":
                 self._state = "parked"
@@ -152,24 +151,22 @@ class KernelPlace:
 def _take(fd: int, *, wait: bool) -> None:
     if _OFD:
         try:
-            _fcntl(fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, _WRITE)
-            return
+            return _fcntl(fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, _WRITE)
         except OSError as e:
             if e.errno != errno.EINVAL:  # a kernel that does not know them
                 raise
-    fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    return fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def _give(fd: int) -> None:
     if _OFD:
         try:
-            _fcntl(fd, fcntl.F_OFD_SETLK, _UNLOCK)
-            return
+            return _fcntl(fd, fcntl.F_OFD_SETLK, _UNLOCK)
         except OSError as e:
             if e.errno != errno.EINVAL:
                 raise
-    fcntl.flock(fd, fcntl.LOCK_UN)
+    return fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-def _fcntl(fd: int, command: int, lock: bytes) -> Any:
-    return fcntl.fcntl(fd, command, lock)
+def _fcntl(fd: int, command: int, lock: bytes) -> None:
+    fcntl.fcntl(fd, command, lock)

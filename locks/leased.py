@@ -28,6 +28,7 @@ class Ask:
     owner: str
     process: Process
     lease_s: float
+    max_hold_s: float | None
     above: int
     reason: str
     waits: bool  # True: the caller will wait, so it must not overtake those who wait already
@@ -51,17 +52,25 @@ class Backend(Protocol):
     fair: bool
     durable_tokens: bool
 
-    def line_up(self, key: str) -> Place: ...
+    def line_up(self, key: str) -> Place:
+        """A place for one request; touches the backend if that needs to know who waits."""
+        ...
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:
         """One try; None when the key is busy."""
         ...
 
-    def inspect(self, key: str) -> Holder | None: ...
+    def inspect(self, key: str) -> Holder | None:
+        """Who holds the key now."""
+        ...
 
-    def end(self, key: str, *, token: int, reason: str, who: str) -> bool: ...
+    def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """Break the grant that has ``token`` and keep a record; False when it is not the holder."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free connections and threads; grants stay."""
+        ...
 
 
 class LeasedLocks:
@@ -75,7 +84,7 @@ class LeasedLocks:
         self._settings = url
         self._env = env
         self._closed = False
-        # Shared objects are kept alive here and looked up again after a fork.
+        # Queue and renewer are shared in a process, kept alive from here, and looked up again after a fork.
         self._process: Process | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,12 +95,18 @@ class LeasedLocks:
         return f"<locks at {self.url}>"
 
     def try_acquire(
-        self, key: str, *, lease_s: float | None = None, above: int = 0, reason: str = "", max_hold_s: float | None = None
+        self,
+        key: str,
+        *,
+        lease_s: float | None = None,
+        above: int = 0,
+        reason: str = "",
+        max_hold_s: float | None = None,
     ) -> HeldLease | None:
         """A lease whose token exceeds ``above``, or None when the key is busy."""
-        ask = self._ask(key, lease_s, above, reason, waits=False)
+        ask = self._ask(key, lease_s, max_hold_s, above, reason, waits=False)
         ticket = self._front.enter(key, until=None)
-        return None if ticket is None else self._take(ask, ticket, max_hold_s, until=None)
+        return None if ticket is None else self._take(ask, ticket, until=None)
 
     def acquire(
         self,
@@ -104,10 +119,10 @@ class LeasedLocks:
         max_hold_s: float | None = None,
     ) -> HeldLease:
         """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
-        ask = self._ask(key, lease_s, above, reason, waits=wait_s > 0)
+        ask = self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0)
         until = self._env.monotonic() + wait_s
         ticket = self._front.enter(key, until=until)
-        lease = None if ticket is None else self._take(ask, ticket, max_hold_s, until=until)
+        lease = None if ticket is None else self._take(ask, ticket, until=until)
         if lease is None:
             raise self._busy(key, wait_s)
         return lease
@@ -149,13 +164,22 @@ class LeasedLocks:
             self._process = process
         return process
 
-    def _ask(self, key: str, lease_s: float | None, above: int, reason: str, *, waits: bool) -> Ask:
+    def _ask(
+        self, key: str, lease_s: float | None, max_hold_s: float | None, above: int, reason: str, *, waits: bool
+    ) -> Ask:
         if self._closed:
             raise LockError(f"The lock provider {self.url} is closed; open it again.", key=key)
         process = self._ready()
-        owner = f"{process.host}:{process.pid}:{self._env.uuid()[-12:]}"
-        lease_s = self._settings.lease_s if lease_s is None else check_lease(lease_s)
-        return Ask(self._check_key(key), owner, process, lease_s, above, reason, waits)
+        return Ask(
+            key=self._check_key(key),
+            owner=f"{process.host}:{process.pid}:{self._env.uuid()[-12:]}",
+            process=process,
+            lease_s=self._settings.lease_s if lease_s is None else check_lease(lease_s),
+            max_hold_s=self._settings.max_hold_s if max_hold_s is None else check_max_hold(max_hold_s),
+            above=above,
+            reason=reason,
+            waits=waits,
+        )
 
     @staticmethod
     def _check_key(key: str) -> str:
@@ -163,10 +187,9 @@ class LeasedLocks:
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}.", key=key)
         return key
 
-    def _take(self, ask: Ask, ticket: Ticket, max_hold_s: float | None, *, until: float | None) -> HeldLease | None:
+    def _take(self, ask: Ask, ticket: Ticket, *, until: float | None) -> HeldLease | None:
         """The lease, or None at the time limit; ticket and place are left unless a lease took them over."""
         env = self._env
-        max_hold_s = self._settings.max_hold_s if max_hold_s is None else check_max_hold(max_hold_s)
         taken = False
         try:
             place = self._backend.line_up(ask.key)
@@ -178,7 +201,7 @@ class LeasedLocks:
                         taken = True
                         hold = Hold(
                             key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
-                            max_hold_s=max_hold_s, env=env, ticket=ticket,
+                            max_hold_s=ask.max_hold_s, env=env, ticket=ticket,
                         )  # fmt: skip
                         return self._hand_out(hold)
                     if grant is not None:
@@ -207,14 +230,14 @@ class LeasedLocks:
         holder = self._backend.inspect(key)
         if holder is None:
             return LockTimeoutError(
-                f"Lock {key!r} was busy for {wait_s:g} s (it is free just now, others were first). Nothing is held; "
+                f"Lock {key!r} was busy for {wait_s:g} s (free just now; others were first). Nothing is held; "
                 "try again or wait longer.",
                 key=key, wait_s=wait_s, holder=None,
             )  # fmt: skip
         since = datetime.fromtimestamp(holder.since, UTC).isoformat(timespec="seconds")
         purpose = f" for {holder.reason!r}" if holder.reason else ""
         return LockTimeoutError(
-            f"Lock {key!r} was busy for {wait_s:g} s: held by process {holder.pid} on {holder.host or 'an unknown host'}"
+            f"Lock {key!r} was busy for {wait_s:g} s: held by process {holder.pid} on {holder.host or 'some host'}"
             f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, or end that "
             f"holder with break_(key, token={holder.token}, ...) if it is known to be stuck.",
             key=key, wait_s=wait_s, holder=holder,

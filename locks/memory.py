@@ -67,9 +67,11 @@ class MemoryBackend:
         return _spaces.setdefault((self._env.process(), self._name), _Space())
 
     def line_up(self, key: str) -> Place:
+        """A place that is only an event, made when it waits."""
         return _MemoryPlace(self._space, key, self._env)
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:  # noqa: ARG002 (the place is only for waiting)
+        """Take the slot if its holder is gone or silent."""
         space, env = self._space, self._env
         with space.lock:
             slot = space.slot(ask.key)
@@ -84,6 +86,7 @@ class MemoryBackend:
             return _MemoryGrant(space, ask, slot.token, env)
 
     def inspect(self, key: str) -> Holder | None:
+        """Read the slot."""
         space = self._space
         with space.lock:
             slot = space.slots.get(key)
@@ -92,6 +95,7 @@ class MemoryBackend:
             return slot.holder
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """Empty the slot and write down who did it."""
         space = self._space
         with space.lock:
             slot = space.slots.get(key)
@@ -106,7 +110,7 @@ class MemoryBackend:
         return list(self._space.slot(key).broken)
 
     def close(self) -> None:
-        pass  # nothing is open
+        """Nothing is open."""
 
 
 class _MemoryGrant:

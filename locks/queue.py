@@ -16,7 +16,7 @@ from ..environment import Environment, Event
 _WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
 
 # One queue per environment, process and place, shared by all provider objects for it. Two threads that both find none
-# would make two; the backend still excludes them from each other, so this needs no lock (which could be held at a fork).
+# would make two; the backend still excludes them, so this needs no lock (which could be held at a fork).
 _shared: weakref.WeakValueDictionary[tuple[object, ...], FrontQueue] = weakref.WeakValueDictionary()
 
 
@@ -38,7 +38,7 @@ class FrontQueue:
         self._lines: dict[str, deque[Event]] = {}  # a key is here while somebody is at its front; those behind wait
 
     def enter(self, key: str, *, until: float | None) -> Ticket | None:
-        """Stand at the front of ``key``, or None when ``until`` (monotonic) passes first; ``until=None`` never waits."""
+        """Stand at the front of ``key``, or None if ``until`` (monotonic) passes first; ``until=None`` never waits."""
         with self._lock:
             line = self._lines.get(key)
             if line is None:

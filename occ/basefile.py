@@ -244,7 +244,9 @@ class BaseFileWriter:
         if not keys.null_count:
             return keys
         if new is None or fresh.column(RECORD_KEY).null_count != keys.null_count:
-            raise InputError(f"rows that were copied have no {RECORD_KEY}; keep the meta columns of copied rows together")
+            raise InputError(
+                f"rows that were copied have no {RECORD_KEY}; keep the meta columns of copied rows together"
+            )
         return pc.replace_with_mask(keys, new, record_keys(fresh, fields))
 
     def _commit_times(self, rows: pa.Table, new: pa.Array | None) -> Any:
@@ -336,7 +338,12 @@ class BaseFileWriter:
         parquet = self._open_parquet()
         if parquet.is_open:
             tally = self._tally
-            note = {"digest": tally.digest, "inserts": self._inserts, "updates": self._updates, "deletes": tally.deletes}
+            note = {
+                "digest": tally.digest,
+                "inserts": self._inserts,
+                "updates": self._updates,
+                "deletes": tally.deletes,
+            }
             footer = {_NOTE: json.dumps(note)}
             if tally.min_key is not None and tally.max_key is not None:
                 footer |= {_MIN_KEY: tally.min_key, _MAX_KEY: tally.max_key}
@@ -426,7 +433,9 @@ def _announce_partition(spec: FileSpec, partition: str) -> None:
     if spec.store.head(path) is None:
         put = spec.store.put_if_absent(path, partition_metadata(spec.instant, partition))
         if put.outcome is Outcome.UNKNOWN and spec.store.head(path) is None:
-            raise StorageError(f"{path} could not be written: {put.cause}; nothing landed, run the write again", path=path)
+            raise StorageError(
+                f"{path} could not be written: {put.cause}; nothing landed, run the write again", path=path
+            )
 
 
 def _constant(text: str, count: int) -> pa.DictionaryArray:

@@ -71,9 +71,13 @@ def create(
     if put.outcome is Outcome.LOST:
         if exist_ok:
             return Table(store, env=env, writer=writer)
-        raise InputError(f"somebody else has just made a table at {store.url}; open it with lakelatch.open", table=store.url)
+        raise InputError(
+            f"somebody else has just made a table at {store.url}; open it with lakelatch.open", table=store.url
+        )
     if put.outcome is Outcome.UNKNOWN:
-        raise StorageError(f"no answer when {store.url} was made ({put.cause}); look whether it is there, then try again")
+        raise StorageError(
+            f"no answer when {store.url} was made ({put.cause}); look whether it is there, then try again"
+        )
     _start_log(store, env, wanted, top=EARLIEST)
     return Table(store, env=env, writer=writer)
 
@@ -162,7 +166,9 @@ def _new_config(
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
-    if schema is not None and (missing := [c for c in (*keys, *partitions, *_names(ordering or ())) if c not in schema.names]):
+    if schema is not None and (
+        missing := [c for c in (*keys, *partitions, *_names(ordering or ())) if c not in schema.names]
+    ):
         raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
     keygen = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
     config = TableConfig(

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .names import PARTITION_METADATA, FileGroupId, parse_base_name, parse_log_name
+from ..conflict import FileGroupId
+from .names import PARTITION_METADATA, parse_base_name, parse_log_name
 
 if TYPE_CHECKING:
     from ..storage import Entry, Store

@@ -171,18 +171,18 @@ def decode(body: bytes, path: str) -> LogEntry:
         ) from e
     if version != VERSION or kind not in _DECODERS:
         raise UnsupportedTableError(
-            f"log entry {path} was written by a newer version (v {version}, kind {kind!r}); upgrade lakelatch", path=path
+            f"log entry {path} was written by a newer version (v {version}, kind {kind!r}); upgrade lakelatch",
+            path=path,
         )
     try:
-        return _DECODERS[kind](raw)
+        decoded: LogEntry = _DECODERS[kind](raw)
     except (KeyError, TypeError, ValueError) as e:
         raise DamagedTableError(f"log entry {path} lacks a field: {e}", path=path) from e
+    return decoded
 
 
 def _begin(raw: dict[str, Any]) -> Begin:
-    return Begin(
-        raw["T"], raw["action"], raw["op"], raw["writer"], Process.from_json(raw["process"]), slot=raw["slot"]
-    )
+    return Begin(raw["T"], raw["action"], raw["op"], raw["writer"], Process.from_json(raw["process"]), slot=raw["slot"])
 
 
 def _commit(raw: dict[str, Any]) -> Commit:
@@ -264,4 +264,6 @@ class LogState:
 
     def carried(self, slot: int) -> Open:
         """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
-        return Open(self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot)
+        return Open(
+            self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot
+        )

@@ -14,8 +14,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..conflict import FileGroupId
-
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
 # Neither part may hold an underscore: it separates them, and readers split at it.

@@ -31,7 +31,9 @@ def attach(store: Store, commit: Commit, metadata: CommitMetadata) -> Commit:
     store.put_if_absent(path, body)
     stored = store.get(path)
     if stored is None or stored.body != body:
-        raise StorageError(f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path)
+        raise StorageError(
+            f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path
+        )
     return replace(commit, side={"path": path, "sha256": digest})
 
 

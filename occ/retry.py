@@ -88,7 +88,7 @@ def run(
 
     def pause(state: tenacity.RetryCallState) -> float:
         # Full jitter: writers that lost together must not come back together.
-        return env.random() * min(pause_s * 2 ** (state.attempt_number - 1), 5.0)
+        return env.random() * min(pause_s * 2.0 ** (state.attempt_number - 1), 5.0)
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(_MENDABLE),

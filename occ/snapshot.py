@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..conflict import FileGroupId
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .listing import BaseFile, Listing, LogFile
-from .names import FileGroupId
 from .properties import TableConfig
 
 

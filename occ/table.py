@@ -236,7 +236,8 @@ class Table:
         missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
         if missing:
             raise InputError(
-                f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition", columns=missing
+                f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
+                columns=missing,
             )
         return FileSpec(self.store, instant, schema, self.config, self.settings.buckets), avro
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..conflict import FileGroupId
 from ..errors import DamagedTableError
 from .avro import CommitMetadata, decode_commit
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
-from .names import FileGroupId
 from .properties import TableConfig
 from .snapshot import Replacement, TimelineView
 

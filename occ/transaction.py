@@ -32,6 +32,7 @@ from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import list_markers, remove
 from .publish import attach, metadata_of
 from .staging import Staged, write_set_of
+from .view import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from .basefile import FileSpec
     from .snapshot import FileSlice, Snapshot
     from .table import Table
-    from .view import View
     from .writer import NewFile
 
 _log = logging.getLogger("lakelatch.transaction")
@@ -73,7 +73,8 @@ class Transaction:
         self._staged = Staged(name)
         self._follower = Follower()
         self._schema: str | None = None
-        self._view: View | None = None
+        self._snapshot: Snapshot | None = None
+        self._began_with: tuple[str | None] | None = None
         self._open_files: list[NewFile] = []
         self._state = "open"
         self.result: CommitResult | None = None
@@ -101,7 +102,7 @@ class Transaction:
         try:
             table.heart.start(self.instant)
             for state in ("requested", "inflight"):
-                name = file_name(Instant(self.instant, action, state))  # type: ignore[arg-type]
+                name = file_name(Instant(self.instant, action, state))
                 # Empty and not flushed: the begin entry is the record, these only tell Hudi's own tools.
                 table.store.put_if_absent(f"{table.config.timeline_folder}/{name}", b"", durable=False)
         except BaseException:
@@ -114,17 +115,20 @@ class Transaction:
     @property
     def snapshot(self) -> Snapshot:
         """The table as of the begin slot, whatever has landed since."""
-        return self._seen().snapshot
+        if self._snapshot is None:
+            self._snapshot = self._table.views.at(self.begin_slot, self._follower.commits).snapshot
+        return self._snapshot
 
     @property
     def schema(self) -> pa.Schema | None:
         """The table's data columns as of the begin slot, None when it has had no schema yet."""
-        return self._seen().arrow_schema()
+        text = self._schema_seen()
+        return arrow_schema(text) if text else None
 
-    def _seen(self) -> View:
-        if self._view is None:
-            self._view = self._table.views.at(self.begin_slot, self._follower.commits)
-        return self._view
+    def _schema_seen(self) -> str | None:
+        if self._began_with is None:
+            self._began_with = (self._table.views.schema_at(self.begin_slot, self._follower.commits),)
+        return self._began_with[0]
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write."""
@@ -218,7 +222,7 @@ class Transaction:
     def _land(self) -> None:
         """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
         table = self._table
-        self._seen()  # before the lock: it may list the table
+        self._schema_seen()  # before the lock: it may list the table
         template = attach(
             table.store,
             Commit(
@@ -275,7 +279,7 @@ class Transaction:
 
         Source: Apache Hudi RFC-82, the rows with two writers.
         """
-        began = self._seen().schema
+        began = self._schema_seen()
         ours = self._schema or began
         for commit in self._follower.commits:
             if commit.schema in (began, ours):

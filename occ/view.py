@@ -6,6 +6,7 @@ cold one lists the timeline and the data files once.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
 
     from ..storage import Store
 
-_COMMITS_KEPT = 5000  # a handle that nobody asks for a view does not collect more than this
+_COMMITS_KEPT = 256  # a handle that nobody asks for its file slices applies commits in such batches
+
+
+@functools.lru_cache(maxsize=64)
+def arrow_schema(avro: str) -> pa.Schema:
+    """The data columns of a schema in Avro JSON."""
+    from .avro_types import from_avro
+
+    return from_avro(avro)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +44,20 @@ class View:
 
     def arrow_schema(self) -> pa.Schema | None:
         """The data columns as an Arrow schema."""
-        from .avro_types import from_avro
-
-        return from_avro(self.schema) if self.schema else None
+        return arrow_schema(self.schema) if self.schema else None
 
     def after(self, commit: Commit, metadata: CommitMetadata) -> View:
         """The view once this commit counts as well."""
-        return View(
-            self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema
-        )
+        return View(self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema)
 
 
 def cold_view(
-    store: Store, timeline: Timeline, *, without: Sequence[str] = (), as_of: str | None = None, as_of_completion: str | None = None
+    store: Store,
+    timeline: Timeline,
+    *,
+    without: Sequence[str] = (),
+    as_of: str | None = None,
+    as_of_completion: str | None = None,
 ) -> View:
     """The view from one listing; ``without`` names commits (T) that are too young for it."""
     hidden = set(without)
@@ -59,7 +69,9 @@ def cold_view(
     )
     listing = list_data_files(store)
     snapshot = build(listing, shown, timeline.config, as_of=as_of, as_of_completion=as_of_completion)
-    visible = [i for i in timeline.completed_by(requested=as_of, completed=as_of_completion) if i.requested not in hidden]
+    visible = [
+        i for i in timeline.completed_by(requested=as_of, completed=as_of_completion) if i.requested not in hidden
+    ]
     schema = timeline.config.create_schema
     for instant in reversed(visible):
         found = timeline.metadata(instant).schema
@@ -87,27 +99,40 @@ class ViewCache:
         ``later``: the commits after it, as a follower's list that goes on growing while the table is listed.
         """
         with self._mutex:
-            if self._view is None or len(self._since.commits) > _COMMITS_KEPT:
-                self._start(slot, later)
+            view = self._view or self._start(slot, later)
             if self._slot > slot:  # an older transaction than the one before: its view is its own
                 return self._cold(later)
-            while self._since.commits and self._since.commits[0].slot < slot:
-                commit = self._since.commits.pop(0)
-                assert self._view is not None
-                self._view = self._view.after(commit, self._metadata_of(commit))
-            self._slot = slot
-            assert self._view is not None
-            return self._view
+            return self._advance(view, slot)
 
-    def _start(self, slot: int, later: Sequence[Commit]) -> None:
-        self._log.unfollow(self._since)
+    def schema_at(self, slot: int, later: Sequence[Commit]) -> str | None:
+        """The schema of that view, without the work of its file slices."""
+        with self._mutex:
+            view = self._view or self._start(slot, later)
+            if self._slot > slot:
+                return self._cold(later).schema
+            before = [c for c in self._since.commits if c.slot < slot]
+            if len(before) > _COMMITS_KEPT:
+                return self._advance(view, slot).schema
+            return next((c.schema for c in reversed(before) if c.schema), view.schema)
+
+    def _advance(self, view: View, slot: int) -> View:
+        while self._since.commits and self._since.commits[0].slot < slot:
+            commit = self._since.commits.pop(0)
+            view = view.after(commit, self._metadata_of(commit))
+        self._view, self._slot = view, slot
+        return view
+
+    def _start(self, slot: int, later: Sequence[Commit]) -> View:
         self._since = self._log.follow(later)
-        self._view, self._slot = self._cold(self._since.commits), slot
+        view = self._cold(self._since.commits)
+        self._view, self._slot = view, slot
+        return view
 
 
-def with_unpublished(view: View, timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]) -> View:
+def with_unpublished(
+    view: View, timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]
+) -> View:
     """The view with the newest commit, for a reader who found it in the log but not on the timeline."""
     if last is None or any(i.requested == last.instant for i in timeline.commits):
         return view
     return view.after(last, metadata(last))
-

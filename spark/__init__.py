@@ -8,9 +8,12 @@ Each write is one transaction, run again by itself when it loses against another
 transaction; Spark's Python workers write the data files with Arrow; reads are plain DataFrames on Spark's own scan.
 """
 
-from .table import SparkTable, WriteResult, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
+from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
+from .write import WriteResult
 
 __all__ = ["SparkTable", "WriteResult", "open"]
 
 if __name__ != "lakelatch.spark":
-    raise ImportError("import lakelatch.spark, not the folder: a second copy of every class would not be equal to the first")
+    raise ImportError(
+        "import lakelatch.spark, not the folder: a second copy of every class would not be equal to the first"
+    )

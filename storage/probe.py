@@ -199,8 +199,8 @@ def _ask_listing(store: Store, folder: str) -> None:
 
 def _unsafe(store: Store, seen: str) -> NoReturn:
     raise UnsafeStoreError(
-        f"{store.url} must not hold a table: {seen}. Its conditional writes are not atomic; two commits could overwrite each "
-        "other. Use another store (docs/storage.md names tested ones).",
+        f"{store.url} must not hold a table: {seen}. Its conditional writes are not atomic, so two commits could "
+        "overwrite each other. Use another store (docs/storage.md names tested ones).",
         url=store.url,
         seen=seen,
     )

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -45,12 +46,12 @@ def require(program: str) -> str:
     found = shutil.which(
         program, path=os.pathsep.join([f"{TOOLS}/bin", f"{TOOLS}/node_modules/.bin", os.environ["PATH"]])
     )
-    if found is not None:
-        return found
-    missing(f"{program} is not installed; scripts/ensure_tools.sh all installs it")
+    if found is None:
+        missing(f"{program} is not installed; scripts/ensure_tools.sh all installs it")
+    return found
 
 
-def missing(reason: str):
+def missing(reason: str) -> NoReturn:
     """Skip this test; or fail it where everything has to be there."""
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail(reason)
@@ -87,7 +88,7 @@ def azurite(folder: Path) -> Iterator[Bucket]:
 
 @contextmanager
 def s3s_fs(folder: Path) -> Iterator[Bucket]:
-    """An S3 server whose conditional writes are not atomic; only where somebody has built it (it takes a quarter of an hour)."""
+    """An S3 server whose conditional writes are not atomic. Building it takes a quarter of an hour."""
     program = shutil.which("s3s-fs")
     if program is None:
         pytest.skip("s3s-fs is not on PATH: cargo install s3s-fs --version 0.14.1 --features binary")

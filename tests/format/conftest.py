@@ -6,9 +6,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from lakelatch.occ.properties import PROPERTIES_PATH, TableConfig
 from lakelatch.storage.local import LocalStore
+
+# A deadline per example would make these timed tests, which a busy machine fails.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _PROJECT = Path(__file__).parents[2]
 _WHOLE = _PROJECT.parent / "shared" / "data" / "hudi_tables"

@@ -66,7 +66,10 @@ class CleanerSteps:
         listed = p.listed if self.rules.markers_before_log else s.markers
         for txn in range(listed.bit_length()):
             if listed >> txn & 1 and txn not in view.open and not self._is_committed(s, view, txn):
-                yield f"finds remains of {txn}", self._sweep(s, i, p._replace(view=view, target=txn, entry=None, listed=0))
+                yield (
+                    f"finds remains of {txn}",
+                    self._sweep(s, i, p._replace(view=view, target=txn, entry=None, listed=0)),
+                )
 
     def _append(self, s: State, i: int, p: Cleaner) -> Steps:
         entry = p.entry

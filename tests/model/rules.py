@@ -53,7 +53,9 @@ class Rules:
     grace: bool = True
     """A cleaner gives up a marker only when no worker of T can be between its marker and its file any more. [11]"""
     outcome_of_newest: bool = True
-    """After a put into an old epoch, its folder is no evidence. Off: the entry counts if the folder shows no close before it."""
+    """What is committed, the newest epoch says (and the timeline): strays may stand in an older folder. [18, 20]"""
+    folder_is_no_evidence: bool = True
+    """Off: a put into an old epoch counts, too, if its folder shows every entry up to it and no close. [18]"""
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,13 @@ class World:
             yield f"the late put of {entry.kind}({entry.txn}) arrives", landed._replace(in_flight=rest)
         if hist.closed:
             # Its content follows from the log before it, so it does not matter who writes it.
-            yield f"epoch {hist.epoch + 1} opens", state._replace(hist=hist.plus(hist.next_open()))
+            entry = hist.next_open()
+            opened = state._replace(hist=hist.plus(entry))
+            yield f"epoch {hist.epoch + 1} opens", opened
+            if state.unknown_left:
+                flying = tuple(sorted((*state.in_flight, (hist.epoch + 1, len(hist), entry))))
+                twice = opened._replace(in_flight=flying, unknown_left=state.unknown_left - 1)
+                yield f"epoch {hist.epoch + 1} opens, a second put of its entry is under way", twice
         elif hist.epoch + 1 < self.bounds.epochs:
             if self.bounds.rebuild:
                 yield from self._lose_log(state)

@@ -28,7 +28,12 @@ class WriterSteps:
             case "begin:late":
                 # Without a begin entry: T was picked before, the snapshot is read now.
                 view = s.read_on(p.view)
-                yield "reads its snapshot", s.step(i, p._replace(at="write:marker", view=view, base=len(view), seen=view.committed | s.published))
+                yield (
+                    "reads its snapshot",
+                    s.step(
+                        i, p._replace(at="write:marker", view=view, base=len(view), seen=view.committed | s.published)
+                    ),
+                )
             case "begin:put" | "begin:doubt":
                 yield from self._append(s, i, p)
             case "begin:check":
@@ -38,7 +43,10 @@ class WriterSteps:
                 if self.world.bounds.files_apart:
                     yield "puts its marker", marked
                 else:
-                    yield "puts marker and file", s.step(i, p._replace(at="commit:read"), markers=s.markers | bit(txn), files=s.files | bit(txn))
+                    yield (
+                        "puts marker and file",
+                        s.step(i, p._replace(at="commit:read"), markers=s.markers | bit(txn), files=s.files | bit(txn)),
+                    )
             case "write:file":
                 yield "writes its file", s.step(i, p._replace(at="commit:read"), files=s.files | bit(txn))
             case "commit:read":
@@ -92,7 +100,10 @@ class WriterSteps:
             if txn not in view.open:
                 # It did not count, or it did and a cleaner ended it. Nothing is written yet.
                 if txn in s.hist.begins:
-                    yield "finds itself rolled back", self._next_attempt(s._replace(told_lost=s.told_lost | bit(txn)), i, p)
+                    yield (
+                        "finds itself rolled back",
+                        self._next_attempt(s._replace(told_lost=s.told_lost | bit(txn)), i, p),
+                    )
                 else:
                     yield "finds its begin void", s.step(i, Writer("begin:read", view, p.attempt))
                 return
@@ -197,7 +208,10 @@ class WriterSteps:
             view = s.read_on(p.view)
             if not view.closed:
                 again = entry._replace(c=view.time + 1)
-                yield "finds its slot taken and tries the next", s.step(i, p._replace(at="commit:put", view=view, entry=again))
+                yield (
+                    "finds its slot taken and tries the next",
+                    s.step(i, p._replace(at="commit:put", view=view, entry=again)),
+                )
         else:
             # Only the rule about C looks at the entry again.
             kept = None if self.rules.repick_c else entry
@@ -216,10 +230,13 @@ class WriterSteps:
         entry = p.entry
         assert entry is not None
         counts = not self.rules.recheck_after_put or s.hist.epoch == p.view.epoch
-        if not counts and not self.rules.outcome_of_newest:
+        if not counts and not self.rules.folder_is_no_evidence:
             counts = stands_before_close(s, p.view, entry)
         if not counts:
-            yield "finds a newer epoch after its put", s.step(i, p._replace(at="commit:check", view=s.newest(), entry=None))
+            yield (
+                "finds a newer epoch after its put",
+                s.step(i, p._replace(at="commit:check", view=s.newest(), entry=None)),
+            )
         elif entry.kind == "commit":
             yield "knows its commit counts", s.step(i, p._replace(at="publish:own", entry=None))
         else:

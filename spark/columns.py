@@ -1,0 +1,104 @@
+"""Spark's schemas and columns: what a table can hold, and the key and bucket of a row as native expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..occ.keys import refuse_key_type
+from ..occ.properties import TableConfig
+
+BUCKET_COLUMN = "_lakelatch_bucket"
+
+
+def arrow_schema(schema: Any) -> pa.Schema:
+    """The Arrow schema of a Spark schema, times in UTC.
+
+    Raises:
+        InputError: a column of a type that Hudi's readers cannot hold, with the way out.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for field in schema.fields:
+        name = field.dataType.typeName()
+        if name == "timestamp_ntz":
+            raise InputError(
+                f"column {field.name!r} is TIMESTAMP_NTZ, which Hudi's readers cannot hold; cast it: "
+                f"df.withColumn({field.name!r}, col({field.name!r}).cast('timestamp'))",
+                column=field.name,
+            )
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except Exception as error:  # noqa: BLE001 - Spark has its own error for types without an Arrow form
+        raise InputError(
+            f"the rows have a column type that cannot be stored: {error}; cast it or leave it out"
+        ) from error
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """The Spark schema of a table's Arrow schema."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+
+
+def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = False) -> None:
+    """Raise `InputError` before any job when columns that the table needs are missing or cannot be keys."""
+    wanted = [*config.record_key_fields]
+    if not delete:
+        wanted += config.partition_fields
+        wanted += [config.ordering_field] if config.ordering_field else []
+    if missing := [n for n in wanted if n not in schema.names]:
+        raise InputError(
+            f"the rows have no column {', '.join(repr(n) for n in missing)}, which table {config.name} needs as record "
+            f"key, partition or ordering field; their columns are {', '.join(schema.names)}",
+            columns=missing,
+        )
+    for name in config.record_key_fields:
+        refuse_key_type(name, schema.field(name).type)
+
+
+def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
+    """Columns to shuffle by: null and empty text are one partition, so they have to be one value."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    return [
+        F.nullif(F.col(_quoted(n)), F.lit("")) if pa.types.is_string(schema.field(n).type) else F.col(_quoted(n))
+        for n in fields
+    ]
+
+
+def bucket_column(fields: Sequence[str], buckets: int) -> Any:
+    """Hudi's bucket of a row without leaving the JVM; equals `occ.keys.bucket_ids`.
+
+    Non-deterministic for Spark (it calls a Java method), so it must stand in a select of its own.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    mask = F.lit(0xFFFFFFFF)
+    total = F.lit(1).cast("bigint")
+    for name in fields:
+        text = F.col(_quoted(name)).cast("string")
+        one = F.reflect(F.lit("java.util.Objects"), F.lit("hashCode"), text).cast("bigint")
+        # 64-bit sums cut to 32: Java's int wraps round, Spark's would raise.
+        total = (total * F.lit(31).cast("bigint") + one).bitwiseAND(mask)
+    return (total.bitwiseAND(F.lit(0x7FFFFFFF)) % F.lit(buckets)).cast("int")
+
+
+def key_column(fields: Sequence[str]) -> Any:
+    """The record key as text, as `occ.keys.record_keys` makes it."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    if len(fields) == 1:
+        return F.col(_quoted(fields[0])).cast("string")
+    pieces: list[Any] = []
+    for number, name in enumerate(fields):
+        pieces += [F.lit(f"{',' if number else ''}{name}:"), F.col(_quoted(name)).cast("string")]
+    return F.concat(*pieces)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,72 @@
+"""Runs the one Spark action of a write: named, cancelled with its transaction, answers collected.
+
+Cancelling stops the tasks, but a Python worker goes on for up to some seconds. It looks for the transaction's
+heartbeat before it opens a file and again before it publishes it, so nothing of a transaction that is over appears.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import LatchError
+from ..occ.basefile import refuse_if_over
+from ..occ.transaction import Transaction
+from ..storage import Store
+from .worker import ANSWER, Answer, Task, unpack
+
+_LOOK_S = 1.0
+_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+def group_of(instant: str) -> str:
+    """The Spark job group of a transaction: ``sc.cancelJobGroup`` with it stops its jobs."""
+    return f"lakelatch-{instant}"
+
+
+def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *, text: str) -> list[Answer]:
+    """Run the task over the rows, once, and return what each of Spark's tasks answered.
+
+    The rows of ``collect`` are exactly the winners, one for each task, whatever was run twice.
+
+    Raises:
+        RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
+        LatchError: what a task met.
+    """
+    with job_group(spark, store, txn.instant, text):
+        answers = rows.mapInArrow(task, ANSWER).collect()
+    return unpack(answers)
+
+
+@contextmanager
+def job_group(spark: Any, store: Store, instant: str, text: str) -> Iterator[None]:
+    """Jobs of this thread belong to the transaction, and end with it."""
+    context = spark.sparkContext
+    before = {name: context.getLocalProperty(name) for name in _GROUP}
+    context.setJobGroup(group_of(instant), text, interruptOnCancel=True)
+    done = threading.Event()
+    watcher = threading.Thread(
+        target=_cancel_when_over, args=(context, store, instant, done), name=f"lakelatch-watch-{instant}", daemon=True
+    )
+    watcher.start()
+    try:
+        yield
+    except BaseException:
+        context.cancelJobGroup(group_of(instant))
+        refuse_if_over(store, instant)  # the real reason, where it is one
+        raise
+    finally:
+        done.set()
+        for name, value in before.items():
+            context.setLocalProperty(name, value)
+
+
+def _cancel_when_over(context: Any, store: Store, instant: str, done: threading.Event) -> None:
+    while not done.wait(_LOOK_S):
+        try:
+            refuse_if_over(store, instant)
+        except LatchError:
+            # Again and again: a job that starts in a cancelled group afterwards is not cancelled.
+            context.cancelJobGroup(group_of(instant))

@@ -1,0 +1,39 @@
+"""How large is an incoming DataFrame? Small ones come to the driver, where a whole upsert takes less than one job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+SMALL_ROWS = 20_000
+_SMALL_BYTES = 8 << 20
+_UNKNOWN_BYTES = 1 << 50
+# Asking a plan of these for a few rows costs no more than these rows; anything else might do all of its work first.
+_CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union", "Range", "GlobalLimit", "LocalLimit"})
+
+
+def small_rows(rows: Any) -> pa.Table | None:
+    """The rows as Arrow when Spark's own estimate says that they are few, else None; at most one job."""
+    plan = rows._jdf.queryExecution().optimizedPlan()
+    size = int(str(plan.stats().sizeInBytes()))
+    if size <= _SMALL_BYTES:
+        return rows.toArrow()
+    if size >= _UNKNOWN_BYTES and _cheap(plan):
+        # Rows from Python have no size in Spark's eyes.
+        few = rows.limit(SMALL_ROWS + 1).toArrow()
+        return few if few.num_rows <= SMALL_ROWS else None
+    return None
+
+
+def estimated_bytes(rows: Any) -> int | None:
+    """Spark's estimate of the size, None when it has none."""
+    size = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return size if size < _UNKNOWN_BYTES else None
+
+
+def _cheap(plan: Any) -> bool:
+    if plan.nodeName() not in _CHEAP:
+        return False
+    children = plan.children()
+    return all(_cheap(children.apply(i)) for i in range(children.size()))

@@ -1,0 +1,54 @@
+"""Real threads and processes that contend, for the lock contract."""
+
+from __future__ import annotations
+
+import threading
+
+from ..environment import SystemEnvironment
+
+PATIENCE_S = 60.0  # how long a broken provider may hang a test; never waited for otherwise
+
+# A program: argv is URL, key, file and number of rounds.
+COUNT_UNDER_LOCK = """
+import sys
+from pathlib import Path
+from lakelatch.locks import open_provider
+url, key, file, times = sys.argv[1:]
+with open_provider(url) as locks:
+    for _ in range(int(times)):
+        with locks.acquire(key, wait_s=60):
+            Path(file).write_text(str(int(Path(file).read_text()) + 1))
+"""
+
+
+class WatchedEnvironment(SystemEnvironment):
+    """Each first wait on an event releases ``waits`` once: so many threads stand in line."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Semaphore(0)
+
+    def event(self) -> threading.Event:
+        return _WatchedEvent(self.waits)
+
+
+class _WatchedEvent(threading.Event):
+    def __init__(self, waits: threading.Semaphore) -> None:
+        super().__init__()
+        self._waits = waits
+        self._first = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._first:
+            self._first = False
+            self._waits.release()
+        return super().wait(timeout)
+
+
+def run_threads(threads: list[threading.Thread], *, start: bool = True) -> None:
+    """Start them, unless they run already, and wait for all of them to end."""
+    for thread in threads:
+        if start:
+            thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "a thread still waits for the lock"

@@ -1,0 +1,264 @@
+"""Tables of every kind that this library writes; each function tells one story in an empty folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .story import Row, Story
+
+CASES: dict[str, Callable[[Path], Story]] = {}
+
+PLAIN = pa.schema([("id", pa.string()), ("place", pa.string()), ("seen", pa.int64()), ("amount", pa.float64())])
+
+
+def case(*versions: int) -> Callable[[Callable[[Path, int], Story]], Callable[[Path, int], Story]]:
+    def add(tell: Callable[[Path, int], Story]) -> Callable[[Path, int], Story]:
+        for version in versions:
+            CASES[f"{tell.__name__}-v{version}"] = lambda folder, version=version: tell(folder, version)
+        return tell
+
+    return add
+
+
+def rows(place: str | None, ids: range, *, seen: int = 1, **more: Any) -> list[Row]:
+    return [
+        {"id": f"{place}-{n}", "place": place, "seen": seen, "amount": n + seen / 100, **more} for n in ids
+    ]
+
+
+@case(8, 9)
+def unpartitioned(folder: Path, version: int) -> Story:
+    story = Story(folder, PLAIN, table_version=version)
+    story.insert(rows("JFK", range(6)))
+    story.insert(rows("LGA", range(4)))
+    story.upsert(rows("JFK", range(4, 8), seen=2) + rows("LGA", range(1), seen=2))
+    story.delete(rows("JFK", range(2)))
+    return story
+
+
+@case(8, 9)
+def one_partition_hive(folder: Path, version: int) -> Story:
+    """With an ordering field: the third change brings older events, which change nothing."""
+    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", table_version=version)
+    story.insert(rows("JFK", range(5), seen=5) + rows("LGA", range(5), seen=5))
+    story.upsert(rows("JFK", range(3), seen=7) + rows("EWR", range(2), seen=7))
+    story.upsert(rows("JFK", range(4), seen=6))
+    story.delete(rows("LGA", range(1, 3)))
+    return story
+
+
+@case(8, 9)
+def one_partition_plain(folder: Path, version: int) -> Story:
+    story = Story(folder, PLAIN, partition_by=("place",), hive_style=False, table_version=version)
+    story.insert(rows("JFK", range(5)) + rows("LGA", range(5)))
+    story.upsert(rows("JFK", range(3, 7), seen=2))
+    return story
+
+
+@case(8)
+def partitioned_by_numbers_and_dates(folder: Path, version: int) -> Story:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("hour", pa.int32()), ("note", pa.string())])
+    days = [dt.date(2013, 1, 1), dt.date(2013, 12, 31)]
+    story = Story(folder, schema, partition_by=("day", "hour"), table_version=version)
+
+    def some(ids: range, note: str) -> list[Row]:
+        return [{"id": n, "day": days[n % 2], "hour": n % 3, "note": note} for n in ids]
+
+    story.insert(some(range(12), "first"))
+    story.upsert(some(range(6, 15), "second"))
+    return story
+
+
+def _two_fields(folder: Path, version: int, *, hive_style: bool) -> Story:
+    """A key of two fields; the partition ("JFK", 2) is overwritten, and one that was never there."""
+    schema = pa.schema([("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()), ("month", pa.int32())])
+    schema = schema.append(pa.field("delay", pa.float64()))
+
+    def some(origin: str, month: int, flights: range, delay: float) -> list[Row]:
+        common = {"origin": origin, "month": month, "delay": delay}
+        return [{"carrier": c, "flight": n, **common} for n in flights for c in ("AA", "UA")]
+
+    story = Story(
+        folder,
+        schema,
+        record_key=("carrier", "flight"),
+        partition_by=("origin", "month"),
+        hive_style=hive_style,
+        table_version=version,
+    )
+    story.insert([r for o in ("JFK", "LGA") for m in (1, 2) for r in some(o, m, range(4), 1.5)])
+    story.upsert(some("JFK", 1, range(3, 6), 2.5))
+    story.overwrite(("JFK", 2), some("JFK", 2, range(100, 102), 3.5))
+    story.overwrite(("EWR", 12), some("EWR", 12, range(3), 4.5))
+    story.upsert(some("JFK", 2, range(101, 104), 5.5))
+    return story
+
+
+@case(8, 9)
+def two_partitions_composite_key(folder: Path, version: int) -> Story:
+    return _two_fields(folder, version, hive_style=True)
+
+
+@case(8)
+def two_partitions_composite_key_plain(folder: Path, version: int) -> Story:
+    return _two_fields(folder, version, hive_style=False)
+
+
+@case(8, 9)
+def overwritten(folder: Path, version: int) -> Story:
+    """A partition and then the whole table are overwritten, and a partition is dropped."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(4)) + rows("LGA", range(4)))
+    story.overwrite(("JFK",), rows("JFK", range(2, 6), seen=2))
+    story.overwrite(None, rows("EWR", range(3), seen=3) + rows("LGA", range(2), seen=3))
+    story.begin("delete_partition").empty(("LGA",)).commit()
+    story.upsert(rows("EWR", range(1, 2), seen=4))
+    return story
+
+
+@case(8, 9)
+def widened(folder: Path, version: int) -> Story:
+    """Columns are added; groups of before are read with nulls, rewritten or left alone."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(4)) + rows("LGA", range(4)) + rows("EWR", range(2)))
+    story.widen(pa.field("note", pa.string()))
+    story.upsert(rows("JFK", range(2), seen=2, note="late"))
+    story.widen(pa.field("weight", pa.decimal128(10, 2)))
+    story.upsert(rows("JFK", range(1, 3), seen=3, weight=Decimal("1.50")))
+    story.delete(rows("LGA", range(1)))
+    return story
+
+
+@case(8, 9)
+def completed_out_of_order(folder: Path, version: int) -> Story:
+    """T1 < T2 but C1 > C2, on disjoint groups: a reader that checkpoints on C must see T1 after T2."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(4)) + rows("LGA", range(4)))
+    early = story.begin().put(rows("JFK", range(2), seen=2))
+    late = story.begin().put(rows("LGA", range(2), seen=3))
+    late.commit()
+    early.commit()
+    assert early.instant < late.instant
+    assert early.completion > late.completion
+    story.upsert(rows("LGA", range(1, 3), seen=4))
+    return story
+
+
+@case(8, 9)
+def failed_in_between(folder: Path, version: int) -> Story:
+    """One transaction gives up and one is rolled back between those that land; both had written files."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(4)) + rows("LGA", range(4)))
+    story.begin().put(rows("JFK", range(4), seen=666)).abort()
+    story.upsert(rows("JFK", range(2), seen=2))
+    dead = story.begin().put(rows("LGA", range(4), seen=666) + rows("EWR", range(4), seen=666))
+    story.roll_back(dead)
+    story.upsert(rows("LGA", range(2), seen=3))
+    return story
+
+
+@case(8, 9)
+def pending_beside(folder: Path, version: int) -> Story:
+    """A transaction is open while the readers read; its files are there and must not be seen."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(4)) + rows("LGA", range(4)))
+    pending = story.begin().put(rows("JFK", range(4), seen=666) + rows("EWR", range(4), seen=666))
+    pending.write_now()
+    story.upsert(rows("LGA", range(2), seen=3))
+    story.as_of_works = False
+    return story
+
+
+@case(8, 9)
+def buckets(folder: Path, version: int) -> Story:
+    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", buckets=4, table_version=version)
+    story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
+    story.upsert(rows("JFK", range(8, 16), seen=2))
+    story.delete(rows("JFK", range(3)))
+    return story
+
+
+STRANGE_PLACES = ["a b", "x=y", "a/b", "50%", "q?&#+;:'\"", "Zürich", "東京", "a%2Fb", "{x}[y]^~", "-", None]
+
+
+@case(8, 9)
+def strange_partitions_hive(folder: Path, version: int) -> Story:
+    return _strange(folder, version, hive_style=True)
+
+
+@case(8)
+def strange_partitions_plain(folder: Path, version: int) -> Story:
+    return _strange(folder, version, hive_style=False)
+
+
+def _strange(folder: Path, version: int, *, hive_style: bool) -> Story:
+    story = Story(folder, PLAIN, partition_by=("place",), hive_style=hive_style, table_version=version)
+    story.insert([r for place in STRANGE_PLACES for r in rows(place, range(2))])
+    story.upsert([r for place in STRANGE_PLACES for r in rows(place, range(1, 3), seen=2)])
+    return story
+
+
+@case(8, 9)
+def every_type(folder: Path, version: int) -> Story:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("flag", pa.bool_()),
+            ("small", pa.int32()),
+            ("single", pa.float32()),
+            ("double", pa.float64()),
+            ("text", pa.string()),
+            ("octets", pa.binary()),
+            ("day", pa.date32()),
+            ("moment", pa.timestamp("us", "UTC")),
+            ("price", pa.decimal128(12, 3)),
+            ("large", pa.decimal128(38, 10)),
+            ("point", pa.struct([("x", pa.float64()), ("label", pa.string())])),
+            ("tags", pa.list_(pa.string())),
+            ("counts", pa.map_(pa.string(), pa.int64())),
+        ]
+    )
+
+    def row(n: int, text: str) -> Row:
+        return {
+            "id": n,
+            "flag": n % 2 == 0,
+            "small": -n,
+            "single": n / 4,
+            "double": n / 3,
+            "text": text,
+            "octets": bytes([n, 255, 0]),
+            "day": dt.date(1969, 12, 30) + dt.timedelta(days=n),
+            "moment": dt.datetime(2013, 1, 1, 5, 6, 7, 123456, tzinfo=dt.UTC) - dt.timedelta(days=20_000 * (n % 2)),
+            "price": Decimal(n) / 8,
+            "large": Decimal("1234567890123456789012345678.0000000001") * (-1) ** n,
+            "point": {"x": n / 2, "label": None if n % 2 else "b"},
+            "tags": [text, None] if n % 3 else [],
+            "counts": [("a", n), ("b", None)],
+        }
+
+    story = Story(folder, schema, table_version=version)
+    story.insert([row(n, "naïve 🙂") for n in range(6)] + [{"id": 99}])
+    story.upsert([row(n, "") for n in range(4, 8)])
+    return story
+
+
+@case(8, 9)
+def emptied_group(folder: Path, version: int) -> Story:
+    """All rows of a file group are deleted: its newest base file has no rows."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(3)) + rows("LGA", range(3)))
+    story.delete(rows("JFK", range(3)))
+    story.insert(rows("JFK", range(1, 2), seen=2))
+    return story
+
+
+@case(8, 9)
+def never_written(folder: Path, version: int) -> Story:
+    return Story(folder, PLAIN, partition_by=("place",), table_version=version)

@@ -1,0 +1,118 @@
+"""The JVM Hudi reader: answers a list of requests in one Spark session. A program of .cache/jvm/venv, no test module.
+
+    python jvm_reader.py REQUESTS.json ANSWERS.json BUNDLE.jar
+
+A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"error": "..."}``. Kinds:
+
+    snapshot                    the rows now
+    as_of        as_of          the rows of the commits with T not after this
+    incremental  begin, end     the rows of the commits with C in (begin, end]; end may be missing
+    upsert       rows, options  writes; the rows of a source named in ``like`` give the columns their types
+
+Reads run side by side, most of their time is planning; a write waits for what was asked before it.
+"""
+
+import datetime as dt
+import decimal
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+READS_AT_ONCE = 3
+
+
+def session(bundle: str) -> SparkSession:
+    settings = {
+        "spark.jars": bundle,
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("jvm_reader")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def read(spark: SparkSession, request: dict) -> DataFrame:
+    reader = spark.read.format("hudi")
+    if request["kind"] == "as_of":
+        reader = reader.option("as.of.instant", request["as_of"])
+    elif request["kind"] == "incremental":
+        reader = reader.option("hoodie.datasource.query.type", "incremental")
+        reader = reader.option("hoodie.datasource.read.begin.instanttime", request["begin"])
+        if request.get("end"):
+            reader = reader.option("hoodie.datasource.read.end.instanttime", request["end"])
+    return reader.load(request["path"])
+
+
+def upsert(spark: SparkSession, request: dict) -> DataFrame:
+    like = spark.read.format("hudi").load(request["path"])
+    columns = [name for name in like.columns if not name.startswith("_hoodie_")]
+    schema = like.select(columns).schema
+    rows = spark.createDataFrame([tuple(row[name] for name in columns) for row in request["rows"]], schema)
+    rows.write.format("hudi").options(**request["options"]).mode("append").save(request["path"])
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
+def answer(spark: SparkSession, request: dict) -> dict:
+    try:
+        frame = upsert(spark, request) if request["kind"] == "upsert" else read(spark, request)
+        return {"rows": [plain(row) for row in frame.collect()]}
+    except Exception as error:  # an answer like any other: some are expected
+        return {"error": f"{type(error).__name__}: {error}"[:4000]}
+
+
+def plain(value):
+    """The value as JSON; tests/jvm/rows.py does the same with values from Arrow."""
+    if isinstance(value, Row):
+        return {name: plain(each) for name, each in value.asDict().items()}
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    return value
+
+
+def main(requests_path: str, answers_path: str, bundle: str) -> None:
+    with open(requests_path, encoding="utf-8") as stream:
+        requests = json.load(stream)
+    spark = session(bundle)
+    answers: list = []
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+        reads: list = []
+        for request in requests:
+            if request["kind"] == "upsert":
+                answers += [each.result() for each in reads]
+                reads = []
+                answers.append(answer(spark, request))
+            else:
+                reads.append(pool.submit(answer, spark, request))
+        answers += [each.result() for each in reads]
+    with open(answers_path, "w", encoding="utf-8") as stream:
+        json.dump(answers, stream)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,102 @@
+"""What each reader says, in one form: rows without meta columns, as JSON values, sorted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
+
+import lakelatch
+
+from ..servers import missing
+
+HOME = Path(__file__).parents[2] / ".cache" / "jvm"
+PYTHON = HOME / "venv" / "bin" / "python"
+BUNDLE = HOME / "jars" / "hudi-spark3.5-bundle_2.12-1.2.0.jar"
+JVM_S_MAX = 540
+
+Row = dict[str, Any]
+
+
+def require_jvm() -> None:
+    """Return when the JVM reader is there; otherwise skip, or fail where CI=true."""
+    for needed in (PYTHON, BUNDLE):
+        if not needed.exists():
+            missing(f"the JVM reader lacks {needed.name}; scripts/ensure_jvm.sh installs it")
+
+
+def ask_jvm(requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """The answers of one JVM session (jvm_reader.py) to all requests, in their order."""
+    require_jvm()
+    questions, answers, log = folder / "requests.json", folder / "answers.json", folder / "jvm.log"
+    questions.write_text(json.dumps(requests))
+    program = [str(PYTHON), str(Path(__file__).with_name("jvm_reader.py")), str(questions), str(answers), str(BUNDLE)]
+    # Nothing of the environment that pytest runs in: its Spark is another one.
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK", "PYTHON", "VIRTUAL_ENV"))}
+    with log.open("wb") as output:
+        done = subprocess.run(
+            program, env=ours | {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"}, cwd=folder, stdout=output, stderr=output,
+            timeout=JVM_S_MAX, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, f"the JVM reader ended with {done.returncode}:\n{log.read_text()[-4000:]}"
+    return json.loads(answers.read_text())
+
+
+def by_hudi_rs(path: Path, options: HudiReadOptions | None = None) -> list[Row]:
+    table = HudiTableBuilder.from_base_uri(str(path)).build()
+    return [row for batch in table.read(options) for row in plain_rows(pa.table(batch))]
+
+
+def rs_as_of(instant: str) -> HudiReadOptions:
+    return HudiReadOptions().with_as_of_timestamp(instant)
+
+
+def rs_between(begin: str, end: str | None) -> HudiReadOptions:
+    options = HudiReadOptions().with_query_type(HudiQueryType.Incremental).with_start_timestamp(begin)
+    return options.with_end_timestamp(end) if end else options
+
+
+def rs_read_optimized() -> HudiReadOptions:
+    return HudiReadOptions().with_hudi_option("hoodie.read.use.read_optimized.mode", "true")
+
+
+def by_us(path: Path, **moment: Any) -> list[Row]:
+    with lakelatch.open(str(path)) as table:
+        return plain_rows(table.read(**moment))
+
+
+def plain_rows(table: pa.Table) -> list[Row]:
+    return [plain(row) for row in table.to_pylist()]
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON, as jvm_reader.py makes it of the JVM's values."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
+        return {key: plain(each) for key, each in value}  # a map
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
+
+
+def in_order(rows: Iterable[Row]) -> list[str]:
+    """Rows as sorted lines of JSON, without meta columns: what two readers must have in common."""
+    data = ({k: v for k, v in row.items() if not k.startswith("_hoodie_")} for row in rows)
+    return sorted(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in data)

@@ -1,0 +1,373 @@
+"""The contract on file://, and what only files, hosts and processes can show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lakelatch.environment import SYSTEM, Process
+from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, StorageError
+from lakelatch.locks import LockProvider, Release, file, generations, open_provider
+from lakelatch.testing import FakeEnvironment, LockProviderContract
+
+KEY = "s3://bucket/table"
+OTHER_HOST = Process("host-b", "boot-b", 100, "1")
+
+_HOLD = """
+import sys
+from lakelatch.errors import LockLostError
+from lakelatch.locks import open_provider
+lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=10)
+print(lease.token, flush=True)
+sys.stdin.readline()
+try:
+    lease.ensure_held()
+    print("held", flush=True)
+except LockLostError as e:
+    print(e.reason, lease.release().value, flush=True)
+sys.stdin.readline()
+"""
+
+
+class TestFileLocks(LockProviderContract):
+    across_processes = True
+
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"file://{tmp_path}/locks"
+
+    def check_break_record(self, provider: LockProvider, key: str, *, who: str, reason: str) -> None:
+        (record,) = provider._backend.records(key)  # type: ignore[attr-defined]
+        assert (record["who"], record["reason"], record["key"]) == (who, reason, key)
+
+
+class TestFileLocksWithFlock(TestFileLocks):
+    """Where the system has no open-file-description locks."""
+
+    @pytest.fixture(autouse=True)
+    def no_ofd(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("lakelatch.locks.kernel_queue._OFD", False)
+
+
+@contextmanager
+def holder(url: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A real process that holds KEY, and its token."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, url, KEY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        yield child, int(child.stdout.readline())
+    finally:
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def ask(child: subprocess.Popen[str]) -> str:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+    return child.stdout.readline().strip()
+
+
+@pytest.mark.process
+def test_a_killed_local_holder_is_followed_at_once(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}?lease=1h"
+    with holder(url) as (child, token), open_provider(url) as locks:
+        assert locks.try_acquire(KEY) is None
+        timer = threading.Timer(0.1, child.kill)  # while somebody waits already
+        timer.start()
+        with locks.acquire(KEY, wait_s=20) as lease:
+            assert lease.token > token
+        timer.join()
+
+
+@pytest.mark.process
+def test_a_stopped_holder_is_followed_after_its_lease_and_notices_by_itself(tmp_path: Path) -> None:
+    with holder(f"file://{tmp_path}?lease=300ms") as (child, token), open_provider(f"file://{tmp_path}") as locks:
+        child.send_signal(signal.SIGSTOP)
+        # The stopped process still stands at the head of the kernel queue; two waiters show that it blocks nobody.
+        with locks.acquire(KEY, wait_s=20) as second:
+            assert second.token > token
+        with locks.acquire(KEY, wait_s=20) as third:
+            child.send_signal(signal.SIGCONT)
+            assert ask(child) == f"expired {Release.WAS_LOST.value}"
+            third.ensure_held(fresh=True)
+
+
+@pytest.mark.process
+def test_eight_processes_lose_no_count(tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    code = """
+import sys
+from pathlib import Path
+from lakelatch.locks import open_provider
+locks, counter = open_provider(sys.argv[1]), Path(sys.argv[2])
+last = 0
+for _ in range(40):
+    with locks.acquire("k", wait_s=60) as lease:
+        assert lease.token > last
+        last = lease.token
+        counter.write_text(str(int(counter.read_text()) + 1))
+"""
+    command = [sys.executable, "-c", code, f"file://{tmp_path}/locks", str(counter)]
+    children = [subprocess.Popen(command) for _ in range(8)]
+    assert [child.wait(120) for child in children] == [0] * 8
+    assert counter.read_text() == "320"
+
+
+@pytest.mark.process
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_living_child_of_a_dead_holder_keeps_nothing(tmp_path: Path) -> None:
+    code = """
+import os, sys, time
+from lakelatch.locks import open_provider
+lease = open_provider(sys.argv[1]).acquire("k", wait_s=10)
+end, other = os.pipe()
+if os.fork() == 0:
+    os.close(other)
+    print(lease.lost, os.getpid(), flush=True)
+    sys.stdin.readline()  # lives on with copies of whatever its parent had open
+    os._exit(0)
+print("parent", flush=True)
+time.sleep(60)
+"""
+    url = f"file://{tmp_path}?lease=1h"
+    with subprocess.Popen([sys.executable, "-c", code, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        said = sorted([parent.stdout.readline().split(), parent.stdout.readline().split()])
+        assert said[0][0] == b"forked"
+        parent.kill()
+        with open_provider(url) as locks, locks.acquire("k", wait_s=20) as lease:
+            assert lease.token == 2
+
+
+def test_another_hosts_holder_is_followed_only_after_its_lease_by_our_clock(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    theirs = env.peer(process=OTHER_HOST)
+    env.kill(OTHER_HOST)  # even if we could know: another host's processes are never judged by number
+    with open_provider(f"file://{tmp_path}", env=theirs) as them, open_provider(f"file://{tmp_path}", env=env) as us:
+        first = them.acquire(KEY, wait_s=0, lease_s=10)
+        env.advance(1000)
+        assert us.try_acquire(KEY) is None  # seen for the first time: the stop-watch starts now
+        env.advance(10)
+        assert us.try_acquire(KEY) is None
+        env.advance(0.2)
+        second = us.try_acquire(KEY)
+        assert second is not None
+        assert second.token == first.token + 1
+
+
+def test_a_living_holder_on_another_host_is_never_followed(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    theirs = env.peer(process=OTHER_HOST)
+    with open_provider(f"file://{tmp_path}", env=theirs) as them, open_provider(f"file://{tmp_path}", env=env) as us:
+        lease = them.acquire(KEY, wait_s=0, lease_s=10)
+        for _ in range(50):
+            theirs.advance(3)
+            assert us.try_acquire(KEY) is None
+        lease.ensure_held(fresh=True)
+
+
+@pytest.mark.parametrize("apart_s", [-5 * 3600.0, 5 * 3600.0])
+def test_clocks_hours_apart_change_nothing(tmp_path: Path, apart_s: float) -> None:
+    env = FakeEnvironment()
+    theirs = env.peer(process=OTHER_HOST, wall=env.now() + apart_s)
+    with open_provider(f"file://{tmp_path}", env=theirs) as them, open_provider(f"file://{tmp_path}", env=env) as us:
+        lease = them.acquire(KEY, wait_s=0, lease_s=10)
+        assert us.try_acquire(KEY) is None
+        theirs.set_wall(0.0)
+        theirs.advance(9)
+        assert us.try_acquire(KEY) is None
+        theirs.advance(9)
+        assert us.try_acquire(KEY) is None
+        lease.ensure_held(fresh=True)
+
+
+def test_a_dead_process_of_this_boot_is_followed_at_once(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    neighbour = Process("host-a", "boot-a", 200, "1")
+    with (
+        open_provider(f"file://{tmp_path}", env=env.peer(process=neighbour)) as them,
+        open_provider(f"file://{tmp_path}", env=env) as us,
+    ):
+        them.acquire(KEY, wait_s=0)
+        assert us.try_acquire(KEY) is None
+        env.kill(neighbour)
+        assert us.inspect(KEY) is None
+        assert us.try_acquire(KEY) is not None
+
+
+def test_a_late_sleeper_that_fills_an_emptied_number_is_beaten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = FakeEnvironment()
+    with (
+        open_provider(f"file://{tmp_path}", env=env) as world,
+        open_provider(f"file://{tmp_path}", env=env.peer(process=OTHER_HOST)) as sleeper,
+    ):
+        world.acquire(KEY, wait_s=0).release()
+        real_claim = generations.claim
+        held = []
+
+        def slow_claim(*args: object, **kwargs: object) -> str | None:
+            monkeypatch.setattr(generations, "claim", real_claim)
+            for _ in range(100):  # meanwhile number 2 is granted, released and pruned
+                world.acquire(KEY, wait_s=0).release()
+            held.append(world.acquire(KEY, wait_s=0))
+            return real_claim(*args, **kwargs)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(generations, "claim", slow_claim)
+        assert sleeper.try_acquire(KEY) is None
+        folder = Path(generations.key_folder(str(tmp_path), KEY))
+        assert (folder / generations.generation_name(2)).exists()  # its put did succeed
+        held[0].ensure_held(fresh=True)
+
+
+def test_a_lift_that_was_overtaken_withdraws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = FakeEnvironment()
+    with (
+        open_provider(f"file://{tmp_path}", env=env) as lifting,
+        open_provider(f"file://{tmp_path}", env=env.peer(process=OTHER_HOST)) as rival,
+    ):
+        real_claim = generations.claim
+        taken = []
+
+        def claim(folder: str, token: int, *rest: object) -> str | None:
+            if token > 1:  # the lifter has number 1 and seems dead just now
+                monkeypatch.setattr(generations, "claim", real_claim)
+                monkeypatch.setattr(FakeEnvironment, "is_dead", lambda *_: True)
+                taken.append(rival.try_acquire(KEY))
+                monkeypatch.undo()
+            return real_claim(folder, token, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(generations, "claim", claim)
+        assert lifting.try_acquire(KEY, above=50) is None
+        assert taken[0] is not None
+        assert taken[0].token == 2
+        assert lifting.try_acquire(KEY) is None
+
+
+def test_generations_do_not_pile_up_but_records_of_breaks_stay(tmp_path: Path) -> None:
+    folder = Path(generations.key_folder(str(tmp_path), KEY))
+    with open_provider(f"file://{tmp_path}", env=FakeEnvironment()) as locks:
+        locks.acquire(KEY, wait_s=0)
+        assert locks.break_(KEY, token=1, reason="stuck", who="alice")
+        for token in range(2, 200):
+            with locks.acquire(KEY, wait_s=0) as lease:
+                assert lease.token == token
+    assert len(list(folder.iterdir())) < 4 * generations.KEEP
+    assert (folder / f"{generations.generation_name(1)}.broken").exists()
+
+
+def test_a_torn_record_is_judged_by_our_own_lease(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    folder = Path(generations.key_folder(str(tmp_path), KEY))
+    folder.mkdir(parents=True)
+    (folder / generations.generation_name(7)).write_bytes(b"")  # a power cut
+    with open_provider(f"file://{tmp_path}?lease=10s", env=env) as locks:
+        assert locks.try_acquire(KEY) is None
+        holder = locks.inspect(KEY)
+        assert holder is not None
+        assert holder.token == 7
+        env.advance(10.2)
+        lease = locks.try_acquire(KEY)
+        assert lease is not None
+        assert lease.token == 8
+
+
+def test_a_vanished_folder_ends_the_lease_and_is_made_again(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    with open_provider(f"file://{tmp_path}/locks", env=env) as locks:
+        lease = locks.acquire(KEY, wait_s=0)
+        os.rename(tmp_path / "locks", tmp_path / "gone")
+        with pytest.raises(LockLostError):
+            lease.ensure_held(fresh=True)
+        assert lease.release() is Release.WAS_LOST
+        with locks.acquire(KEY, wait_s=0, above=40) as again:
+            assert again.token == 41
+
+
+def test_a_write_that_fails_while_holding_is_tried_again_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = FakeEnvironment()
+    with open_provider(f"file://{tmp_path}", env=env) as locks:
+        lease = locks.acquire(KEY, wait_s=0, lease_s=12)
+        failing = monkeypatch.context()
+        with failing as patch:
+            patch.setattr(generations, "look", _no_answer)
+            env.advance(9)
+            lease.ensure_held()
+            with pytest.raises(LockLostError, match="did not answer"):
+                lease.ensure_held(fresh=True)
+        env.advance(6)
+        lease.ensure_held(fresh=True)  # the disk came back in time
+        with monkeypatch.context() as patch:
+            patch.setattr(generations, "look", _no_answer)
+            env.advance(20)
+        assert lease.lost == "unreachable"
+
+
+def _no_answer(folder: str) -> generations.Newest:
+    raise OSError(5, "Input/output error", folder)
+
+
+def test_a_folder_without_atomic_link_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_link)
+    with open_provider(f"file://{tmp_path}/here") as locks, pytest.raises(ConfigError, match=r"no atomic link\(\)"):
+        locks.try_acquire(KEY)
+    monkeypatch.setattr(os, "link", lambda *_: None)  # says yes to everybody
+    with open_provider(f"file://{tmp_path}/there") as locks, pytest.raises(ConfigError, match="12 winners"):
+        locks.try_acquire(KEY)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("a file")
+    with open_provider(f"file://{tmp_path}/plain") as locks, pytest.raises(StorageError, match="Check space and perm"):
+        locks.try_acquire(KEY)
+
+
+def test_one_place_has_one_spelling(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    spellings = [f"file://{tmp_path}", f"file://{tmp_path}/", f"{tmp_path}/x/..", f"file://{tmp_path}/link"]
+    assert {open_provider(spelling).url for spelling in spellings} == {f"file://{tmp_path}"}
+    assert open_provider(f"file://{tmp_path}?lease=5000ms").url == f"file://{tmp_path}?lease=5s"
+
+
+def test_waiters_that_gave_up_leave_one_sleeping_thread_at_most(tmp_path: Path) -> None:
+    before = threading.active_count()
+    first, second = open_provider(f"file://{tmp_path}"), _second_process(tmp_path)
+    with first, second:
+        lease = first.acquire(KEY, wait_s=1)
+        for _ in range(5):
+            with pytest.raises(LockTimeoutError):
+                second.acquire(KEY, wait_s=0.01)
+        assert threading.active_count() <= before + 2  # the renewer and the one that sleeps in the kernel
+        lease.release()
+        second.acquire(KEY, wait_s=5).release()
+
+
+def _second_process(folder: Path) -> LockProvider:
+    """A provider with a queue of its own, as another process would have."""
+    return open_provider(f"file://{folder}", env=type(SYSTEM)())
+
+
+def test_file_locks_are_opened_lazily(tmp_path: Path) -> None:
+    open_provider(f"file://{tmp_path}/nothing/yet").close()
+    assert not (tmp_path / "nothing").exists()
+    assert str(tmp_path) not in file._checked

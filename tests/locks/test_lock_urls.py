@@ -1,0 +1,101 @@
+"""Lock URLs, durations, and how a scheme finds its provider."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelatch.environment import Environment
+from lakelatch.errors import ConfigError
+from lakelatch.locks import LockProvider, known_schemes, open_provider, registry
+from lakelatch.locks.config import LockUrl, format_duration, parse_duration, parse_lock_url
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("30s", 30.0), ("2m", 120.0), ("1.5h", 5400.0), ("0s", 0.0)]
+)
+def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
+    assert parse_duration(text, what="lease") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["30", "", "s", "-1s", "1 day", "1e3s", "infs"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="500ms, 30s or 2m"):
+        parse_duration(text, what="lease")
+
+
+@given(st.integers(min_value=1, max_value=10**8))
+def test_a_duration_survives_being_written(milliseconds: int) -> None:
+    seconds = milliseconds / 1000
+    assert parse_duration(format_duration(seconds), what="lease") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("", "is empty"),
+        ("file:///a?laese=5s", "unknown settings: laese; known are lease, max_hold"),
+        ("file:///a?lease=5s&lease=6s", "twice"),
+        ("file:///a?lease=1ms", "cannot work"),
+        ("file:///a?lease=48h", "cannot work"),
+        ("file:///a?max_hold=0s", "longer than nothing"),
+        ("file:///a#b", "after '#'"),
+        ("/a?lease=5s", "bare path with settings"),
+        ("file://host/a", "three slashes"),
+        ("file://", "names no folder"),
+        ("nosuch://x", "known are file, memory"),
+    ],
+)
+def test_a_url_that_means_nothing_is_refused_in_a_sentence(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_provider(url)
+
+
+def test_defaults_and_settings() -> None:
+    assert parse_lock_url("file:///a") == LockUrl("file", "", "/a", 30.0, None)
+    assert parse_lock_url("memory://x?lease=1m&max_hold=1h") == LockUrl("memory", "x", "", 60.0, 3600.0)
+    assert parse_lock_url("redis://h:1/0?name=a", options=("name",)).options == {"name": "a"}
+    assert str(parse_lock_url("file:///a%20b?max_hold=60s&lease=30s")) == "file:///a%20b?max_hold=1m"
+
+
+def test_the_lease_of_the_url_is_the_default_of_the_call() -> None:
+    with open_provider("memory://url-lease?lease=2s&max_hold=1s") as locks, locks.acquire("a", wait_s=0):
+        holder = locks.inspect("a")
+    assert holder is not None
+    assert holder.until is not None
+    assert holder.until - holder.since == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_third_party_is_found_and_built_ins_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        EntryPoint("theirs", f"{__name__}:open_theirs", registry.GROUP),
+        EntryPoint("memory", f"{__name__}:open_theirs", registry.GROUP),
+    ]
+
+    def entry_points(*, group: str, name: str | None = None) -> list[EntryPoint]:
+        return [entry for entry in found if entry.group == group and name in (None, entry.name)]
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    assert known_schemes() == ("file", "memory", "theirs")
+    assert open_provider("theirs://x").url == "memory://theirs-x"
+    assert open_provider("memory://y").url == "memory://y"
+
+
+def open_theirs(url: str, *, env: Environment) -> LockProvider:
+    """A stranger's opener."""
+    return open_provider(url.replace("theirs://", "memory://theirs-"), env=env)
+
+
+def test_importing_locks_imports_no_client() -> None:
+    code = (
+        "import sys, lakelatch.locks; from lakelatch.locks import open_provider; open_provider('memory://a');"
+        "print([m for m in ('pyarrow', 'pyspark', 'boto3', 'obstore', 'fastavro', 'redis', 'kazoo', 'pytest')"
+        " if m in sys.modules], 'lakelatch.locks.file' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "[] False"

@@ -1,0 +1,65 @@
+"""One Spark session for the whole folder: starting one takes longer than all that a test does with it."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelatch
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        reason = "Java 17 is missing: apt-get install openjdk-17-jre-headless"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        # A task that fails is run up to three times, as on a cluster.
+        SparkSession.builder.master("local[2,3]")
+        .appName("lakelatch-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def make(tmp_path: Path, spark: Any) -> Iterator[Callable[..., Any]]:
+    """Makes a table of its own for the test and opens it in Spark."""
+    import lakelatch.spark
+
+    opened = []
+
+    def new(name: str = "t", **settings: Any) -> Any:
+        defaults: dict[str, Any] = {"record_key": "id", "partition_by": "city"}
+        table = lakelatch.create(str(tmp_path / name), **{**defaults, **settings})
+        opened.append(table)
+        return lakelatch.spark.open(spark, table)
+
+    yield new
+    for table in opened:
+        table.close()
