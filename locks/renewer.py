@@ -19,7 +19,7 @@ _shared: weakref.WeakValueDictionary[tuple[object, ...], Renewer] = weakref.Weak
 
 
 def shared_renewer(env: Environment) -> Renewer:
-    """This process's renewer; a child of fork gets a new one, because its parent's thread is not in it."""
+    """The renewer of this process; a child of fork gets a new one, because its parent's thread is not in it."""
     name = (id(env), env.process())
     found = _shared.get(name)
     if found is None:

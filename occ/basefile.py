@@ -36,6 +36,8 @@ COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
 _NOTE = "lakelatch.file"
+_LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
+_SAMPLED_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -307,35 +309,30 @@ class BaseFileWriter:
         whole = pending.num_rows // size * size if keep_rest else pending.num_rows
         for start in range(0, whole, size):
             group = self._completed(pending.slice(start, min(size, whole - start)))
-            self._open_parquet().write_table(group, row_group_size=size)
+            self._open_parquet(group).write_table(group, row_group_size=size)
         rest = pending.slice(whole)
         self._buffer, self._buffered = ([rest] if rest.num_rows else []), rest.num_rows
 
-    def _open_parquet(self) -> pq.ParquetWriter:
+    def _open_parquet(self, first: pa.Table) -> pq.ParquetWriter:
         if self._parquet is None:
-            unique = self._unique_columns()
+            unique = _encodings_of_unique(first)
             self._parquet = pq.ParquetWriter(
                 self._object.stream,
                 self._file_schema,
                 compression=self._spec.codec,
+                compression_level=_LEVEL.get(self._spec.codec),
                 store_schema=False,  # else dictionary types of the meta columns return to pyarrow's readers
                 use_dictionary=[leaf for leaf in _leaves(self._file_schema) if leaf not in unique],
-                column_encoding=dict.fromkeys(unique, "DELTA_BYTE_ARRAY"),
+                column_encoding=unique,
                 coerce_timestamps="us",
             )
         return self._parquet
-
-    def _unique_columns(self) -> list[str]:
-        """Text columns whose values are all different: a dictionary of them is larger than they are."""
-        fields = self._spec.config.record_key_fields
-        key = [n for n in fields if len(fields) == 1 and pa.types.is_string(self._spec.schema.field(n).type)]
-        return [SEQNO, RECORD_KEY, *key]
 
     def finish(self) -> None:
         """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
         if self._buffer:
             self._flush(keep_rest=False)
-        parquet = self._open_parquet()
+        parquet = self._open_parquet(self._file_schema.empty_table())
         if parquet.is_open:
             tally = self._tally
             note = {
@@ -363,20 +360,28 @@ class BaseFileWriter:
         self._object.stream.flush()
         size = self._object.stream.tell()
         if not stands(spec.store, self._marker):
-            raise RolledBackError(
-                f"the marker of {self.path} is gone: transaction {spec.instant} was ended by somebody else and its file "
-                "is withheld. Run the write again",
-                instant=spec.instant,
-                path=self.path,
-            )
+            raise self._withheld()
         refuse_if_over(spec.store, spec.instant)
         put = self._object.publish()
+        if not stands(spec.store, self._marker):
+            # Stopped after the look above, for so long that the sweep went by before the file was there.
+            if put.outcome is Outcome.DONE:
+                spec.store.delete(self.path)
+            raise self._withheld()
         if put.outcome is Outcome.DONE:
             self.stat = self._stat(self._tally.rows, size, self._inserts, self._updates, self._tally.deletes)
         else:
             self.stat = self._existing(put.cause)
         self._close_quietly()
         return self.stat
+
+    def _withheld(self) -> RolledBackError:
+        return RolledBackError(
+            f"the marker of {self.path} is gone: transaction {self._spec.instant} was ended by somebody else and its file "
+            "is withheld. Run the write again",
+            instant=self._spec.instant,
+            path=self.path,
+        )
 
     @property
     def _inserts(self) -> int:
@@ -451,6 +456,19 @@ def _cast(column: Any, wanted: pa.Field) -> Any:
             f"column {wanted.name!r} is {column.type} in the rows and {wanted.type} in the table: {e}; cast it first",
             column=wanted.name,
         ) from e
+
+
+def _encodings_of_unique(first: pa.Table) -> dict[str, str]:
+    """Encodings of the columns whose values are nearly all different: a dictionary would be larger than they are."""
+    sample = first.slice(0, _SAMPLED_ROWS)
+    found = dict.fromkeys((SEQNO, RECORD_KEY), "DELTA_BYTE_ARRAY")
+    for field in sample.schema:
+        whole_number = pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+        if not (whole_number or pa.types.is_string(field.type)) or field.name in found or not sample.num_rows:
+            continue
+        if pc.count_distinct(sample.column(field.name)).as_py() > 0.9 * sample.num_rows:
+            found[field.name] = "DELTA_BINARY_PACKED" if whole_number else "DELTA_BYTE_ARRAY"
+    return found
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

@@ -12,18 +12,21 @@ replaced below a sleeping writer, its entry stands where nobody reads.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..environment import Environment
-from ..errors import CommitUnknownError, NotATableError, StorageError
-from ..storage import Outcome, Store
-from .log_state import Close, Commit, End, LogEntry, LogState, Open, decode, encode
+from ..errors import CommitUnknownError, LatchError, NotATableError, StorageError
+from ..storage import Durable, Outcome, Store
+from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, decode, encode
+from .publish import Publisher
 
 LOG = ".hoodie/.lakelatch/log"
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
+_log = logging.getLogger("lakelatch.log")
 
 
 def slot_path(epoch: int, slot: int) -> str:
@@ -42,18 +45,18 @@ class CommitLog:
     """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
 
     Args:
-        publish: puts a commit on the timeline unless it is there; called before every append for the newest commit.
-            Every appender does so, hence all older ones are there already.
-        writable: False never writes, not even the opening entry of an epoch that somebody has closed.
+        timeline: publishes. Asked before every append for the newest commit: every appender does so, hence all older
+            ones are there already. Asked once for the whole epoch by a new handle, because a power cut may have taken
+            names away that nobody had secured yet.
+        epoch_slots: an epoch is closed when it has so many entries.
     """
 
-    def __init__(
-        self, store: Store, env: Environment, publish: Callable[[Commit], None], *, writable: bool = True
-    ) -> None:
-        self._store, self._env, self._publish, self._writable = store, env, publish, writable
+    def __init__(self, store: Store, env: Environment, timeline: Publisher, *, epoch_slots: int = EPOCH_SLOTS) -> None:
+        self._store, self._env, self._timeline, self._epoch_slots = store, env, timeline, epoch_slots
         self._mutex = threading.RLock()
         self._followers: list[Follower] = []
         self._published = -1
+        self._unverified: list[Commit] | None = []
         self.state = LogState()
         self.epoch = 0
         self.next_slot = 0
@@ -73,11 +76,20 @@ class CommitLog:
                 stored = self._store.get(path)
                 if stored is not None:
                     self._apply(decode(stored.body, path))
-                elif self.state.closed and self._writable:
-                    opening = encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
-                    self._insist(path, opening)
+                elif self.state.closed and self._open_epoch(path):
+                    continue
                 else:
                     return self.state
+
+    def _open_epoch(self, path: str) -> bool:
+        """Put the first entry of the epoch that follows a closed one; False for readers who may not write."""
+        opening = encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
+        try:
+            self._insist(path, opening)
+        except StorageError as e:
+            _log.debug("epoch %d stays unopened: %s", self.epoch, e)
+            return False
+        return True
 
     def _start_at_newest_epoch(self) -> None:
         newest = self._newest_epoch()
@@ -87,7 +99,7 @@ class CommitLog:
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
                 table=self._store.url,
             )
-        self.state, self._published = LogState(), -1
+        self.state, self._published, self._unverified = LogState(), -1, []
         self.epoch, self.next_slot = newest, int(entries[0].name)
         self._first_slot = self.next_slot
 
@@ -99,9 +111,17 @@ class CommitLog:
         if isinstance(entry, Commit) and self.state.last is entry:
             for follower in self._followers:
                 follower.commits.append(entry)
+            if self._unverified is not None:
+                self._unverified.append(entry)
         if isinstance(entry, Close):
             self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
+
+    def now(self) -> tuple[int, Follower]:
+        """The slot at the head, and a follower of what comes after it."""
+        with self._mutex:
+            self.catch_up()
+            return self.next_slot, self.follow([])
 
     def follow(self, known: Sequence[Commit]) -> Follower:
         """A follower that has ``known`` already and collects what comes after the head."""
@@ -133,14 +153,21 @@ class CommitLog:
         with self._mutex:
             while True:
                 state = self.catch_up()
+                if state.closed:
+                    raise StorageError(
+                        f"{self._store.url}: the next epoch of the commit log could not be opened; nothing landed. Make the "
+                        "table's .hoodie folder writable and try again",
+                        table=self._store.url,
+                    )
                 self.publish_last()
                 entry = build(state)
                 if entry is None:
                     return None
                 epoch, slot = self.epoch, self.next_slot
-                if not self._insist(slot_path(epoch, slot), encode(entry, epoch, slot, self._env.uuid()), entry):
+                body = encode(entry, epoch, slot, self._env.uuid())
+                if not self._insist(slot_path(epoch, slot), body, entry):
                     continue
-                if self._replaced(epoch, slot):
+                if self._replaced_for_sure(epoch, slot, entry):
                     self.epoch = 0
                     continue
                 entry = replace(entry, slot=slot)
@@ -153,17 +180,25 @@ class CommitLog:
     def publish_last(self) -> None:
         """Put the newest commit on the timeline, unless this handle has seen it there."""
         with self._mutex:
-            last = self.state.last
-            if last is not None and last.slot > self._published:
-                self._publish(last)
-                self._published = last.slot
+            last, unverified = self.state.last, self._unverified
+            if last is None or last.slot == self._published:
+                return
+            if unverified is not None:
+                self._timeline.publish_missing(unverified or [last])
+                self._unverified = None
+            else:
+                self._timeline.publish(last)
+            self._published = last.slot
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
         """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
         deadline, pause, in_doubt = self._env.monotonic() + _PATIENCE_S, 0.05, ""
+        # A begin that a power cut takes away died with its writer, and the next entry secures the names before it.
+        durable: Durable = "bytes" if isinstance(entry, Begin) else True
         while True:
             try:
-                put = self._store.put_if_absent(path, body)
+                put = self._store.put_if_absent(path, body, durable=durable)
+                stored = self._store.get(path) if put.outcome is Outcome.LOST else None
             except StorageError as e:
                 if not in_doubt:
                     raise  # the store says that nothing was written, and no earlier try can have been
@@ -171,10 +206,8 @@ class CommitLog:
             else:
                 if put.done:
                     return True
-                if put.outcome is Outcome.LOST:
-                    stored = self._store.get(path)
-                    if stored is not None:
-                        return stored.body == body
+                if stored is not None:
+                    return stored.body == body
                 in_doubt = put.cause or "no answer"
             if self._env.monotonic() >= deadline:
                 raise CommitUnknownError(
@@ -185,6 +218,18 @@ class CommitLog:
                 )
             self._env.sleep(pause * (0.5 + self._env.random()))
             pause = min(pause * 2, 2.0)
+
+    def _replaced_for_sure(self, epoch: int, slot: int, entry: LogEntry) -> bool:
+        try:
+            return self._replaced(epoch, slot)
+        except StorageError as e:
+            # The entry stands. An error that says "nothing landed" would make its writer run the same work twice.
+            raise CommitUnknownError(
+                f"{self._store.url}: the log entry {slot_path(epoch, slot)} was written, but whether it counts could not "
+                f"be looked up ({e}). Nothing was deleted; `lakelatch timeline` shows what became of it",
+                table=self._store.url,
+                instant=getattr(entry, "instant", None),
+            ) from e
 
     def _replaced(self, epoch: int, slot: int) -> bool:
         """Whether the log was made anew while we slept: then our entry at ``slot`` stands where nobody reads.
@@ -201,8 +246,11 @@ class CommitLog:
         return True
 
     def _close_if_full(self) -> None:
-        if self.next_slot - self._first_slot >= EPOCH_SLOTS:
-            self.close_epoch()
+        if self.next_slot - self._first_slot >= self._epoch_slots:
+            try:
+                self.close_epoch()
+            except LatchError:  # our entry has landed all the same; the next appender closes
+                _log.warning("%s: epoch %d could not be closed yet", self._store.url, self.epoch, exc_info=True)
 
     def close_epoch(self) -> None:
         """End the epoch at the next free slot, if nobody takes it first. The next reader opens the new one."""

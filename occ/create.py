@@ -19,6 +19,8 @@ from .timeline import read_timeline
 if TYPE_CHECKING:
     import pyarrow as pa
 
+FOLDER_KEEPER = ".lakelatch"
+
 
 def create(
     url: str,
@@ -78,6 +80,8 @@ def create(
         raise StorageError(
             f"no answer when {store.url} was made ({put.cause}); look whether it is there, then try again"
         )
+    # The JVM lists the timeline's folder even when nothing was written yet, and fails when it is not there.
+    store.put_if_absent(f"{config.timeline_folder}/{FOLDER_KEEPER}", b"")
     _start_log(store, env, wanted, top=EARLIEST)
     return Table(store, env=env, writer=writer)
 

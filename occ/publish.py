@@ -1,12 +1,13 @@
 """The timeline as the log's publication: instants that Hudi's readers see, in the order of the log.
 
-`publish` may be called by anybody, any number of times: the bytes are a function of the log entry.
+`Publisher` may be asked by anybody, any number of times: the bytes are a function of the log entry.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..environment import Environment
@@ -55,20 +56,39 @@ def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
     return replace(CommitMetadata.from_json(plain), schema=commit.schema)
 
 
-def publish(store: Store, env: Environment, folder: str, commit: Commit) -> None:
-    """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there."""
-    path = f"{folder}/{file_name(Instant(commit.instant, commit.action, 'completed', commit.completion))}"
-    if store.head(path) is not None:
-        return
-    body = encode_commit(metadata_of(store, commit), replace=commit.action == "replacecommit")
-    pause = 0.05
-    for _ in range(8):
-        if store.put_if_absent(path, body).outcome is not Outcome.UNKNOWN or store.head(path) is not None:
+class Publisher:
+    """Puts commits of the log on the timeline of one table."""
+
+    def __init__(self, store: Store, env: Environment, folder: str) -> None:
+        self._store, self._env, self._folder = store, env, folder
+
+    def publish(self, commit: Commit) -> None:
+        """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there."""
+        store, path = self._store, self._path(commit)
+        if store.head(path) is not None:
             return
-        env.sleep(pause)
-        pause *= 2
-    raise StorageError(
-        f"{store.url}: commit {commit.instant} has landed in the log but its instant {path} could not be put on the "
-        "timeline; the next writer or `lakelatch rollback` publishes it",
-        instant=commit.instant,
-    )
+        body = encode_commit(metadata_of(store, commit), replace=commit.action == "replacecommit")
+        pause = 0.05
+        for _ in range(8):
+            # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
+            if store.put_if_absent(path, body, durable="bytes").outcome is not Outcome.UNKNOWN or store.head(path):
+                return
+            self._env.sleep(pause)
+            pause *= 2
+        raise StorageError(
+            f"{store.url}: commit {commit.instant} has landed in the log but its instant {path} could not be put on the "
+            "timeline; the next writer or `lakelatch rollback` publishes it",
+            instant=commit.instant,
+        )
+
+    def publish_missing(self, commits: Sequence[Commit]) -> None:
+        """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show."""
+        names = {entry.name for entry in self._store.list(self._folder)}
+        first = min((name for name in names if name[:1].isdigit()), default="")
+        for commit in commits:
+            # One older than the active timeline was archived; putting it back would hide the archived ones after it.
+            if commit.instant >= first[:17] and self._path(commit).rpartition("/")[2] not in names:
+                self.publish(commit)
+
+    def _path(self, commit: Commit) -> str:
+        return f"{self._folder}/{file_name(Instant(commit.instant, commit.action, 'completed', commit.completion))}"

@@ -19,8 +19,10 @@ from ..storage import Store
 from .commit_log import CommitLog
 from .heartbeat import HEARTBEATS, Watch, heartbeat_path
 from .instant import Instant, file_name
+from .listing import list_data_files
 from .log_state import Begin, End, LogEntry, LogState
 from .markers import instants_with_markers, list_markers, remove
+from .timeline import Timeline
 
 _log = logging.getLogger("lakelatch.rollback")
 
@@ -90,6 +92,10 @@ class Cleaner:
         for marker in markers:
             self._store.delete(marker.path)
         remove(self._store, markers)
+        for marker in markers:
+            # A worker looks at its marker after it has published: it published before the marker went, and the file is
+            # deleted here, or after, and it deletes the file itself.
+            self._store.delete(marker.path)
         return len(markers)
 
     def sweep_landed(self, instant: str) -> None:
@@ -104,6 +110,24 @@ class Cleaner:
         """
         left = set(instants_with_markers(self._store)) | {e.name for e in self._store.list(HEARTBEATS)}
         return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
+
+    def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:
+        """Delete what came after the sweep: late puts of a pending instant, or of a data file without marker any more.
+
+        Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
+        are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
+        """
+        landed = {instant.requested for instant in timeline.completed}
+        found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}
+        for file in list_data_files(self._store).bases:
+            found.setdefault(file.instant, []).append(file.path)
+        deleted = 0
+        for instant in sorted(found.keys() - landed - set(mine)):
+            if self._log.outcome(instant) in ("rollback", "abort"):
+                for path in found[instant]:
+                    self._store.delete(path)
+                deleted += len(found[instant]) + self._sweep_dead(instant, "")
+        return deleted
 
     def wait_s(self, mine: Iterable[str]) -> float:
         """How long until the last of the transactions that are silent now could be found dead; 0 when none is open."""

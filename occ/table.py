@@ -9,14 +9,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..environment import SYSTEM, Environment
-from ..errors import ConfigError, DamagedTableError, InputError, NotATableError, UnsupportedTableError
+from ..errors import (
+    ConfigError,
+    DamagedTableError,
+    InputError,
+    LatchError,
+    NotATableError,
+    StorageError,
+    UnsupportedTableError,
+)
 from ..locks import Lease, LockProvider, open_provider
 from ..storage import Store, open_store
-from .commit_log import LOG, CommitLog
+from .commit_log import EPOCH_SLOTS, LOG, CommitLog
 from .heartbeat import Heart
 from .log_state import Commit, LogEntry, LogState, Setting
 from .properties import TableConfig
-from .publish import metadata_of, publish
+from .publish import Publisher, metadata_of
 from .retry import Contention, RunResult
 from .retry import run as run_again
 from .rollback import Cleaner
@@ -47,7 +55,9 @@ class Table:
         writable: False for a Hudi table without our log, until ``lakelatch init --adopt``.
     """
 
-    def __init__(self, store: Store, *, env: Environment = SYSTEM, writer: str = "") -> None:
+    def __init__(
+        self, store: Store, *, env: Environment = SYSTEM, writer: str = "", epoch_slots: int = EPOCH_SLOTS
+    ) -> None:
         self.store, self.env, self.url = store, env, store.url
         process = env.process()
         self.writer = writer or f"{process.host}:{process.pid}"
@@ -58,7 +68,9 @@ class Table:
         self.contention = Contention()
         self._locks: LockProvider | None = None
         if self.writable:
-            self.log = CommitLog(store, env, self._publish)
+            self.log = CommitLog(
+                store, env, Publisher(store, env, self.config.timeline_folder), epoch_slots=epoch_slots
+            )
             self.log.catch_up()
             self.cleaner = Cleaner(store, self.log, env, self.config.timeline_folder)
             self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self.look_after_others)
@@ -96,9 +108,15 @@ class Table:
             return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
         if not self.writable:
             return cold_view(self.store, self.timeline())
-        state = self.log.catch_up()
-        timeline = self.timeline()
-        return with_unpublished(cold_view(self.store, timeline), timeline, state.last, self._metadata_of)
+        slot, follower = self.log.now()
+        try:
+            self.log.publish_last()
+            return self.views.at(slot, follower.commits)
+        except StorageError:  # a reader who may not write merges what is not published yet
+            timeline, last = self.timeline(), self.log.state.last
+            return with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
+        finally:
+            self.log.unfollow(follower)
 
     def read(
         self,
@@ -204,6 +222,7 @@ class Table:
             ended += self.cleaner.look(mine)
         self.log.publish_last()
         self.cleaner.sweep_leftovers(mine)
+        self.cleaner.sweep_strays(self.timeline(), mine)
         return ended
 
     # --- what a transaction needs ----------------------------------------------------------------------------
@@ -243,13 +262,13 @@ class Table:
 
     def look_after_others(self) -> None:
         """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""
-        self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
-        if not self._swept:
-            self._swept = True
-            self.cleaner.sweep_leftovers(self.heart.instants)
-
-    def _publish(self, commit: Commit) -> None:
-        publish(self.store, self.env, self.config.timeline_folder, commit)
+        try:
+            self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
+            if not self._swept:
+                self._swept = True
+                self.cleaner.sweep_leftovers(self.heart.instants)
+        except LatchError:  # theirs, not ours: it must not end the work that is going on here
+            _log.warning("%s: cleaning up after others failed; it is tried again", self.url, exc_info=True)
 
     def _metadata_of(self, commit: Commit) -> Any:
         return metadata_of(self.store, commit)

@@ -22,8 +22,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..conflict import Candidate, Conflict, resolve
-from ..errors import CommitError, CommitUnknownError, ConflictError, LatchError, LockLostError, RolledBackError
+from ..errors import (
+    CommitError,
+    CommitUnknownError,
+    ConflictError,
+    LatchError,
+    LockLostError,
+    RolledBackError,
+    StorageError,
+)
 from ..locks import Lease
+from ..storage import Outcome
 from .avro import CommitMetadata, WriteStat
 from .clock import next_label
 from .commit_log import Follower
@@ -73,6 +82,7 @@ class Transaction:
         self._staged = Staged(name)
         self._follower = Follower()
         self._schema: str | None = None
+        self._columns: pa.Schema | None = None
         self._snapshot: Snapshot | None = None
         self._began_with: tuple[str | None] | None = None
         self._open_files: list[NewFile] = []
@@ -103,12 +113,19 @@ class Transaction:
             table.heart.start(self.instant)
             for state in ("requested", "inflight"):
                 name = file_name(Instant(self.instant, action, state))
-                # Empty and not flushed: the begin entry is the record, these only tell Hudi's own tools.
-                table.store.put_if_absent(f"{table.config.timeline_folder}/{name}", b"", durable=False)
+                self._announce(f"{table.config.timeline_folder}/{name}")
+            table.look_after_others()
         except BaseException:
             self.abort("it could not begin")
             raise
-        table.look_after_others()
+
+    def _announce(self, path: str) -> None:
+        # Empty and not flushed: the begin entry is the record. But a reader takes files older than the first instant
+        # it knows for committed ones, so on a young table nothing of ours may exist before this does.
+        store = self._table.store
+        put = store.put_if_absent(path, b"", durable=False)
+        if put.outcome is Outcome.UNKNOWN and store.head(path) is None:
+            raise StorageError(f"{path} could not be written: {put.cause}; nothing landed, try again", path=path)
 
     # --- stage -----------------------------------------------------------------------------------------------
 
@@ -131,8 +148,17 @@ class Transaction:
         return self._began_with[0]
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write."""
-        return self._table.read_slice(group, columns=columns, meta=meta)
+        """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
+
+        Columns that the table got after the file was written hold nulls, so that the rows can be written again.
+        """
+        import pyarrow as pa
+
+        rows = self._table.read_slice(group, columns=columns, meta=meta)
+        for field in self.schema or ():
+            if field.name not in rows.column_names and (columns is None or field.name in columns):
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows
 
     def replace(self, group: FileSlice) -> NewFile:
         """The successor of a file slice: its name and marker exist before the file does."""
@@ -157,8 +183,16 @@ class Transaction:
         Raises:
             InputError: a column is dropped or changes its type, or its type cannot be held by every reader.
         """
+        import pyarrow as pa
+
         self._require_open()
         spec, self._schema = self._table.file_spec(self.instant, schema, self.schema)
+        if self._columns is not None and self._columns.names != spec.schema.names:
+            # Another file of this transaction has other new columns: the table gets the new columns of all of them.
+            more = [field for field in spec.schema if field.name not in self._columns.names]
+            wide = pa.schema([*self._columns, *more])
+            spec, self._schema = self._table.file_spec(self.instant, wide, self.schema)
+        self._columns = spec.schema
         return spec
 
     def add(self, stats: Iterable[WriteStat]) -> None:
@@ -216,7 +250,10 @@ class Transaction:
             self.abort(str(e) or type(e).__name__)
             raise
         self._over("committed")
-        self._table.cleaner.sweep_landed(self.instant)
+        try:
+            self._table.cleaner.sweep_landed(self.instant)
+        except LatchError:  # it has landed; the next cleaning finds what is left
+            _log.warning("commit %s has landed but its markers are still there", self.instant, exc_info=True)
         return self.result
 
     def _land(self) -> None:

@@ -1,9 +1,9 @@
 """Atomic object operations on local disk, S3, GCS and Azure: the only part that touches a table's bytes."""
 
-from .interface import Entry, Outcome, Put, Store, Stored
+from .interface import Durable, Entry, Outcome, Put, Store, Stored
 from .location import open_store, same_place
 
-__all__ = ["Entry", "Outcome", "Put", "Store", "Stored", "open_store", "same_place"]
+__all__ = ["Durable", "Entry", "Outcome", "Put", "Store", "Stored", "open_store", "same_place"]
 
 if __name__ != "lakelatch.storage":
     raise ImportError(

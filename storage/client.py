@@ -82,7 +82,7 @@ def connect(place: Location) -> Requests:
     with _lock:
         if _started_in is None:
             _started_in = os.getpid()
-    return Client(place)
+    return Client(place) if _started_in == os.getpid() else Relay(place)
 
 
 def _new_lock() -> None:
@@ -159,16 +159,22 @@ class Relay:
     """Requests made by a helper process, one at a time."""
 
     def __init__(self, place: Location) -> None:
+        self._place = place
         self._lock = threading.Lock()
-        self._helper = Helper(serve)
-        self._helper.send(place)
+        self._helper: Helper | None = None
 
     def _ask(self, name: str, *args: Any) -> Any:
         try:
             with self._lock:
+                if self._helper is None:
+                    self._helper = Helper(serve)
+                    self._helper.send(self._place)
                 self._helper.send((name, args))
                 return self._helper.receive()
         except (OSError, EOFError) as error:
+            if self._helper is not None:
+                self._helper.close()
+            self._helper = None  # the next request starts another one
             raise Failure(Verdict.UNSURE, "the helper process that makes requests after a fork has ended") from error
 
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from typing import IO, Any, NoReturn
 
 from ..errors import InputError, StorageError
 from .client import Failure, Requests, Verdict, connect
-from .interface import Entry, Outcome, Put, Stored
+from .interface import Durable, Entry, Outcome, Put, Stored
 from .location import Location, check_path
 
 __all__ = ["CloudStore"]
@@ -54,7 +54,7 @@ class CloudStore:
 
     # Writing -----------------------------------------------------------------------------------------------------
 
-    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:  # noqa: ARG002 - always durable
+    def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:  # noqa: ARG002 - always durable
         return self._write(path, body, "create")
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
@@ -64,7 +64,7 @@ class CloudStore:
             raise InputError(f"{tag!r} is not a tag that this store has given.", path=path)
         return self._write(path, body, mode)
 
-    def put(self, path: str, body: bytes, *, durable: bool = False) -> Put:  # noqa: ARG002 - always durable
+    def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:  # noqa: ARG002 - always durable
         return self._write(path, body, "overwrite")
 
     def delete(self, path: str) -> Outcome:
@@ -187,7 +187,7 @@ class _Upload:
         # On a descriptor of its own: a Parquet writer may close it before the object is published.
         self.stream: IO[bytes] = os.fdopen(os.dup(file.fileno()), "wb")
 
-    def publish(self, *, durable: bool = True) -> Put:
+    def publish(self, *, durable: Durable = True) -> Put:
         try:
             self.stream.close()
         except OSError as error:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, NoReturn
 
 from ..errors import InputError, StorageError
-from .interface import Outcome, Put
+from .interface import Durable, Outcome, Put
 
 TEMP_PREFIX = ".lakelatch-tmp-"
 _HASHED_BYTES_MAX = 1 << 20
@@ -57,7 +57,7 @@ class NewFile:
         except OSError as error:
             refuse(error, self.full, "was not written")
 
-    def settle(self, durable: bool) -> None:
+    def settle(self, durable: Durable) -> None:
         """Make the bytes final: stamped and, if ``durable``, on disk."""
         try:
             if self._stream is not None:
@@ -68,7 +68,7 @@ class NewFile:
         except OSError as error:
             refuse(error, self.full, "was not written")
 
-    def publish(self, *, durable: bool = True) -> Put:
+    def publish(self, *, durable: Durable = True) -> Put:
         self.settle(durable)
         folder = os.path.dirname(self.full)
         try:
@@ -96,9 +96,9 @@ class NewFile:
             refuse(error, self.full, "was not written")
         self.temp = ""
 
-    def done(self, durable: bool) -> Put:
-        """Flush the new name if ``durable`` and give the answer."""
-        if durable:
+    def done(self, durable: Durable) -> Put:
+        """Flush the new name if that is wanted and give the answer."""
+        if durable is True:
             try:
                 sync_folder(os.path.dirname(self.full))
             except OSError as error:
@@ -115,7 +115,7 @@ class NewFile:
                 self._stream.close()
         os.close(self._fd)
 
-    def _link_unnamed(self, folder: str, durable: bool) -> None:
+    def _link_unnamed(self, folder: str, durable: Durable) -> None:
         """Give the file its name. Without src_dir_fd CPython calls link(), which does not follow it."""
         try:
             folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -140,7 +140,7 @@ class NewFile:
                 copy._link_named(folder, durable)
                 os.dup2(copy._fd, self._fd, inheritable=False)  # the answer's tag is that of the file that was linked
 
-    def _link_named(self, folder: str, durable: bool) -> None:
+    def _link_named(self, folder: str, durable: Durable) -> None:
         try:
             os.link(self.temp, self.full)
         except FileNotFoundError:
@@ -153,7 +153,7 @@ class NewFile:
 
 
 @contextmanager
-def unnamed(full: str, temp_folder: Callable[[str], str], durable: bool) -> Iterator[NewFile]:
+def unnamed(full: str, temp_folder: Callable[[str], str], durable: Durable) -> Iterator[NewFile]:
     """Yield a file without a name, to be published as ``full``; one with a hidden name where there is no such thing."""
     try:
         fd = _open_unnamed(os.path.dirname(full), durable)
@@ -171,7 +171,7 @@ def unnamed(full: str, temp_folder: Callable[[str], str], durable: bool) -> Iter
 
 
 @contextmanager
-def temporary(full: str, temp_folder: Callable[[str], str], durable: bool) -> Iterator[NewFile]:
+def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable) -> Iterator[NewFile]:
     """Yield a file with a hidden name, to be moved to ``full``; removed afterwards unless it was."""
     try:
         make_folder(os.path.dirname(full), durable)
@@ -189,7 +189,7 @@ def temporary(full: str, temp_folder: Callable[[str], str], durable: bool) -> It
                 os.unlink(new.temp)
 
 
-def _open_unnamed(folder: str, durable: bool) -> int:
+def _open_unnamed(folder: str, durable: Durable) -> int:
     """Open a file without a name in the folder, which is made if needed; -1 where the file system has no such thing."""
     if not hasattr(os, "O_TMPFILE"):
         return -1
@@ -233,7 +233,7 @@ def stamp(fd: int) -> None:
     os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns + random.randrange(1_000_000)))
 
 
-def make_folder(folder: str, durable: bool) -> None:
+def make_folder(folder: str, durable: Durable) -> None:
     """Make the folder and its parents; each new name is flushed if ``durable``."""
     if os.path.isdir(folder):
         return

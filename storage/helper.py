@@ -37,6 +37,11 @@ class Helper:
             )
         self._line = Connection(ours.detach())
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def send(self, value: Any) -> None:
         """Send any value that pickles. Raises OSError when the helper has ended."""
         self._line.send(value)

@@ -17,7 +17,12 @@ import builtins
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import IO, Protocol, runtime_checkable
+from typing import IO, Literal, Protocol, runtime_checkable
+
+# True: bytes and name are on disk when the write is done. "bytes": a power cut may take the name away, but never leaves
+# a torn object, and the next durable write into the same folder secures the name as well. False: it may take both.
+# Object stores are always durable.
+Durable = bool | Literal["bytes"]
 
 
 class Outcome(Enum):
@@ -70,15 +75,15 @@ class Store(Protocol):
 
     url: str  # canonical: one spelling per place (see location.py)
 
-    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:
-        """Create the object; LOST when the path is taken. ``durable=False`` spares the flush to disk."""
+    def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
+        """Create the object; LOST when the path is taken. ``durable`` says what a power cut may take away."""
         ...
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
         """Replace the object that has ``tag``; LOST when it has changed or is gone."""
         ...
 
-    def put(self, path: str, body: bytes, *, durable: bool = False) -> Put:
+    def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         """Write or overwrite, atomically, whoever wrote before."""
         ...
 
@@ -126,6 +131,6 @@ class NewObject(Protocol):
         """Where the bytes go."""
         ...
 
-    def publish(self, *, durable: bool = True) -> Put:
+    def publish(self, *, durable: Durable = True) -> Put:
         """Put the object at its path if that is absent. LOST: another one stands there, ours is dropped."""
         ...

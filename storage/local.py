@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import IO
 
 from .disk import DISK_FULL, TEMP_PREFIX, NewFile, exclusive, make_folder, read, refuse, tag_of, temporary, unnamed
-from .interface import Entry, Outcome, Put, Stored
+from .interface import Durable, Entry, Outcome, Put, Stored
 from .location import check_path, parse
 
 __all__ = ["LocalStore"]
@@ -48,7 +48,9 @@ class LocalStore:
 
     # Writing -----------------------------------------------------------------------------------------------------
 
-    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:
+    def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
+        if os.path.lexists(self._full(path)):
+            return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
         with self._new(path, durable) as new:
             new.write(body)
             return new.publish(durable=durable)
@@ -63,7 +65,7 @@ class LocalStore:
                     refuse(error, new.full, "was not written")
                 raise
 
-    def put(self, path: str, body: bytes, *, durable: bool = False) -> Put:
+    def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         with self._named(path, body, durable) as temp:
             with exclusive(os.path.dirname(temp.full), required=False, make=True):
                 temp.replace()
@@ -150,6 +152,21 @@ class LocalStore:
             item.name for item in self._scan(folder) if item.is_dir() and self._holds(_join(folder, item.name))
         )
 
+    def empty_folders(self) -> builtins.list[str]:
+        """Paths of the folders that hold no file at any depth; object stores have none, so `Store` has no such call."""
+        found: builtins.list[str] = []
+
+        def holds(folder: str) -> bool:
+            items = self._scan(folder)
+            below = [holds(_join(folder, each.name)) for each in items if each.is_dir(follow_symlinks=False)]
+            full = any(below) or any(not each.is_dir(follow_symlinks=False) for each in items)
+            if folder and not full:
+                found.append(folder)
+            return full
+
+        holds("")
+        return sorted(found)
+
     # Inside ------------------------------------------------------------------------------------------------------
 
     def _full(self, path: str, *, folder: bool = False) -> str:
@@ -178,7 +195,16 @@ class LocalStore:
                 yield path, item
 
     def _holds(self, folder: str) -> bool:
-        return next(self._walk(folder, recursive=True), None) is not None
+        # Stops at the first object: a folder of the log holds a thousand, and every commit asks.
+        try:
+            with os.scandir(self._full(folder, folder=True)) as items:
+                return any(
+                    self._holds(_join(folder, item.name)) if item.is_dir(follow_symlinks=False) else True
+                    for item in items
+                    if not item.name.startswith(TEMP_PREFIX)
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def _has(self, path: str, tag: str) -> bool:
         now = self.get(path)
@@ -194,14 +220,14 @@ class LocalStore:
                 return  # not empty, or somebody else's doing
             folder = os.path.dirname(folder)
 
-    def _new(self, path: str, durable: bool) -> AbstractContextManager[NewFile]:
+    def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
         full = self._full(path)
         if self.unnamed_files:
             return unnamed(full, self._temp_folder, durable)
         return temporary(full, self._temp_folder, durable)
 
     @contextmanager
-    def _named(self, path: str, body: bytes, durable: bool) -> Iterator[NewFile]:
+    def _named(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
         """Yield a temporary file that holds ``body``, flushed if ``durable``."""
         with temporary(self._full(path), self._temp_folder, durable) as temp:
             temp.write(body)

@@ -130,7 +130,7 @@ def widened(folder: Path, version: int) -> Story:
     story.widen(pa.field("note", pa.string()))
     story.upsert(rows("JFK", range(2), seen=2, note="late"))
     story.widen(pa.field("weight", pa.decimal128(10, 2)))
-    story.upsert(rows("JFK", range(1, 3), seen=3, weight=Decimal("1.50")))
+    story.upsert(rows("EWR", range(1), seen=3) + rows("JFK", range(1, 3), seen=3, weight=Decimal("1.50")))
     story.delete(rows("LGA", range(1)))
     return story
 
@@ -168,8 +168,7 @@ def pending_beside(folder: Path, version: int) -> Story:
     """A transaction is open while the readers read; its files are there and must not be seen."""
     story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
     story.insert(rows("JFK", range(4)) + rows("LGA", range(4)))
-    pending = story.begin().put(rows("JFK", range(4), seen=666) + rows("EWR", range(4), seen=666))
-    pending.write_now()
+    story.begin().put(rows("JFK", range(4), seen=666) + rows("EWR", range(4), seen=666))
     story.upsert(rows("LGA", range(2), seen=3))
     story.as_of_works = False
     return story
@@ -256,6 +255,36 @@ def emptied_group(folder: Path, version: int) -> Story:
     story.insert(rows("JFK", range(3)) + rows("LGA", range(3)))
     story.delete(rows("JFK", range(3)))
     story.insert(rows("JFK", range(1, 2), seen=2))
+    return story
+
+
+WRITE_OPTIONS = {
+    # A JVM writer beside ours: the table keeps its version and gets no metadata table.
+    "hoodie.write.table.version": "8",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.metadata.enable": "false",
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "place",
+    "hoodie.datasource.write.hive_style_partitioning": "true",
+    "hoodie.datasource.write.partitionpath.urlencode": "true",
+}
+WRITES = {
+    "simple": {"hoodie.index.type": "SIMPLE"},
+    "bucket": {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "4"},
+}
+WRITTEN_BY_JVM = rows("JFK", range(6, 14), seen=9) + rows("Zürich", range(2), seen=9) + rows("EWR", range(2), seen=9)
+
+
+def for_jvm_writer(folder: Path, index: str) -> Story:
+    """A quiet table of ours, which the JVM will upsert `WRITTEN_BY_JVM` into."""
+    story = Story(folder, PLAIN, partition_by=("place",), buckets=4 if index == "bucket" else None)
+    story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
+    story.upsert(rows("JFK", range(8, 10), seen=2))
+    story.as_of_works = False
     return story
 
 

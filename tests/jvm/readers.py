@@ -97,6 +97,9 @@ def plain(value: Any) -> Any:
 
 
 def in_order(rows: Iterable[Row]) -> list[str]:
-    """Rows as sorted lines of JSON, without meta columns: what two readers must have in common."""
-    data = ({k: v for k, v in row.items() if not k.startswith("_hoodie_")} for row in rows)
+    """Rows as sorted lines of JSON: what two readers must have in common.
+
+    Without meta columns, and without nulls: travelling in time, a reader shows the columns of then or those of now.
+    """
+    data = ({k: v for k, v in row.items() if not k.startswith("_hoodie_") and v is not None} for row in rows)
     return sorted(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in data)

@@ -142,7 +142,8 @@ class Change:
                 if bucket_of(group.file_id) is not None and story.table.settings.buckets:
                     known = part.filter(pa.array(self._buckets(part) == bucket_of(group.file_id)))
                 if known.num_rows:
-                    txn.replace(group).write(merge(base, known, ordering=story.ordering).rows)
+                    with txn.replace(group) as file:
+                        file.write(merge(base, known, ordering=story.ordering).rows)
                 part = part.filter(pc.invert(pc.is_in(part[RECORD_KEY], known[RECORD_KEY].combine_chunks())))
             self._create(path, part)
         return self
@@ -150,12 +151,13 @@ class Change:
     def _create(self, path: str, rows: pa.Table) -> None:
         if not self._story.table.settings.buckets:
             if rows.num_rows:
-                self._txn.create(path, file_id=self._story.file_id()).write(rows)
+                with self._txn.create(path, file_id=self._story.file_id()) as file:
+                    file.write(rows)
             return
         buckets = self._buckets(rows)
         for bucket in sorted(set(buckets.tolist())):
-            file = self._txn.create(path, file_id=self._story.file_id(bucket))
-            file.write(rows.filter(pa.array(buckets == bucket)))
+            with self._txn.create(path, file_id=self._story.file_id(bucket)) as file:
+                file.write(rows.filter(pa.array(buckets == bucket)))
 
     def _buckets(self, rows: pa.Table) -> Any:
         buckets = self._story.table.settings.buckets
@@ -173,7 +175,8 @@ class Change:
             for group in txn.snapshot.file_groups(path):
                 left = remove(txn.read(group, meta=True), wanted)
                 if left.changed:
-                    txn.replace(group).write(left.rows)
+                    with txn.replace(group) as file:
+                        file.write(left.rows)
         return self
 
     def empty(self, partition: tuple[Any, ...] | None) -> Change:

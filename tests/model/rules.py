@@ -1,6 +1,6 @@
 """The protocol's rules as switches, and the bounds of a search.
 
-A search with every rule on must find nothing. `test_rules.py` turns the rules off one at a time, and each must be missed.
+A search with every rule on must find nothing; `test_model.py` turns them off one at a time, and each must be missed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rules:
     phantoms: bool = True
     """The write set of an overwrite is its partitions, not the file groups it saw there. [15]"""
     absence_is_no_answer: bool = True
-    """After a put without a reply, the same entry goes to the same slot; nothing is concluded from reading it absent. [17]"""
+    """After a put without a reply, the same entry goes to the same slot; absence says nothing. [17]"""
     recheck_after_put: bool = True
     """After a put the newest epoch is looked up: if it has moved on, the outcome of T there decides. [18]"""
     recheck_after_read: bool = True
@@ -43,7 +43,7 @@ class Rules:
     keep_later: bool = True
     """It also stays while one that began in an earlier epoch is open: its candidates lie here. [18]"""
     markers_before_log: bool = True
-    """A cleaner lists markers first and reads the log after: what it knows nothing about has ended, not yet to begin."""
+    """A cleaner lists markers first and reads the log after: what is not open then has ended, not yet to begin. [6]"""
     entry_before_deletion: bool = True
     """A cleaner's rollback entry stands before it deletes the first file. [19]"""
     recognise_own: bool = True

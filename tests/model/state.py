@@ -1,7 +1,7 @@
 """The shared world of the model: the log's folders, puts in flight, the timeline, data files and markers.
 
 Sets of transactions are bit masks. ``hist`` is the true log: every entry that counts. A put counts when it lands in the
-newest epoch at the first free slot; a put that lands in a slot of a deleted folder is a stray, and nobody may believe it.
+newest epoch at the first free slot; one that lands in a slot of a deleted folder is a stray, and nobody may believe it.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class World:
                 if self.bounds.open_apart:
                     yield f"epoch {hist.epoch} closes", state._replace(hist=closed)
                 else:
-                    opened = closed.plus(closed.next_open())
-                    yield f"epoch {hist.epoch} closes, the next opens", state._replace(hist=opened)
+                    both = closed.plus(closed.next_open())
+                    yield f"epoch {hist.epoch} closes, the next opens", state._replace(hist=both)
         if hist.epoch:
             yield from self._delete_folders(state)
 
@@ -211,8 +211,7 @@ class World:
             first = hist.next_open(forget=True)._replace(t=hist.epoch)
             # The bounds allow one loss: this one leaves a log that is as short as the first.
             if len(hist) > 1:
-                log = Log.of((first,))
-                yield "the log is lost and built again in its place", state._replace(hist=log)
+                yield "the log is lost and built again in its place", state._replace(hist=Log.of((first,)))
 
 
 def bit(txn: int) -> int:

@@ -1,6 +1,6 @@
 """A writer: begin, write, commit, publish. Each step is one store operation; between any two the others may move.
 
-A writer that is never scheduled again is a crashed or paused one, so there is no step for that. There is no lock either:
+A writer that is never scheduled again is a crashed or paused one, so no step stands for that. There is no lock either:
 every writer behaves as one whose lease nobody respects, the worst that two holders at once can do.
 """
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import threading
 import uuid
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 from lakelatch.errors import StorageError
 from lakelatch.storage import Outcome, open_store
+from lakelatch.storage.client import Relay
 
 from ..servers import Wire, free_port
 
@@ -174,6 +176,18 @@ def test_a_store_that_was_used_pickles_without_its_connection():
         copy = pickle.loads(pickle.dumps(store))
         assert copy._live is None
         assert copy.put_if_absent("a", b"x").outcome is Outcome.LOST
+
+
+def test_a_helper_that_was_killed_leaves_one_write_unknown_and_is_replaced():
+    """After a fork, requests are made by a helper process."""
+    with answering(412) as (store, _):
+        relay = Relay(store._place)
+        store._live = (os.getpid(), relay)
+        assert store.put_if_absent("a", b"x").outcome is Outcome.LOST
+        os.kill(relay._helper.pid, signal.SIGKILL)
+        assert store.put_if_absent("a", b"x").outcome is Outcome.UNKNOWN
+        assert store.put_if_absent("a", b"x").outcome is Outcome.LOST
+        relay._helper.close()
 
 
 def test_addresses_are_spelled_as_spark_reads_them(monkeypatch):

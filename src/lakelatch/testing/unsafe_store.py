@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..storage.interface import Outcome, Put
+from ..storage.interface import Durable, Outcome, Put
 from ..storage.local import LocalStore
 
 __all__ = ["CheckThenWrite"]
@@ -11,7 +11,7 @@ __all__ = ["CheckThenWrite"]
 class CheckThenWrite(LocalStore):
     """Looks first and writes afterwards, so every question in a row is answered correctly and racers all win."""
 
-    def put_if_absent(self, path: str, body: bytes, *, durable: bool = True) -> Put:
+    def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
         if self.head(path) is not None:
             return Put(Outcome.LOST)
         return self.put(path, body, durable=durable)

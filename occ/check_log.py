@@ -1,0 +1,231 @@
+"""The part of `check` that reads the commit log and compares it with the timeline. Reads only; appends nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..errors import DamagedTableError, UnsupportedTableError
+from .avro import CommitMetadata
+from .check_timeline import History
+from .commit_log import LOG
+from .findings import RESTORE, Findings
+from .log_state import Begin, Close, Commit, LogEntry, LogState, Open, decode
+from .publish import SIDES, metadata_of
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..storage import Store
+
+REBUILD = "restore it from a copy, or rebuild the log with `lakelatch init --adopt`"
+
+
+@dataclass(slots=True)
+class LogReport:
+    """What the log says of transactions.
+
+    Attributes:
+        outcome: T -> open, commit, rollback, abort, or ``lost`` for one that was open in a log that was replaced.
+        commits: commit entries of the present log, in slot order.
+        contents: T -> what the commit did, where its side object is sound.
+        known_from: T up to this were there before the log: it says nothing of them.
+        whole: False when the log could not be read to its end.
+    """
+
+    outcome: dict[str, str] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    contents: dict[str, CommitMetadata] = field(default_factory=dict)
+    known_from: str = ""
+    whole: bool = True
+    settings: Settings | None = None
+    entries: int = 0
+
+    def ended(self, instant: str) -> bool:
+        """Whether that transaction is over without having landed."""
+        return self.outcome.get(instant) in ("rollback", "abort", "lost")
+
+
+class _Reader:
+    """Walks through epochs and slots."""
+
+    def __init__(self, store: Store, out: Findings) -> None:
+        self._store, self._out = store, out
+        self.report = LogReport()
+        self._state = LogState()
+        self._next = -1  # the slot that must come now; -1: any, a log begins
+
+    def read(self) -> LogReport:
+        epochs = [name for name in self._store.folders(LOG) if name.isdigit()]
+        before = -1
+        for name in epochs:
+            if int(name) != before + 1 or not self._state.closed:
+                self._start_anew()
+            before = int(name)
+            if not self._epoch(name):
+                self.report.whole = False
+                break
+        for instant in self._state.open:
+            self.report.outcome[instant] = "open"
+        self.report.settings = self._state.settings
+        return self.report
+
+    def _start_anew(self) -> None:
+        """This epoch does not continue the one before: the log was replaced, and nothing old can land any more."""
+        for instant in self._state.open:
+            self.report.outcome[instant] = "lost"
+        self._state, self._next = LogState(), -1
+        self.report.commits.clear()
+
+    def _epoch(self, epoch: str) -> bool:
+        """Read one epoch; False when what follows cannot be judged."""
+        entries = self._store.list(f"{LOG}/{epoch}")
+        for number, found in enumerate(entries):
+            if not found.name.isdigit() or len(found.name) != 20:
+                continue
+            slot = int(found.name)
+            if self._next not in (-1, slot):
+                self._add(
+                    "log-gap",
+                    found.path,
+                    f"slot {self._next} of the log is missing before {found.path}: writers stop there",
+                )
+                return False
+            stored = self._store.get(found.path)
+            if stored is None:
+                continue  # the epoch was removed while we read
+            entry = self._decode(stored.body, found.path)
+            if entry is None:
+                return False
+            if entry.slot != slot or isinstance(entry, Open) != (number == 0):
+                what = (
+                    f"says that it is slot {entry.slot}" if entry.slot != slot else "does not open its epoch as it must"
+                )
+                self._add("log-gap", found.path, f"log entry {found.path} is in the wrong place: it {what}")
+                return False
+            self._apply(entry, found.path)
+            self._next = slot + 1
+            if isinstance(entry, Close):
+                return True  # what stands after it counts for nothing
+        return True
+
+    def _decode(self, body: bytes, path: str) -> LogEntry | None:
+        try:
+            return decode(body, path)
+        except UnsupportedTableError as e:
+            self._out.add("log-newer", path, str(e), "run the check with the newest lakelatch")
+            self._out.unchecked.append("the commit log from its first newer entry on")
+        except DamagedTableError as e:
+            self._add("log-entry-torn", path, str(e).partition("; ")[0].partition(". ")[0])
+        return None
+
+    def _apply(self, entry: LogEntry, path: str) -> None:
+        state, report = self._state, self.report
+        report.entries += 1
+        match entry:
+            case Open():
+                if not report.commits:
+                    report.known_from = entry.top
+            case Begin() if entry.instant <= state.top:
+                self._add(
+                    "log-order", path, f"{path} begins {entry.instant}, which is not later than {state.top} before it"
+                )
+            case Commit() if entry.instant not in state.open:
+                self._add("log-order", path, f"{path} commits {entry.instant}, which was not open there")
+            case Commit() if entry.completion <= state.top:
+                self._add(
+                    "log-order",
+                    path,
+                    f"{path} completes at {entry.completion}, which is not later than {state.top} before it",
+                )
+        counts = isinstance(entry, Commit) and entry.instant in state.open
+        state.apply(entry)
+        report.outcome.update(state.ended)
+        state.ended.clear()
+        if counts and isinstance(entry, Commit):
+            report.commits.append(entry)
+
+    def _add(self, kind: str, path: str, message: str) -> None:
+        self._out.add(kind, path, message, REBUILD)
+
+
+def check_log(store: Store, out: Findings) -> LogReport | None:
+    """Read the log; None when the table has none, as every table that this library did not write."""
+    if not store.folders(LOG):
+        return None
+    report = _Reader(store, out).read()
+    for commit in report.commits:
+        try:
+            report.contents[commit.instant] = metadata_of(store, commit)
+        except (DamagedTableError, ValueError, TypeError) as e:
+            path = commit.side["path"] if commit.side else f"{LOG} slot {commit.slot}"
+            message = str(e).removeprefix(f"{store.url}: ").partition("; ")[0]
+            out.add("side-object", path, message, REBUILD)
+    for entry in store.list(SIDES):
+        if report.ended(entry.name.partition("-")[0]):
+            out.add(
+                "leftover-side", entry.path, f"{entry.path} belongs to a transaction that never landed", "delete it"
+            )
+    return report
+
+
+def check_publication(store: Store, history: History, log: LogReport, out: Findings) -> None:
+    """Compare every commit of the log with its instant, and look for commits that the log does not know."""
+    folder = history.timeline.config.timeline_folder
+    first = history.first_active
+    for commit in log.commits:
+        instant = history.commits.get(commit.instant)
+        name = f"{commit.instant}_{commit.completion}.{commit.action}"
+        path = f"{folder}/{name}"
+        if instant is None:
+            if store.head(path) is not None or (first is not None and commit.instant < first):
+                continue  # published since the timeline was listed, or archived
+            if commit is log.commits[-1]:
+                out.add(
+                    "commit-to-publish",
+                    path,
+                    f"commit {commit.instant} of {commit.writer} has landed in the log and is not on the timeline yet",
+                    "the next writer or `lakelatch rollback` publishes it",
+                )
+            else:
+                out.add(
+                    "commit-unpublished",
+                    path,
+                    f"commit {commit.instant} of {commit.writer} is in the log (slot {commit.slot}), but its instant "
+                    f"{name} is not on the timeline: readers miss its rows",
+                    RESTORE,
+                )
+            continue
+        _compare(commit, history, log, path, out)
+    _find_strangers(history, log, out)
+
+
+def _compare(commit: Commit, history: History, log: LogReport, path: str, out: Findings) -> None:
+    instant = history.commits[commit.instant]
+    shown, decided = history.contents.get(commit.instant), log.contents.get(commit.instant)
+    what = ""
+    if instant.completed != commit.completion or instant.action != commit.action:
+        what = f"{instant.action} completed at {instant.completed}, the log {commit.action} at {commit.completion}"
+    elif shown is not None and decided is not None:
+        if set(shown.stats) != set(decided.stats):
+            what = "other files or statistics than the log"
+        elif {p: set(ids) for p, ids in shown.replaced.items()} != {p: set(ids) for p, ids in decided.replaced.items()}:
+            what = "other replaced file groups than the log"
+    if what:
+        out.add(
+            "publication-differs",
+            path,
+            f"the timeline says of commit {commit.instant}: {what}",
+            "the log decides: delete the instant's file and restore it from a copy",
+        )
+
+
+def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
+    strangers = [t for t in history.commits if t > log.known_from and t not in log.outcome]
+    if log.whole and strangers:
+        out.add(
+            "stranger-commit",
+            history.timeline.path(history.commits[strangers[0]]),
+            f"{len(strangers)} commits are not in the log, the first is {strangers[0]}: another Hudi writer wrote "
+            "here, and our writers did not see it",
+            "let only one kind of writer change this table; `lakelatch init --adopt` after the other has stopped",
+        )

@@ -1,0 +1,5 @@
+"""``python -m lakelatch.cli``."""
+
+from . import main
+
+main()

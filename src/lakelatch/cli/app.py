@@ -1,0 +1,230 @@
+"""The commands and their options. Each calls one function of a module of its own, imported when it runs.
+
+Exit codes: 0 done or sound; 1 `check` found damage; 2 it could not be done, and a sentence on stderr says why;
+3 a fault of this program; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .outcome import plainly, set_up
+
+# Plain help: no frames, and nothing heavy is imported for it.
+app = typer.Typer(
+    name="lakelatch",
+    help="Many independent writers change one Hudi table safely.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+locks = typer.Typer(
+    help="Who holds a table's lock; end a lock that hangs.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(locks, name="locks")
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="The table: a folder, file://, s3://, gs:// or az://.")]
+Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON with stable keys.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lakelatch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def general(
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks instead of sentences.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Tell on stderr what is being done.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback answers
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Many independent writers change one Hudi table safely."""
+    set_up(debug=debug, verbose=verbose)
+
+
+@app.command()
+@plainly
+def init(
+    url: Url,
+    *,
+    record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
+    partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
+    ordering: Annotated[str, typer.Option(help="Column that says which version of a row is newer.")] = "",
+    schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
+    name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
+    database: Annotated[str, typer.Option(help="The database it belongs to.")] = "default",
+    table_version: Annotated[int, typer.Option(help="Hudi table version, 8 or 9.")] = 8,
+    hive_style: Annotated[bool, typer.Option(help="Name partition folders column=value.")] = True,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="No error when the table is there already.")] = False,
+    adopt: Annotated[
+        str | None, typer.Option(metavar="LOCK_URL", help="Make an existing Hudi table writable, with this lock.")
+    ] = None,
+    lock: Annotated[str | None, typer.Option(help="Lock provider: a URL, 'table' or 'none://'.")] = None,
+    buckets: Annotated[int | None, typer.Option(help="Buckets of the bucket index; simple index otherwise.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="Conflict resolution strategy.")] = None,
+    isolation: Annotated[str | None, typer.Option(help="Isolation level.")] = None,
+    lease_s: Annotated[float | None, typer.Option(help="Seconds that a lock lease lasts.")] = None,
+    lock_wait_s: Annotated[float | None, typer.Option(help="Seconds that a commit waits for the lock.")] = None,
+    heartbeat_interval_s: Annotated[float | None, typer.Option(help="Seconds between signs of life.")] = None,
+    heartbeat_timeout_s: Annotated[float | None, typer.Option(help="Seconds of silence until a rollback.")] = None,
+    json: Json = False,
+) -> None:
+    """Make an empty table, or make somebody else's writable."""
+    from . import init as command
+
+    settings = {
+        "lock": lock,
+        "buckets": buckets,
+        "strategy": strategy,
+        "isolation": isolation,
+        "lease_s": lease_s,
+        "lock_wait_s": lock_wait_s,
+        "heartbeat_interval_s": heartbeat_interval_s,
+        "heartbeat_timeout_s": heartbeat_timeout_s,
+    }
+    given = {key: value for key, value in settings.items() if value is not None}
+    if adopt is not None:
+        command.adopt(url, adopt, given, columns=(record_key, partition_by, ordering, schema, name), json=json)
+    else:
+        command.create(
+            url,
+            record_key=record_key,
+            partition_by=partition_by,
+            ordering=ordering,
+            schema=schema,
+            name=name,
+            database=database,
+            table_version=table_version,
+            hive_style=hive_style,
+            exist_ok=exist_ok,
+            settings=given,
+            json=json,
+        )
+
+
+@app.command()
+@plainly
+def show(url: Url, *, json: Json = False) -> None:
+    """Say what a table is, who holds its lock, who writes."""
+    from .show import show as command
+
+    command(url, json=json)
+
+
+@app.command()
+@plainly
+def timeline(
+    url: Url,
+    *,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="So many of the newest instants.")] = 20,
+    json: Json = False,
+) -> None:
+    """List what happened to a table, newest first.
+
+    Transactions that were aborted or rolled back are listed as well. Rows: +inserted ~updated -deleted, =written.
+    """
+    from .timeline import timeline as command
+
+    command(url, limit=limit, json=json)
+
+
+@app.command()
+@plainly
+def files(
+    url: Url,
+    *,
+    partition: Annotated[str | None, typer.Option(help="Only this partition; '' is the root.")] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="T", help="As of a past requested time, or a date.")] = None,
+    rows: Annotated[bool | None, typer.Option(help="Count rows; by itself up to 200 files.")] = None,
+    json: Json = False,
+) -> None:
+    """List the file slices that readers see."""
+    from .files import files as command
+
+    command(url, partition=partition, as_of=as_of, rows=rows, json=json)
+
+
+@app.command()
+@plainly
+def check(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, whoever wrote it.")],
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Also look for duplicate record keys.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Leftovers of dead writers count as damage.")] = False,
+    json: Json = False,
+) -> None:
+    """Verify any Hudi table.
+
+    Exit code 0 is sound, 1 damaged. What dead writers left behind is a leftover and no damage, unless --strict.
+    """
+    from .check import check as command
+
+    command(path, deep=deep, strict=strict, json=json)
+
+
+@app.command()
+@plainly
+def rollback(
+    url: Url,
+    instant: Annotated[str | None, typer.Argument(metavar="[INSTANT]", help="Only this transaction.")] = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="End INSTANT even if its writer is alive.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """End dead writers' transactions and remove what they left.
+
+    Waits for the table's time-out where a writer may still be alive.
+    """
+    from .rollback import rollback as command
+
+    command(url, instant, force=force, yes=yes, json=json)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+@plainly
+def demo(context: typer.Context) -> None:
+    """Let writers change one table at once, and check it."""
+    from importlib import import_module
+
+    from ..errors import ConfigError
+
+    try:
+        run = import_module("lakelatch.cli.demo").run
+    except ModuleNotFoundError as e:
+        raise ConfigError(
+            f"the demo needs {e.name}, which is not installed; run `make demo` in the source tree, or "
+            "pip install 'lakelatch[demo]'"
+        ) from e
+    raise typer.Exit(run(context.args) or 0)
+
+
+@locks.command("show")
+@plainly
+def locks_show(url: Url, *, json: Json = False) -> None:
+    """Say who holds the table's lock."""
+    from .locks import show as command
+
+    command(url, json=json)
+
+
+@locks.command("break")
+@plainly
+def locks_break(
+    url: Url,
+    *,
+    token: Annotated[int, typer.Option(help="Token of the lease to end, as `locks show` prints it.")],
+    reason: Annotated[str, typer.Option(help="Why; kept with the lock.")],
+) -> None:
+    """End one lease of the table's lock. Its holder notices, and loses time, never data."""
+    from .locks import break_ as command
+
+    command(url, token=token, reason=reason)

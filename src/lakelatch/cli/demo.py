@@ -1,0 +1,79 @@
+"""``lakelatch demo``: many writers on one table of real flights, one killed, the result checked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from ..errors import LatchError
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration; 0 when everything is as it must be, 1 when not, 2 when it cannot run here."""
+    parser = argparse.ArgumentParser(prog="lakelatch demo", description=__doc__)
+    parser.add_argument("--writers", type=int, default=5, help="writer processes at once, 5 to 32 (default 5)")
+    parser.add_argument("--rows", type=int, default=0, help="flights to start from (default: all 336,776)")
+    parser.add_argument("--seed", type=int, default=0, help="chooses months, carrier and rows (default 0)")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the table and the writers' logs there")
+    options = parser.parse_args(argv)
+    if not 5 <= options.writers <= 32:
+        parser.error("--writers must be between 5 and 32: four that land and one that is killed are the least")
+    if options.rows and options.rows < 1000:
+        parser.error("--rows must be at least 1000, so that every writer finds rows")
+    if options.keep and options.keep.exists() and any(options.keep.iterdir()):
+        parser.error(f"--keep {options.keep} is not empty; name a new folder")
+    # On a pipe rich takes 80 columns; the final table needs more, and nothing wraps there anyway.
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    try:
+        with ExitStack() as stack:
+            folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakelatch-demo-")))
+            return _run(console, folder, writers=options.writers, rows=options.rows, seed=options.seed)
+    except LatchError as e:
+        console.print(f"lakelatch demo: {e}", style="red", soft_wrap=True, markup=False)
+        return 2
+    except KeyboardInterrupt:
+        console.print("stopped")
+        return 130
+
+
+def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) -> int:
+    from ..demo import stage, story, verdict
+    from ..demo.show import Screen
+    from ..occ.table import open as open_table
+
+    stage.java_or_refuse()
+    folder.mkdir(parents=True, exist_ok=True)
+    told = story.tell(writers=writers, rows=rows, seed=seed)
+    screen = Screen(console, {task.name: task.title for task in told.tasks})
+    for task in told.tasks:
+        end = ", will be killed" if task.doomed else ""
+        months = f" ({task.months[0]} to {task.months[-1]})" if task.months else ""
+        console.print(f"{task.name:<12}{task.title}{months}{end}", highlight=False)
+    play = stage.Stage(told, folder.resolve(), screen)
+    play.make_table()
+    try:
+        with screen:
+            play.perform()
+    except stage.WriterFailed as e:
+        console.print(f"WRONG  {e}", style="red", soft_wrap=True, markup=False)
+        return 1
+    with open_table(str(play.path)) as table:
+        screen.transactions(play.rows(table))
+        findings = []
+        for finding in verdict.judge(table, told, list(table.log.entries()), play.path):
+            screen.finding(finding)
+            findings.append(finding)
+    right = all(f.right for f in findings)
+    console.print()
+    screen.say("every change is there, none twice, none half" if right else "the table is not what it must be")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,104 @@
+"""``lakelatch rollback``.
+
+JSON: ``rolled_back`` (instants that were ended now) and ``still_open`` (instants whose writers are alive).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..errors import CommitError, InputError
+from .output import Waiting, count_text, duration_text, print_json
+
+if TYPE_CHECKING:
+    from ..occ.log_state import Begin
+    from ..occ.table import Table
+
+
+def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: bool) -> None:
+    """End dead transactions, or one."""
+    import lakelatch
+
+    if force and instant is None:
+        raise InputError("--force needs the one INSTANT to end; `lakelatch show` lists the open ones")
+    with lakelatch.open(url) as table:
+        if instant is None:
+            ended = _all_dead(table)
+        else:
+            ended = _one(table, instant, force=force, yes=yes)
+        still_open = sorted(table.log.catch_up().open)
+    if json:
+        print_json({"rolled_back": ended, "still_open": still_open})
+        return
+    if ended:
+        typer.echo(f"rolled back {count_text(len(ended), 'transaction')}: {', '.join(ended)}")
+    else:
+        typer.echo("no dead transaction")
+    if still_open and instant is None:
+        typer.echo(f"still open, their writers are alive: {', '.join(still_open)}")
+
+
+def _all_dead(table: Table) -> list[str]:
+    with Waiting("looking for silent writers") as tell:
+        return table.clean(
+            wait=True, progress=lambda left: tell(f"watching writers for a sign of life, {duration_text(left)} at most")
+        )
+
+
+def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
+    table._require_log()
+    begin = table.log.catch_up().open.get(instant)
+    if begin is None:
+        raise _not_open(table, instant)
+    if force:
+        who = begin.writer + (f" on {begin.process.host}, process {begin.process.pid}" if begin.process else "")
+        if not yes:
+            typer.confirm(
+                f"End {begin.operation} {instant} of {who}? If it is alive, all its work is lost", abort=True, err=True
+            )
+        reason = "forced by hand"
+    else:
+        _refuse_the_living(table, begin)
+        reason = "its heartbeat stopped"
+    if not table.cleaner.roll_back(begin, reason=reason):
+        raise _not_open(table, instant)
+    return [instant]
+
+
+def _refuse_the_living(table: Table, begin: Begin) -> None:
+    """Watch the writer for the table's time-out; the first sign of life ends the wait."""
+    from ..occ.heartbeat import Watch
+
+    settings, env = table.settings, table.env
+    watch = Watch(table.store, env)
+    watch.silent_for(begin.instant)
+    started, quiet = env.monotonic(), 0.0
+    with Waiting(f"watching {begin.writer}") as tell:
+        while not watch.is_dead(begin, timeout_s=settings.heartbeat_timeout_s):
+            before, quiet = quiet, watch.silent_for(begin.instant)
+            if quiet < before:
+                after = duration_text(env.monotonic() - started)
+                raise CommitError(
+                    f"{begin.operation} {begin.instant} was not rolled back: its writer {begin.writer} is alive, "
+                    f"it gave a sign of life after {after}. Stop that writer, or use --force",
+                    table=table.url,
+                    instant=begin.instant,
+                )
+            left = duration_text(settings.heartbeat_timeout_s - quiet)
+            tell(f"watching {begin.writer} for a sign of life, {left} at most")
+            env.sleep(min(settings.heartbeat_interval_s / 4, 1.0))
+
+
+def _not_open(table: Table, instant: str) -> InputError:
+    outcome = table.log.outcome(instant)
+    words = {
+        "commit": "it has committed; what has landed is not rolled back",
+        "rollback": "it has been rolled back already",
+        "abort": "its own writer has aborted it",
+    }
+    said = words.get(
+        outcome or "", "the table's log does not know it; a JVM writer's is rolled back with Hudi's own tools"
+    )
+    return InputError(f"{instant} is no open transaction of {table.url}: {said}", instant=instant)

@@ -1,0 +1,215 @@
+"""``lakelatch show``.
+
+JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``record_key``, ``partition_by``,
+``ordering``, ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and ``lock`` (null without a
+commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``, ``writer``,
+``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead), ``size`` (``partitions``,
+``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``, ``pending``,
+``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .locks import holder_json, holder_text, provider_of
+from .output import bytes_text, count_text, duration_text, print_json, print_pairs
+
+if TYPE_CHECKING:
+    from ..locks import Holder
+    from ..occ.log_state import Begin
+    from ..occ.properties import TableConfig
+    from ..occ.table import Table
+
+
+def show(url: str, *, json: bool) -> None:
+    """Print what the table is."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        facts = facts_of(table)
+        if json:
+            facts["lock"] = holder_json(facts["lock"])
+            print_json(facts)
+        else:
+            print_pairs(_lines(table, facts))
+
+
+def properties_json(config: TableConfig) -> dict[str, Any]:
+    """What ``hoodie.properties`` says, by the words of this library."""
+    return {
+        "name": config.name,
+        "type": config.table_type,
+        "version": config.version,
+        "record_key": list(config.record_key_fields),
+        "partition_by": list(config.partition_fields),
+        "ordering": config.ordering_field,
+        "hive_style": config.hive_style,
+        "base_file_format": config.base_file_format,
+        "metadata_table": bool(config.metadata_partitions),
+    }
+
+
+def facts_of(table: Table) -> dict[str, Any]:
+    """Everything that is printed; ``lock`` is a `Holder`."""
+    from ..occ.check_files import data_files
+    from ..occ.listing import list_data_files
+
+    view, timeline = table.view(), table.timeline()
+    listing = list_data_files(table.store)
+    groups = view.snapshot.file_groups()
+    return {
+        "url": table.url,
+        "writable": table.writable,
+        "properties": properties_json(table.config),
+        "settings": table.settings.to_json() if table.writable else None,
+        "lock": _holder(table) if table.writable else None,
+        "writers": [_writer(table, begin) for begin in table.log.state.open.values()] if table.writable else [],
+        "size": {
+            "partitions": len(view.snapshot.partitions()),
+            "file_groups": len(groups),
+            "current_bytes": sum(
+                (each.base.size if each.base else 0) + sum(log.size for log in each.logs) for each in groups
+            ),
+            "data_files": len(listing.bases) + len(listing.logs),
+            "bytes": sum(each.size for each in data_files(listing)),
+        },
+        "timeline": {
+            "completed": len(timeline.completed),
+            "pending": len(timeline.pending),
+            "commits": len(timeline.commits),
+        },
+        "last_commit": _last_commit(table),
+    }
+
+
+def _holder(table: Table) -> Holder | None:
+    with provider_of(table) as found:
+        return found[0].inspect(found[1]) if found else None
+
+
+def _writer(table: Table, begin: Begin) -> dict[str, Any]:
+    from ..occ.heartbeat import heartbeat_path
+    from ..occ.instant import to_epoch_ms
+
+    now = table.env.now()
+    entry = table.store.head(heartbeat_path(begin.instant))
+    beat = max(now - entry.mtime, 0.0) if entry else None
+    if begin.process is not None and table.env.is_dead(begin.process):
+        state = "dead"
+    else:
+        state = "alive" if beat is not None and beat < table.settings.heartbeat_timeout_s else "silent"
+    return {
+        "instant": begin.instant,
+        "operation": begin.operation,
+        "writer": begin.writer,
+        "host": begin.process.host if begin.process else None,
+        "pid": begin.process.pid if begin.process else None,
+        "age_s": round(now - to_epoch_ms(begin.instant) / 1000, 3),
+        "beat_s": None if beat is None else round(beat, 3),
+        "state": state,
+    }
+
+
+def _last_commit(table: Table) -> dict[str, Any] | None:
+    from ..occ.instant import to_epoch_ms
+
+    last = table.log.state.last if table.writable else None
+    if last is not None:
+        found = (last.instant, last.completion, last.operation, last.writer)
+    else:
+        timeline = table.timeline()
+        if not timeline.commits:
+            return None
+        newest = timeline.commits[-1]
+        found = (newest.requested, newest.completed or "", timeline.metadata(newest).operation or newest.action, "")
+    instant, completion, operation, writer = found
+    # Version 6 keeps the writer's local time, so an age would be a guess.
+    age = round(table.env.now() - to_epoch_ms(completion) / 1000, 3) if completion else None
+    return {
+        "instant": instant,
+        "completion": completion or None,
+        "operation": operation,
+        "writer": writer or None,
+        "age_s": age,
+    }
+
+
+def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    properties, size, instants = facts["properties"], facts["size"], facts["timeline"]
+    kind = f"{properties['type'].lower().replace('_', '-')}, version {properties['version']}"
+    if properties["base_file_format"] != "PARQUET":
+        kind += f", {properties['base_file_format']} files"
+    if properties["metadata_table"]:
+        kind += ", with a metadata table"
+    partitions = ", ".join(properties["partition_by"]) or "not partitioned"
+    if properties["hive_style"] and properties["partition_by"]:
+        partitions += " (hive style)"
+    sizes = (
+        f"{count_text(size['partitions'], 'partition')}, {count_text(size['file_groups'], 'file group')}, "
+        f"{bytes_text(size['current_bytes'])} now; {count_text(size['data_files'], 'data file')}, "
+        f"{bytes_text(size['bytes'])} with older versions"
+    )
+    events = (
+        f"{count_text(instants['commits'], 'commit')}, {count_text(instants['completed'], 'completed instant')}, "
+        f"{instants['pending']} pending"
+    )
+    lines = [
+        ("table", facts["url"]),
+        ("name", f"{properties['name']} ({kind})"),
+        ("record key", ", ".join(properties["record_key"]) or "none"),
+        (
+            "partitions",
+            partitions + (" (hive style)" if properties["hive_style"] and properties["partition_by"] else ""),
+        ),
+        ("ordering", properties["ordering"] or "none: the later write wins"),
+        ("size", sizes),
+        ("timeline", events),
+        ("last commit", _last_commit_text(facts["last_commit"])),
+    ]
+    if not facts["writable"]:
+        why = "read-only: no commit log. `lakelatch init --adopt LOCK_URL` gives it one"
+        return [*lines, ("writers", _refusal(table) or why)]
+    settings = facts["settings"]
+    own = {"table": "in the table's own folder", "none://": "none: the log alone orders commits"}
+    return [
+        *lines,
+        ("lock", f"{own.get(settings['lock'], settings['lock'])}; {holder_text(facts['lock'], table.env.now())}"),
+        ("settings", _settings_text(settings)),
+        ("writers", "\n".join(_writer_text(each) for each in facts["writers"]) or "none"),
+    ]
+
+
+def _settings_text(settings: dict[str, Any]) -> str:
+    index = f"bucket index of {settings['buckets']}" if settings["buckets"] else "simple index"
+    return (
+        f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, "
+        f"lease {settings['lease_s']:g} s, lock wait {settings['lock_wait_s']:g} s, heartbeat every {settings['heartbeat_interval_s']:g} s, "
+        f"dead after {settings['heartbeat_timeout_s']:g} s"
+    )
+
+
+def _refusal(table: Table) -> str:
+    from ..errors import UnsupportedTableError
+
+    try:
+        table.config.refuse_writing()
+    except UnsupportedTableError as e:
+        return f"read-only: {e}"
+    return ""
+
+
+def _last_commit_text(last: dict[str, Any] | None) -> str:
+    if last is None:
+        return "none yet"
+    by = f" by {last['writer']}" if last["writer"] else ""
+    ago = f", {duration_text(max(last['age_s'], 0))} ago" if last["age_s"] is not None else ""
+    return f"{last['instant']} {last['operation']}{by}{ago}"
+
+
+def _writer_text(writer: dict[str, Any]) -> str:
+    where = f" on {writer['host']}, process {writer['pid']}" if writer["host"] else ""
+    beat = f", last beat {duration_text(writer['beat_s'])} ago" if writer["beat_s"] is not None else ", no heartbeat"
+    age = duration_text(max(writer["age_s"], 0))
+    what = f"{writer['instant']} {writer['operation']} by {writer['writer']}{where}"
+    return f"{what}: {writer['state']}, open for {age}{beat}"

@@ -1,0 +1,179 @@
+"""``lakelatch timeline``.
+
+JSON: ``table`` and ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
+``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, unpublished, open,
+pending, rolled back, aborted, done for a service), ``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``,
+``written`` (rows) and ``reason`` of an end without landing. Null where nobody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from .output import duration_text, print_json, print_table, width, wrapped
+
+if TYPE_CHECKING:
+    from ..occ.avro import CommitMetadata
+    from ..occ.instant import Instant
+    from ..occ.log_state import LogEntry
+    from ..occ.table import Table
+    from ..occ.timeline import Timeline
+
+_WIDE = 120
+_HERE = re.compile(r"^[a-z0-9]+://\S*: ")
+_WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "clustering", "logcompaction"})
+
+
+@dataclass(slots=True)
+class Row:
+    """One transaction or service, as far as it is known."""
+
+    requested: str
+    completed: str | None = None
+    action: str | None = None
+    operation: str | None = None
+    state: str | None = None
+    outcome: str = "pending"
+    writer: str | None = None
+    duration_s: float | None = None
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    written: int | None = None
+    reason: str | None = None
+
+
+def timeline(url: str, *, limit: int, json: bool) -> None:
+    """Print the newest instants."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        rows = newest(table, limit)
+        if json:
+            print_json({"table": table.url, "instants": [asdict(row) for row in rows]})
+        elif not rows:
+            typer.echo("nothing has happened to this table yet")
+        else:
+            _print(rows)
+
+
+def newest(table: Table, limit: int) -> list[Row]:
+    """The newest rows by requested time, newest first. Contents are read for these only."""
+    rows: dict[tuple[str, str], Row] = {}
+    seen = table.timeline()
+    instants: dict[tuple[str, str], Instant] = {}
+    for instant in (*seen.pending, *seen.completed):
+        key = (instant.requested, "" if instant.action in _WRITES else instant.action)
+        instants[key] = instant
+        row = rows[key] = Row(instant.requested, instant.completed, instant.action, state=instant.state)
+        if instant.state == "completed":
+            row.outcome = "committed" if instant in seen.commits else "done"
+    if table.writable:
+        for entry in table.log.entries():
+            _add_entry(rows, entry)
+    chosen = sorted(rows, reverse=True)[:limit]
+    for key in chosen:
+        _complete(rows[key], instants.get(key), seen)
+    return [rows[key] for key in chosen]
+
+
+def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
+    """What the log knows beyond the timeline: who, and what became of it."""
+    from ..occ.log_state import Begin, Commit, End, Open
+
+    match entry:
+        case Begin():
+            row = rows.setdefault((entry.instant, ""), Row(entry.instant, action=entry.action))
+            row.operation, row.writer = entry.operation, entry.writer
+            if row.outcome == "pending":
+                row.outcome = "open"
+        case Commit():
+            row = rows.setdefault((entry.instant, ""), Row(entry.instant, action=entry.action))
+            row.operation, row.writer = entry.operation, entry.writer
+            if row.outcome != "committed":
+                row.outcome, row.completed = "unpublished", entry.completion
+        case End() if rows.get((entry.instant, ""), Row("")).outcome != "committed":
+            row = rows.setdefault((entry.instant, ""), Row(entry.instant))
+            row.outcome = "rolled back" if entry.kind == "rollback" else "aborted"
+            # Of a conflict the first sentence says who won; the table is known here.
+            reason = _HERE.sub("", entry.reason).partition(". ")[0]
+            row.reason = f"{reason} (by {entry.who})" if entry.kind == "rollback" else reason
+        case Open():
+            for begin in entry.open:
+                _add_entry(rows, begin)
+
+
+def _complete(row: Row, instant: Instant | None, seen: Timeline) -> None:
+    from ..errors import DamagedTableError
+    from ..occ.instant import COMMIT_ACTIONS, to_epoch_ms
+
+    if row.completed:
+        row.duration_s = round((to_epoch_ms(row.completed) - to_epoch_ms(row.requested)) / 1000, 3)
+    if instant is None or instant.state != "completed" or instant.action not in COMMIT_ACTIONS:
+        return
+    try:
+        _count(row, seen.metadata(instant))
+    except DamagedTableError as e:
+        row.reason = str(e).partition(". ")[0]
+
+
+def _count(row: Row, content: CommitMetadata) -> None:
+    row.operation = content.operation or row.operation
+    row.inserted = sum(stat.num_inserts for stat in content.stats)
+    row.updated = sum(stat.num_updates for stat in content.stats)
+    row.deleted = sum(stat.num_deletes for stat in content.stats)
+    row.written = sum(stat.num_writes for stat in content.stats)
+
+
+def _print(rows: list[Row]) -> None:
+    wide = width() >= _WIDE
+    headers = ["requested", "completed", "operation", "outcome", "took", "rows", "writer"]
+    if wide:
+        headers[2:2] = ["action", "state"]
+    if any(row.reason for row in rows) and wide:
+        headers.append("why")
+    print_table(
+        headers,
+        [_cells(row, headers, wide=wide) for row in rows],
+        right=("took",),
+        fold=("operation", "outcome", "writer", "why", "rows"),
+    )
+    if not wide:
+        for row in rows:
+            if row.reason:
+                typer.echo(wrapped(f"{row.requested} {row.outcome}: {row.reason}"))
+
+
+def _cells(row: Row, headers: list[str], *, wide: bool) -> list[str]:
+    cells = {
+        "requested": row.requested,
+        "completed": (row.completed or "-") if wide else _time_of_day(row.completed, row.requested),
+        "action": row.action or "-",
+        "state": row.state or "-",
+        "operation": (row.operation or row.action or "-").lower(),
+        "outcome": row.outcome,
+        "took": duration_text(row.duration_s) if row.duration_s is not None else "-",
+        "rows": _changes(row),
+        "writer": row.writer or "-",
+        "why": row.reason or "",
+    }
+    return [cells[header] for header in headers]
+
+
+def _time_of_day(time: str | None, requested: str) -> str:
+    """On a narrow terminal the completion time without its day where that is the day of the request."""
+    if not time:
+        return "-"
+    clock = f"{time[8:10]}:{time[10:12]}:{time[12:14]}.{time[14:]}"
+    return clock if time[:8] == requested[:8] else time
+
+
+def _changes(row: Row) -> str:
+    if row.written is None:
+        return "-"
+    parts = [f"{sign}{count}" for sign, count in (("+", row.inserted), ("~", row.updated), ("-", row.deleted)) if count]
+    return " ".join(parts) or f"={row.written}"

@@ -1,0 +1,242 @@
+"""The parent: makes the table, starts the writers, decides who goes when, kills one, and shows what became of all.
+
+all writers    begin, write their files, and wait
+doomed         is killed with SIGKILL there; a writer that lives finds it dead and rolls it back
+arrivals       goes first and lands
+the others     go all at once; whoever overlaps what landed since its begin loses and runs again
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..errors import ConfigError
+from ..occ.create import create
+from ..occ.table import Table
+from ..occ.table import open as open_table
+from .show import Row, Screen
+from .story import KEY, ORDERING, PARTITION, Story, Task
+from .verdict import outcome_of, writers_of
+
+_PATIENCE_S = 300.0
+
+
+class WriterFailed(Exception):
+    """A writer process ended otherwise than the story says."""
+
+
+class Writer:
+    """One writer process and the thread that listens to it."""
+
+    def __init__(self, task: Task, folder: Path, url: str, events: queue.Queue[dict[str, Any]]) -> None:
+        self.task, self.log = task, folder / f"{task.name}.log"
+        job = folder / f"{task.name}.json"
+        scratch = folder / "spark" / task.name
+        scratch.mkdir(parents=True, exist_ok=True)
+        facts = {
+            "table": url,
+            "task": task.to_json(),
+            "rows": str(folder / f"{task.name}.parquet"),
+            "scratch": str(scratch),
+        }
+        job.write_text(json.dumps(facts))
+        with self.log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "lakelatch.demo.writer", str(job)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=scratch,
+                text=True,
+            )
+        self._events = events
+        threading.Thread(target=self._listen, name=f"listen-{task.name}", daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._events.put(json.loads(line) | {"writer": self.task.name})
+        self._events.put({"event": "ended", "writer": self.task.name, "code": self.process.wait()})
+
+    def go(self) -> None:
+        """Let it commit."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it if it runs."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Stage:
+    """One run of the demonstration on one table."""
+
+    def __init__(self, story: Story, folder: Path, screen: Screen) -> None:
+        self._story, self._folder, self._screen = story, folder, screen
+        self.path = folder / "flights"
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._writers: dict[str, Writer] = {}
+        self._running: set[str] = set()
+        self._written: set[str] = set()
+        self._landed: set[str] = set()
+        self._files: Counter[str] = Counter()  # data files that a transaction had written
+        self._lost: dict[str, dict[str, Any]] = {}
+        self._attempts: dict[str, int] = {}
+        self._killed = ""
+        self._released = False
+
+    def make_table(self) -> None:
+        """The table with its first rows, one file group for each month."""
+        first = self._story.first
+        table = create(
+            str(self.path),
+            record_key=KEY,
+            partition_by=PARTITION,
+            ordering=ORDERING,
+            schema=first.schema,
+            heartbeat_interval_s=0.5,
+            heartbeat_timeout_s=2.0,
+            writer="departures",
+        )
+        with table, table.transaction("bulk_insert") as txn:
+            for month in sorted(first[PARTITION].unique().to_pylist()):
+                with txn.create(f"{PARTITION}={month}") as new:
+                    new.write(first.filter(pc.equal(first[PARTITION], month)))
+        for name, rows in self._story.incoming.items():
+            pq.write_table(rows, self._folder / f"{name}.parquet")
+        self._screen.say(f"made {self.path} with {first.num_rows:,} flights, one file group for each month")
+
+    def perform(self) -> None:
+        """Run all writers; all transactions are over when this returns."""
+        with open_table(str(self.path), writer="stage") as table:
+            try:
+                for task in self._story.tasks:
+                    self._writers[task.name] = Writer(task, self._folder, str(self.path), self._events)
+                    self._running.add(task.name)
+                self._direct(table)
+            finally:
+                for writer in self._writers.values():
+                    writer.close()
+
+    def _direct(self, table: Table) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        rolled_back = False
+        while self._running:
+            if time.monotonic() > deadline:
+                raise WriterFailed(f"no end after {_PATIENCE_S:g} s; still running: {', '.join(sorted(self._running))}")
+            try:
+                self._heard(self._events.get(timeout=0.1))
+            except queue.Empty:
+                pass
+            if self._killed and not rolled_back:
+                rolled_back = self._look_for_rollback(table)
+            if rolled_back and not self._released and len(self._written) == len(self._writers):
+                self._released = True
+                self._screen.say("all have written; arrivals goes first, the others when it has landed")
+                self._writers["arrivals"].go()
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        name, kind = event["writer"], event["event"]
+        say = self._screen.state
+        if kind == "began":
+            self._attempts[event["instant"]] = event["attempt"]
+            again = f" again, attempt {event['attempt']}" if event["attempt"] > 1 else ""
+            say(name, f"began {event['instant']}{again}")
+        elif kind == "written":
+            self._files[event["instant"]] = event["files"]
+            say(name, f"has written {event['files']} files" + ("" if name in self._written else ", waits"))
+            self._written.add(name)
+            if self._writers[name].task.doomed:
+                self._killed = event["instant"]
+                self._writers[name].kill()
+        elif kind == "lost":
+            self._lost[event["instant"]] = event
+            against = f"lost against {event['winner']}" if event["winner"] else "was rolled back"
+            say(name, f"{against}; runs again on what is there now")
+        elif kind == "landed":
+            self._landed.add(name)
+            say(name, f"landed at {event['completion']}")
+            if name == "arrivals":
+                for other, writer in self._writers.items():
+                    if other != name and not writer.task.doomed:
+                        writer.go()
+        elif kind == "ended":
+            self._ended(name, event["code"])
+
+    def _ended(self, name: str, code: int) -> None:
+        writer = self._writers[name]
+        self._running.discard(name)
+        if writer.task.doomed and code == -signal.SIGKILL and self._killed:
+            self._screen.state(name, f"killed with SIGKILL; its {self._files[self._killed]} files lie in the table")
+        elif code or name not in self._landed:
+            tail = "\n".join(writer.log.read_text(errors="replace").splitlines()[-15:])
+            raise WriterFailed(f"{name} ended with code {code}:\n{tail}")
+
+    def _look_for_rollback(self, table: Table) -> bool:
+        if table.log.outcome(self._killed) != "rollback":
+            return False
+        entry = outcome_of(list(table.log.entries()), self._killed)
+        who = self._name_of(entry.who)
+        self._screen.state("doomed", f"rolled back by {who}, its files are deleted")
+        return True
+
+    def _name_of(self, who: str) -> str:
+        pid = who.rpartition(":")[2]
+        return next((n for n, w in self._writers.items() if str(w.process.pid) == pid), who)
+
+    def rows(self, table: Table) -> list[Row]:
+        """Every transaction that ever began, in the order of the log."""
+        log = list(table.log.entries())
+        writers = writers_of(log)
+        rows = []
+        for begin in (e for e in log if e.kind == "begin"):
+            instant = begin.instant
+            row = Row(instant, writers[instant], begin.operation.lower(), retries=self._attempts.get(instant, 1) - 1)
+            end = outcome_of(log, instant)
+            files = self._files[instant]
+            if end is None:
+                row.outcome = "open"
+            elif end.kind == "commit":
+                row.ended, row.outcome = end.completion, "landed"
+            elif end.kind == "rollback":
+                row.outcome, row.cleaned = f"rolled back by {self._name_of(end.who)}", f"{files} files"
+            else:
+                loss = self._lost.get(instant, {})
+                row.outcome = f"lost against {loss['winner']}" if loss.get("winner") else f"aborted: {end.reason}"
+                row.cleaned = f"{files} files"
+            rows.append(row)
+        return rows
+
+
+def java_or_refuse() -> None:
+    """Raise `ConfigError` when Spark could not start."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise ConfigError(
+            "the demo's Spark writers need Java 17: `apt-get install openjdk-17-jre-headless` on Debian and Ubuntu, "
+            "or set JAVA_HOME"
+        )

@@ -1,0 +1,166 @@
+"""One writer process: ``python -m lakelatch.demo.writer JOB.json``. Tells its parent what happens, as JSON lines.
+
+The parent holds every writer's first attempt at one point, after its files are written and before it commits, so
+that the conflicts that the demonstration promises are certain and not a matter of luck.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import CommitError
+from ..occ.retry import RunResult
+from ..occ.schema import META_COLUMNS
+from ..occ.table import Table
+from ..occ.transaction import Transaction
+from ..storage import open_store
+from .story import Task, mark
+
+T = TypeVar("T")
+
+
+class Events:
+    """JSON lines to the parent, on what was standard output; what else is printed goes to standard error."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(2, 1)  # Spark's JVM inherits it
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """Send one event."""
+        self._out.write(json.dumps({"event": event, "at": time.time(), **facts}) + "\n")
+
+    def wait(self) -> None:
+        """Return when the parent says go; leave when the parent is gone."""
+        if not sys.stdin.readline():
+            raise SystemExit(3)
+
+
+class Losses(logging.Handler):
+    """Turns the library's own log of lost attempts into events, as they happen."""
+
+    def __init__(self, events: Events) -> None:
+        super().__init__(logging.INFO)
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for error in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(error, CommitError):
+                winner = error.details.get("winner_writer")
+                self._events.tell("lost", instant=error.instant, winner=winner, error=type(error).__name__)
+
+
+class WatchedTable(Table):
+    """A table that tells what its transactions do, and holds the first attempt before its commit."""
+
+    def __init__(self, url: str, writer: str, events: Events) -> None:
+        super().__init__(open_store(url), writer=writer)
+        self._events = events
+
+    def run(self, work: Callable[[Transaction], T], **options: Any) -> RunResult[T]:
+        attempts = 0
+
+        def told(txn: Transaction) -> T:
+            nonlocal attempts
+            attempts += 1
+            self._events.tell("began", instant=txn.instant, attempt=attempts)
+            files = work(txn)
+            self._events.tell("written", instant=txn.instant, files=len(files) if isinstance(files, list) else 0)
+            if attempts == 1:
+                self._events.wait()
+            return files
+
+        result = super().run(told, **options)
+        if result.commit is not None:
+            self._events.tell("landed", instant=result.commit.instant, completion=result.commit.completion)
+        return result
+
+
+def with_spark(table: Table, task: Task, rows: str, scratch: str) -> None:
+    """The writers that are PySpark jobs."""
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    from pyspark.sql import SparkSession
+
+    from .. import spark as latch
+
+    session = (
+        # One core and a small heap each: several of these run on one machine.
+        SparkSession.builder.master("local[1]")
+        .appName(f"lakelatch-demo-{task.name}")
+        .config("spark.driver.memory", "768m")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for short lives
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.local.dir", scratch)
+        .config("spark.sql.warehouse.dir", scratch)
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    flights = latch.open(session, table)
+    if task.kind == "upsert":
+        flights.upsert(session.read.parquet(rows))
+    else:
+        flights.delete_where(f"carrier = '{task.carrier}'")
+    session.stop()
+
+
+def with_pyarrow(table: Table, task: Task) -> None:
+    """The writers without Spark: the transaction in a writer's own commit path."""
+    wanted, note = mark(task)
+
+    def work(txn: Transaction) -> list[Any]:
+        files = []
+        for month in task.months:
+            txn.reads(f"month={month}")  # all of the month, also what others add to it meanwhile
+            for group in txn.snapshot.file_groups(f"month={month}"):
+                rows = txn.read(group, meta=True)
+                chosen = pc.is_null(rows["dep_time"]) if wanted == "cancelled" else pc.equal(rows["origin"], wanted)
+                with txn.replace(group) as new:
+                    new.write(_marked(rows, chosen, note))
+                files.append(new)
+        return files
+
+    table.run(work)
+
+
+def _marked(rows: pa.Table, chosen: Any, note: str) -> pa.Table:
+    """The rows with a note on the chosen ones; those lose their meta columns, so they count as changed."""
+    columns = {name: rows[name] for name in rows.column_names}
+    for name in META_COLUMNS:
+        columns[name] = pc.if_else(chosen, None, columns[name])
+    columns["note"] = pc.if_else(chosen, note, columns["note"])
+    return pa.table(columns)
+
+
+def main(job: str) -> int:
+    """Do the job; returns the exit code."""
+    events = Events()
+    retries = logging.getLogger("lakelatch.retry")
+    retries.setLevel(logging.INFO)
+    retries.addHandler(Losses(events))
+    facts = json.loads(Path(job).read_text())
+    task = Task.from_json(facts["task"])
+    with WatchedTable(facts["table"], task.name, events) as table:
+        events.tell("started", pid=os.getpid())
+        if task.spark:
+            with_spark(table, task, facts["rows"], facts["scratch"])
+        else:
+            with_pyarrow(table, task)
+    events.tell("done")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,88 @@
+"""Tables of every kind, read by four parties: the notes of what was written, we, hudi-rs, and Hudi on the JVM."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hudi import HudiReadOptions
+
+import lakelatch
+from lakelatch.occ.names import bucket_of
+from lakelatch.occ.partition_path import escape
+
+from .cases import CASES, WRITES, WRITTEN_BY_JVM
+from .conftest import Library, moments, spans, written
+from .readers import Row, by_hudi_rs, by_us, in_order, plain_rows, rs_as_of, rs_between, rs_read_optimized
+from .story import Story
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(params=CASES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def story(library: Library, name: str) -> Story:
+    return library.stories[name]
+
+
+def expected(story: Story, **moment: str | None) -> list[str]:
+    return in_order(expected_rows(story, **moment))
+
+
+def expected_rows(story: Story, **moment: str | None) -> list[Row]:
+    return plain_rows(pa.Table.from_pylist(story.rows(**moment), schema=story.schema))
+
+
+def as_the_jvm_tells(story: Story, rows: list[Row]) -> list[Row]:
+    """Hudi 1.2.0 takes partition values of incremental reads from the folder's name and leaves them URL-encoded: "a/b" is
+    told as "a%2Fb". It does so with tables that it wrote itself, and in no other kind of read."""
+
+    def told(name: str, value: object) -> object:
+        return escape(value) if name in story.partition and isinstance(value, str) else value
+
+    return [{name: told(name, value) for name, value in row.items()} for row in rows]
+
+
+def test_every_reader_sees_the_rows_of_a_serial_replay(library, name, story):
+    wanted = expected(story)
+    assert in_order(by_us(story.path)) == wanted
+    assert in_order(by_hudi_rs(story.path, HudiReadOptions())) == wanted
+    assert in_order(by_hudi_rs(story.path, rs_read_optimized())) == wanted
+    assert in_order(library.jvm(name, "snapshot")) == wanted
+
+
+def test_incremental_reads_by_completion_time_skip_nothing_and_repeat_nothing(library, name, story):
+    for begin, end in spans(story):
+        wanted = expected(story, begin=begin, end=end)
+        assert in_order(by_hudi_rs(story.path, rs_between(begin, end))) == wanted, (begin, end)
+        told = as_the_jvm_tells(story, expected_rows(story, begin=begin, end=end))
+        assert in_order(library.jvm(name, "incremental", begin, end)) == in_order(told), (begin, end)
+
+
+def test_time_travel_by_requested_time(library, name, story):
+    for instant in moments(story):
+        wanted = expected(story, as_of=instant)
+        assert in_order(by_us(story.path, as_of=instant)) == wanted, instant
+        assert in_order(by_hudi_rs(story.path, rs_as_of(instant))) == wanted, instant
+        assert in_order(library.jvm(name, "as_of", instant)) == wanted, instant
+
+
+@pytest.mark.parametrize("index", WRITES)
+def test_the_jvm_upserts_into_our_file_groups(library, index):
+    """Rows that we wrote are found and replaced, not written a second time; then all read the same."""
+    story = library.stories[written(index)]
+    state = {row["id"]: row for row in story.rows()} | {row["id"]: row for row in WRITTEN_BY_JVM}
+    wanted = in_order(state.values())
+    assert in_order(library.jvm(written(index), "upsert")) == wanted
+    assert in_order(by_hudi_rs(story.path)) == wanted
+    assert in_order(by_us(story.path)) == wanted
+    with lakelatch.open(str(story.path)) as table:
+        groups = table.snapshot().file_groups()
+        assert table.config.version == 8
+        assert not table.config.metadata_partitions
+    if index == "bucket":
+        buckets = [(group.partition, bucket_of(group.file_id)) for group in groups]
+        assert len(buckets) == len(set(buckets)), "the JVM opened a second file group for a bucket of ours"

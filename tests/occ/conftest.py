@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from .world import World
+
+# A deadline per example would make these timed tests, which a busy machine fails.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where that is possible: nothing here is about power failures, and flushing takes most of the time."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="lakelatch-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def world(folder: Path) -> Iterator[World]:
+    world = World(folder / "table")
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def make_world(folder: Path) -> Iterator[Callable[..., World]]:
+    made: list[World] = []
+
+    def make(**settings) -> World:
+        made.append(World(folder / f"table-{len(made)}", **settings))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()

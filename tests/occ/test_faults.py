@@ -1,0 +1,262 @@
+"""One transaction, and a store that fails at each of its calls in turn: lost answers, late puts, refusals."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+import lakelatch
+from lakelatch.testing.faults import (
+    PUTS,
+    WRITES,
+    At,
+    Call,
+    Fault,
+    From,
+    Late,
+    LoseReply,
+    On,
+    Pause,
+    Refuse,
+)
+
+from .world import BEGUN, World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
+
+DONE = {"a0": 1, "a1": 1, "b0": 0, "b1": 0, "c0": 1}
+OVERWRITTEN = {"a9": 1, "b0": 0, "b1": 0}
+
+
+def work(writer: Writer) -> lakelatch.CommitResult | None:
+    """One file group replaced and one created."""
+    with writer.table.transaction() as txn:
+        add(txn, "a")
+        insert(txn, "c", "c0")
+    return txn.result
+
+
+def overwriting_work(writer: Writer) -> lakelatch.CommitResult | None:
+    with writer.table.transaction("insert_overwrite") as txn:
+        overwrite(txn, "a", "a9")
+    return txn.result
+
+
+def failing_work(writer: Writer) -> None:
+    """A transaction that is given up by its own writer."""
+    with pytest.raises(ZeroDivisionError), writer.table.transaction() as txn:
+        add(txn, "a")
+        insert(txn, "c", "c0")
+        next(iter(txn._open_files)).close()
+        raise ZeroDivisionError
+
+
+def calls_of(act: Callable[[Writer], object], folder: Path) -> list[Call]:
+    """The storage calls of an undisturbed run."""
+    world = World(folder)
+    writer = world.writer("A")
+    act(writer)
+    calls = writer.store.calls
+    world.close()
+    return calls
+
+
+def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: dict[str, int]) -> None:
+    """Run ``act`` with a fault, then look whether what its writer was told is what others find, before and after cleaning."""
+    world = World(folder)
+    writer = world.writer("A", host="host-b")
+    writer.store.add(fault)
+    told: object
+    try:
+        told = act(writer)
+    except lakelatch.LatchError as e:
+        told = e
+        assert len(str(e)) > 40, "no sentence"
+    writer.store.reset()
+    landed = told.landed if isinstance(told, lakelatch.LatchError) else told is not None
+    expected = [BEGUN] if landed is False else [after] if landed else [BEGUN, after]
+    try:
+        with world.fresh() as table:
+            found = content(table)
+            assert found in expected, f"told {told!r}"
+            table.clean(wait=True)
+            assert content(table) == found or landed is None, f"told {told!r}"
+            writer.store.land()  # at the latest now, when everybody has given up and cleaned
+            found = content(table)
+            assert found in expected, f"told {told!r}"
+            with table.transaction() as txn:  # writable
+                add(txn, "b", 5)
+            check_sound(table)
+            assert content(table) == found | {"b0": 5, "b1": 5}
+    finally:
+        world.close()
+
+
+def strike_all(folder: Path, faults: Iterable[Fault], act: Callable[[Writer], object], after: dict[str, int]) -> None:
+    """Every fault in a world of its own; tells all failures, not only the first."""
+    failures = []
+    for number, fault in enumerate(faults):
+        try:
+            strike(folder / str(number), fault, act, after)
+        except AssertionError as e:
+            failures.append(f"{fault}\n    {str(e).splitlines()[0]}")
+    assert not failures, f"{len(failures)} faults do harm:\n" + "\n".join(failures)
+
+
+ACTS = [(work, DONE), (overwriting_work, OVERWRITTEN), (failing_work, BEGUN)]
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS)
+def test_an_answer_lost_after_the_write(folder, act, after):
+    calls = calls_of(act, folder / "dry")
+    strike_all(folder, [LoseReply(At(call.number)) for call in calls if call.writes], act, after)
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS)
+def test_a_put_that_lands_when_everybody_has_given_up(folder, act, after):
+    calls = calls_of(act, folder / "dry")
+    strike_all(folder, [Late(At(call.number)) for call in calls if call.op in PUTS], act, after)
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS)
+def test_a_put_that_lands_some_calls_later(folder, act, after):
+    puts = [call.number for call in calls_of(act, folder / "dry") if call.op in PUTS]
+    strike_all(folder, [Late(At(n), land_at=n + later) for n in puts for later in (1, 3, 9)], act, after)
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS)
+def test_a_call_that_is_refused_once(folder, act, after):
+    calls = calls_of(act, folder / "dry")
+    strike_all(folder, [Refuse(At(call.number)) for call in calls], act, after)
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS)
+@pytest.mark.parametrize(("error", "ops"), [(errno.ENOSPC, PUTS), (errno.EACCES, WRITES), (errno.EIO, frozenset())])
+def test_a_store_that_refuses_from_one_call_on(folder, act, after, error, ops):
+    calls = [call for call in calls_of(act, folder / "dry") if not ops or call.op in ops]
+    strike_all(folder, [Refuse(From(c.number, ops), errno=error, forever=True) for c in calls], act, after)
+
+
+def test_a_full_disk_leaves_the_old_data_readable_and_says_what_to_do(world):
+    a = world.writer("A")
+    a.store.add(Refuse(On("publish"), errno=errno.ENOSPC, forever=True))
+    with pytest.raises(lakelatch.StorageError, match="No space left") as told:
+        work(a)
+    assert told.value.landed is False
+    assert content(a.table) == BEGUN
+    assert independent_content(world.folder) == BEGUN
+    with world.fresh() as table:
+        check_sound(table)
+
+
+# --- the decisive write -----------------------------------------------------------------------------------------
+
+
+def commit_entry(call: Call) -> bool:
+    return call.op == "put_if_absent" and call.path.endswith("05")  # 1 open, 2-3 the founder's, 4 our begin
+
+
+def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(world):
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    txn = a.begin_add("a")
+    a.store.add(Late(commit_entry, forever=True))
+    with pytest.raises(lakelatch.CommitUnknownError) as told:
+        txn.commit()
+    assert told.value.instant == txn.instant
+    assert told.value.landed is None
+    a.store.land()
+    b.add("b")  # whoever comes next publishes it
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1, "b0": 1, "b1": 1}
+        assert fate(table, txn.instant) == ["begin", "commit"]
+        check_sound(table)
+
+
+def test_a_rollback_fills_the_slot_that_a_late_put_wanted(world):
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    txn = a.begin_add("a")
+    a.store.add(Late(commit_entry, forever=True))
+    with pytest.raises(lakelatch.CommitUnknownError):
+        txn.commit()
+    assert b.table.clean(wait=True) == [txn.instant]
+    assert not any(put.done for put in a.store.land())
+    with world.fresh() as table:
+        assert content(table) == BEGUN
+        assert fate(table, txn.instant) == ["begin", "rollback"]
+        check_sound(table)
+
+
+def test_a_commit_that_cannot_be_published_is_a_success_and_others_publish_it(world):
+    a, b = world.writer("A"), world.writer("B")
+    txn = a.begin_add("a")
+    a.store.add(Refuse(On("put_if_absent", "/timeline/"), forever=True))
+    result = txn.commit()
+    assert result.published is False
+    assert content(b.table) == BEGUN | {"a0": 1, "a1": 1}
+    a.store.reset()
+    b.add("a")
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 2, "a1": 2}
+        check_sound(table)
+
+
+def test_others_trouble_is_not_ours(world):
+    """A dead writer that cannot be rolled back now does not hinder those who have their own work."""
+    dead, a = world.writer("dead"), world.writer("A")
+    dead.begin_add("b")
+    dead.die()
+    a.store.add(Refuse(On("delete", ".hoodie/.temp/"), forever=True))
+    a.add("a")
+    a.store.reset()
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
+def cleaning(folder: Path, fault: Fault | None) -> list[Call]:
+    """Whatever one cleaner fails at, the next finishes it. Returns the calls of the first."""
+    world = World(folder)
+    dead, first = world.writer("dead"), world.writer("first")
+    txn = dead.begin_add("a")
+    insert(txn, "c", "c0")
+    for file in txn._open_files:
+        file.close()
+    dead.die()
+    if fault:
+        first.store.add(fault)
+    try:
+        first.table.clean()
+    except lakelatch.LatchError as e:
+        assert e.landed is not True
+    calls = first.store.calls
+    first.store.reset()
+    world.writer("second").table.clean()
+    first.store.land()
+    with world.fresh() as table:
+        assert content(table) == BEGUN
+        assert fate(table, txn.instant) == ["begin", "rollback"]
+        check_sound(table)
+    world.close()
+    return calls
+
+
+@pytest.mark.parametrize("kind", [LoseReply, Late, Refuse])
+def test_faults_while_a_dead_writer_is_cleaned_up(folder, kind):
+    calls = cleaning(folder / "dry", None)
+    assert len(calls) > 10
+    for call in calls:
+        if call.writes or kind is Refuse:
+            cleaning(folder / str(call.number), kind(At(call.number)))
+
+
+def test_a_writer_that_is_stopped_between_two_heartbeats_notices(world):
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    txn = a.begin_add("a")
+    # Stopped right before it gives its file the name, when all its checks have passed.
+    a.store.add(Pause(On("publish"), call=lambda: b.table.clean(wait=True)))
+    with pytest.raises(lakelatch.RolledBackError):
+        txn.commit()
+    with world.fresh() as table:
+        assert content(table) == BEGUN
+        check_sound(table)

@@ -1,0 +1,207 @@
+"""A small table, writers that act as separate processes, and what must be true of the table afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+import lakelatch
+from lakelatch.environment import Process
+from lakelatch.occ.heartbeat import HEARTBEATS
+from lakelatch.occ.log_state import Begin, Commit, End
+from lakelatch.occ.markers import MARKERS
+from lakelatch.occ.publish import metadata_of
+from lakelatch.occ.table import Table
+from lakelatch.occ.transaction import Transaction
+from lakelatch.storage.local import LocalStore
+from lakelatch.testing import FakeEnvironment
+from lakelatch.testing.faults import FaultStore
+
+SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
+PARTITIONS = ("a", "b")
+
+
+def rows(part: str, values: dict[str, int]) -> pa.Table:
+    return pa.table({"id": list(values), "part": [part] * len(values), "v": list(values.values())}, schema=SCHEMA)
+
+
+def make(folder: Path, env=None, **settings) -> None:
+    """A table with one file group in each of two partitions, two rows in each, all v = 0."""
+    given = {"env": env} if env else {}
+    with lakelatch.create(
+        str(folder), record_key="id", partition_by="part", schema=SCHEMA, writer="founder", **given, **settings
+    ) as table:
+        with table.transaction("insert") as txn:
+            for part in PARTITIONS:
+                txn.create(f"part={part}").write(rows(part, {f"{part}0": 0, f"{part}1": 0}))
+
+
+def add(txn: Transaction, part: str, delta: int = 1) -> None:
+    """Add to v of all rows of a partition, through every file group that the snapshot shows."""
+    for group in txn.snapshot.file_groups(f"part={part}"):
+        old = txn.read(group)
+        txn.replace(group).write(old.set_column(2, "v", pa.array([v + delta for v in old["v"].to_pylist()])))
+
+
+def insert(txn: Transaction, part: str, *ids: str, v: int = 1) -> None:
+    """A new file group with these rows."""
+    txn.create(f"part={part}").write(rows(part, dict.fromkeys(ids, v)))
+
+
+def overwrite(txn: Transaction, part: str, *ids: str, v: int = 1) -> None:
+    """Replace a partition by these rows; begin it as insert_overwrite."""
+    txn.overwrites(f"part={part}")
+    txn.drop(txn.snapshot.file_groups(f"part={part}"))
+    if ids:
+        insert(txn, part, *ids, v=v)
+
+
+def content(table: Table) -> dict[str, int]:
+    """All rows as {id: v}; fails on a key that occurs twice."""
+    read = table.read().to_pydict()
+    assert len(set(read["id"])) == len(read["id"]), f"duplicate keys: {sorted(read['id'])}"
+    return dict(zip(read["id"], read["v"], strict=True))
+
+
+def independent_content(folder: Path) -> dict[str, int]:
+    """The same as another implementation of Hudi reads it."""
+    from hudi import HudiTableBuilder
+
+    read = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(folder)).build().read())
+    return dict(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
+
+
+BEGUN = {f"{p}{i}": 0 for p in PARTITIONS for i in (0, 1)}
+
+
+@dataclass
+class Writer:
+    """One process: its own environment, store with faults, and handle."""
+
+    name: str
+    env: FakeEnvironment
+    store: FaultStore
+    table: Table
+
+    def add(self, part: str, delta: int = 1) -> lakelatch.CommitResult | None:
+        with self.table.transaction("upsert") as txn:
+            add(txn, part, delta)
+        return txn.result
+
+    def begin_add(self, part: str, delta: int = 1, operation: str = "upsert") -> Transaction:
+        txn = self.table.transaction(operation)
+        add(txn, part, delta)
+        return txn
+
+    def insert(self, part: str, *ids: str, v: int = 1) -> lakelatch.CommitResult | None:
+        with self.table.transaction("insert") as txn:
+            insert(txn, part, *ids, v=v)
+        return txn.result
+
+    def die(self) -> None:
+        """Its process ends now, as all others on its host can see. Nothing is given back."""
+        self.env.kill(self.env.process())
+
+
+class World:
+    """The table and its writers. Writers share a monotonic clock, each with timers and (if asked) a wall clock of its own:
+    while one acts the others stand still."""
+
+    def __init__(self, folder: Path, **settings) -> None:
+        self.folder, self.env = folder, FakeEnvironment(seed=1)
+        self.writers: list[Writer] = []
+        model = folder.parent / f"model {settings}"
+        if not model.exists():
+            make(model, self.env, **settings)
+        shutil.copytree(model, folder)
+
+    def writer(self, name: str, *, host: str = "host-a", wall: float | None = None, **table) -> Writer:
+        number = 200 + len(self.writers)
+        env = self.env.peer(process=Process(host, f"boot of {host}", number, str(number)), wall=wall)
+        store = FaultStore(LocalStore(self.folder))
+        writer = Writer(name, env, store, Table(store, env=env, writer=name, **table))
+        store.reset()
+        self.writers.append(writer)
+        return writer
+
+    def fresh(self) -> Table:
+        """A new handle without faults, on another host."""
+        process = Process("host-z", "boot of host-z", 1, "1")
+        return Table(LocalStore(self.folder), env=self.env.peer(process=process), writer="fresh")
+
+    def content(self) -> dict[str, int]:
+        with self.fresh() as table:
+            return content(table)
+
+    def close(self) -> None:
+        for writer in self.writers:
+            writer.store.reset()
+            writer.table.close()
+
+
+def entries(table: Table) -> list[Begin | Commit | End]:
+    """Begins and ends of transactions, in slot order."""
+    return [e for e in table.log.entries() if isinstance(e, Begin | Commit | End)]
+
+
+def fate(table: Table, instant: str) -> list[str]:
+    """What the log says of one transaction."""
+    return [e.kind for e in entries(table) if e.instant == instant]
+
+
+def commits(table: Table) -> list[Commit]:
+    """Commits that count, in slot order."""
+    return [e for e in table.log.entries() if isinstance(e, Commit)]
+
+
+def check_history(table: Table) -> None:
+    """The log is one story: every T once, every end after its begin and only one, labels that only grow."""
+    log = entries(table)
+    begins = [e.instant for e in log if isinstance(e, Begin)]
+    assert begins == sorted(set(begins))
+    ends = [e.instant for e in log if isinstance(e, Commit | End)]
+    assert len(ends) == len(set(ends)), "a transaction has ended twice"
+    assert set(ends) <= set(begins)
+    assert [e.slot for e in log] == sorted({e.slot for e in log})
+    completions = [e.completion for e in log if isinstance(e, Commit)]
+    assert completions == sorted(set(completions)), "C out of order: a reader at a checkpoint would skip one"
+    for commit in commits(table):
+        assert commit.instant < commit.completion
+
+
+def check_published(table: Table) -> None:
+    """The timeline says what the log says, no more and no less."""
+    told = [(i.requested, i.completed, i.action) for i in table.timeline().completed]
+    assert told == [(c.instant, c.completion, c.action) for c in commits(table)]
+
+
+def check_clean(table: Table) -> None:
+    """Nothing is left of transactions that are over: no file, marker, heartbeat or pending instant that belongs to none."""
+    store, state = table.store, table.log.catch_up()
+    alive = set(state.open)
+    kept = {s.path for c in commits(table) for s in metadata_of(store, c).stats}
+    there = {
+        e.path
+        for part in store.folders("")
+        if not part.startswith(".")
+        for e in store.list(part, recursive=True)
+        if e.path.endswith(".parquet")
+    }
+    assert kept <= there, f"committed files are gone: {sorted(kept - there)}"
+    strays = {p for p in there - kept if not any(t in p for t in alive)}
+    assert not strays, f"orphan files: {sorted(strays)}"
+    assert set(store.folders(MARKERS)) <= alive, "markers of transactions that are over"
+    assert {e.name for e in store.list(HEARTBEATS)} <= alive, "heartbeats of transactions that are over"
+    pending = {i.requested for i in table.timeline().pending} - {c.instant for c in commits(table)}
+    assert pending <= alive, f"pending instants of transactions that are over: {sorted(pending - alive)}"
+
+
+def check_sound(table: Table) -> None:
+    """All of it; repairs are whatever a cleaning does."""
+    table.clean()
+    check_history(table)
+    check_published(table)
+    check_clean(table)

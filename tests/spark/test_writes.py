@@ -1,0 +1,276 @@
+"""Every write against a dictionary that does the same, read back by hudi-rs and by ourselves."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.errors import InputError
+
+SCHEMA = "id string, city string, ts long, n long"
+CITIES = ("sf", "la", "ny")
+
+
+def rows_of(spark: Any, model: dict[str, tuple[str, int, int]]) -> Any:
+    return spark.createDataFrame([(k, *v) for k, v in model.items()], SCHEMA)
+
+
+def as_model(rows: list[dict[str, Any]]) -> dict[str, tuple[str, int, int]]:
+    assert len({r["id"] for r in rows}) == len(rows), "a key is there twice"
+    return {r["id"]: (r["city"], r["ts"], r["n"]) for r in rows}
+
+
+def by_hudi_rs(table: Any) -> dict[str, tuple[str, int, int]]:
+    import hudi
+
+    batches = hudi.HudiTableBuilder.from_base_uri(table.table.url).build().read()
+    return as_model(pa.Table.from_batches(batches).to_pylist()) if batches else {}
+
+
+def assert_holds(table: Any, model: dict[str, tuple[str, int, int]]) -> None:
+    assert as_model([r.asDict() for r in table.read().collect()]) == model
+    assert by_hudi_rs(table) == model
+
+
+def generated(count: int, *, first: int = 0, ts: int = 0, seed: int = 0) -> dict[str, tuple[str, int, int]]:
+    draw = random.Random(seed)
+    return {f"k{i}": (CITIES[i % 3], ts, draw.randrange(1000)) for i in range(first, first + count)}
+
+
+@pytest.fixture(params=[None, 2], ids=["simple", "bucket"])
+def buckets(request: pytest.FixtureRequest) -> int | None:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["driver", "tasks"])
+def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small batches are merged on the driver, large ones by Spark's tasks: both have to do the same."""
+    if request.param == "tasks":
+        import lakelatch.spark.write
+
+        monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_all_writes_one_after_another(make: Callable[..., Any], spark: Any, buckets: int | None, route: str) -> None:
+    table = make(buckets=buckets, ordering="ts")
+    model = generated(30)
+    assert table.insert(rows_of(spark, model)).inserted == 30
+    assert_holds(table, model)
+
+    changes = generated(12, first=24, ts=1, seed=1)
+    result = table.upsert(rows_of(spark, changes))
+    assert (result.inserted, result.updated, result.attempts) == (6, 6, 1)
+    model |= changes
+    assert_holds(table, model)
+
+    older = {"k25": ("la", 0, -1), "k26": ("ny", 1, -2), "new": ("sf", 0, -3)}  # a tie is taken, an older row is not
+    table.upsert(rows_of(spark, older))
+    model |= {"k26": older["k26"], "new": older["new"]}
+    assert_holds(table, model)
+
+    gone = ["k0", "k1", "k29", "never there"]
+    assert table.delete(spark.createDataFrame([(k,) for k in gone], "id string")).deleted == 3
+    model = {k: v for k, v in model.items() if k not in gone}
+    located = {k: v for k, v in model.items() if k in ("k2", "k3")}
+    assert table.delete(rows_of(spark, located)).deleted == 2
+    model = {k: v for k, v in model.items() if k not in located}
+    assert_holds(table, model)
+
+    assert table.delete_where("city = 'la' and n % 2 = 0").deleted > 0
+    model = {k: v for k, v in model.items() if not (v[0] == "la" and v[2] % 2 == 0)}
+    assert_holds(table, model)
+
+    fresh = {"o1": ("sf", 0, 1), "o2": ("rome", 0, 2)}
+    table.overwrite(rows_of(spark, fresh))
+    model = {k: v for k, v in model.items() if v[0] not in ("sf", "rome")} | fresh
+    assert_holds(table, model)
+    table.upsert(rows_of(spark, {"o1": ("sf", 1, 5), "o3": ("sf", 0, 3)}))
+    model |= {"o1": ("sf", 1, 5), "o3": ("sf", 0, 3)}
+    assert_holds(table, model)
+
+    table.overwrite(rows_of(spark, fresh).where("city = 'sf'"), partitions=["city=sf", "city=ny"])
+    model = {k: v for k, v in model.items() if v[0] not in ("sf", "ny")} | {"o1": fresh["o1"]}
+    assert_holds(table, model)
+
+    table.overwrite_table(rows_of(spark, generated(9, ts=5)))
+    assert_holds(table, generated(9, ts=5))
+    table.bulk_insert(rows_of(spark, generated(9, first=9)))
+    assert_holds(table, generated(9, ts=5) | generated(9, first=9, seed=0))
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "hive_style", "record_key"),
+    [((), True, "id"), ("city", False, "id"), (("city", "n"), True, "id"), ("city", True, ("id", "n")), ((), False, ("id", "n"))],
+)
+def test_layouts(
+    make: Callable[..., Any],
+    spark: Any,
+    partition_by: Any,
+    hive_style: bool,
+    record_key: Any,
+    buckets: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = make(partition_by=partition_by, hive_style=hive_style, record_key=record_key, buckets=buckets)
+    model = {f"k{i}": (CITIES[i % 3], 0, i % 2) for i in range(12)}
+    table.insert(rows_of(spark, model))
+    import lakelatch.spark.write
+
+    for ts in (1, 2):
+        changes = {f"k{i}": (CITIES[i % 3], ts, i % 2) for i in range(6, 14)}
+        table.upsert(rows_of(spark, changes))
+        model |= changes
+        monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
+    keys = spark.createDataFrame([("k0", 0), ("k13", 1), ("k13", 0)], "id string, n long")
+    assert table.delete(keys).deleted == 2
+    model = {k: v for k, v in model.items() if k not in ("k0", "k13")}
+    assert_holds(table, model)
+
+
+def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
+    import lakelatch.spark.write as write
+
+    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    monkeypatch.setattr(write, "_LOOKUP_BYTES", 0)  # as if the table were large
+    for number, partition_by in enumerate(((), "city")):
+        table = make(f"t{number}", partition_by=partition_by, ordering="ts")
+        model = generated(40)
+        for first in (0, 20):
+            table.insert(rows_of(spark, {k: v for k, v in model.items() if first <= int(k[1:]) < first + 20}))
+        changes = generated(20, first=30, ts=1, seed=3) | {"nowhere": (None, 1, 1), "empty": ("", 1, 1)}  # type: ignore[dict-item]
+        result = table.upsert(rows_of(spark, changes))
+        assert (result.inserted, result.updated) == (12, 10)
+        again = table.upsert(rows_of(spark, changes))
+        assert (again.inserted, again.updated) == (0, 22)
+        model |= changes
+        assert_holds(table, model)
+        assert table.delete(spark.createDataFrame([("k1",), ("nowhere",)], "id string")).deleted == 2
+
+
+def test_rows_with_null_or_empty_partition_are_one_partition(make: Callable[..., Any], spark: Any, route: str) -> None:
+    table = make(ordering="ts")
+    table.upsert(rows_of(spark, {"a": (None, 0, 1), "b": ("", 0, 2), "c": ("sf", 0, 3)}))  # type: ignore[dict-item]
+    result = table.upsert(rows_of(spark, {"a": ("", 1, 4), "b": (None, 1, 5)}))  # type: ignore[dict-item]
+    assert (result.inserted, result.updated) == (0, 2)
+
+
+def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spark: Any, route: str) -> None:
+    table = make()
+    table.insert(rows_of(spark, generated(6)))
+    wide = spark.createDataFrame([("k0", "sf", 1, 1, 2.5), ("x", "sf", 1, 1, None)], SCHEMA + ", more double")
+    table.upsert(wide)
+    found = {r["id"]: r["more"] for r in table.read().collect()}
+    assert found == {**dict.fromkeys(generated(6)), "k0": 2.5, "x": None}
+    with pytest.raises(InputError, match="lack more"):
+        table.upsert(rows_of(spark, generated(1)))
+    with pytest.raises(InputError, match="type of more"):
+        table.upsert(wide.withColumn("more", wide["more"].cast("string")))
+
+
+@pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
+def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: Any, operation: str, route: str) -> None:
+    twice = spark.createDataFrame([("a", "sf", 1, 1), ("b", "sf", 1, 1), ("a", "sf", 2, 2)], SCHEMA).repartition(3)
+    table = make("plain")
+    with pytest.raises(InputError, match="'a'"):
+        getattr(table, operation)(twice)
+    assert not list(table.table.timeline().commits)
+    ordered = make("ordered", ordering="ts")
+    getattr(ordered, operation)(twice)
+    assert_holds(ordered, {"a": ("sf", 2, 2), "b": ("sf", 1, 1)})
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "message"),
+    [
+        ([("sf", 1, 1)], "city string, ts long, n long", "no column 'id'"),
+        ([(None, "sf", 1, 1)], SCHEMA, "no record key"),
+        ([("a", "sf", 1)], "id string, city string, n long", "'ts'"),
+        ([("a", "../up", 1, 1)], SCHEMA, "\\.\\."),
+        ([("a", "x" * 300, 1, 1)], SCHEMA, "bytes"),
+        ([("a", ".hidden", 1, 1)], SCHEMA, "dot"),
+        ([(1.5, "sf", 1, 1)], "id double, city string, ts long, n long", "cannot be a record key"),
+    ],
+)
+def test_bad_rows_are_refused_and_nothing_lands(
+    make: Callable[..., Any], spark: Any, rows: Any, schema: str, message: str, route: str
+) -> None:
+    table = make(ordering="ts", hive_style=False)
+    for operation in ("upsert", "insert"):
+        with pytest.raises(InputError, match=message):
+            getattr(table, operation)(spark.createDataFrame(rows, schema))
+    assert not table.table.snapshot().file_groups()
+    assert not list(table.table.timeline().commits)
+
+
+def test_times_without_zone_are_refused_with_the_way_out(make: Callable[..., Any], spark: Any) -> None:
+    rows = spark.sql("select 'a' id, 'sf' city, timestamp_ntz'2024-01-01' at")
+    with pytest.raises(InputError, match=r"cast\('timestamp'\)"):
+        make().upsert(rows)
+
+
+def test_all_types_come_back(make: Callable[..., Any], spark: Any, route: str) -> None:
+    table = make(record_key="d", partition_by="day")
+    rows = spark.sql(
+        """select date'2024-02-03' d, 7 day, cast(1 as tinyint) a, cast(2.5 as float) b, cast(1.25 as decimal(10,2)) c,
+        timestamp'2024-01-01 10:00:00.123456' e, X'01ff' f, array(1, null) g, map('k', 1.5D) h,
+        named_struct('x', 'y', 'z', array(1L)) i, true j, cast(null as string) k"""
+    )
+    table.upsert(rows)
+    table.upsert(rows)
+    assert [r.asDict() for r in table.read().collect()] == [r.asDict() for r in rows.collect()]
+
+
+def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
+    import dataclasses
+
+    table = make()
+    whole = table.table.file_spec
+    small = {"file_bytes_max": 20_000, "row_group_rows": 2000}
+
+    def file_spec(*given: Any) -> Any:
+        spec, avro = whole(*given)
+        return dataclasses.replace(spec, **small), avro
+
+    monkeypatch.setattr(table.table, "file_spec", file_spec)
+    table.insert(spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x"))
+    groups = table.table.snapshot().file_groups()
+    assert len(groups) > 3
+    assert all(g.size < 80_000 for g in groups)
+    assert table.read().select("id").distinct().count() == 40_000
+
+
+def test_an_empty_batch_changes_nothing(make: Callable[..., Any], spark: Any, route: str) -> None:
+    table = make()
+    none = rows_of(spark, generated(1)).where("n < 0")
+    assert table.upsert(none).instant is None
+    assert table.insert(none).instant is None
+    assert table.delete(none).instant is None
+    assert table.delete_where("n = 1").instant is None
+    table.insert(rows_of(spark, generated(3)))
+    assert table.delete_where("n < 0").instant is None
+    assert_holds(table, generated(3))
+
+
+def test_a_group_whose_rows_are_all_deleted_is_readable(make: Callable[..., Any], spark: Any, buckets: int | None) -> None:
+    table = make(buckets=buckets)
+    table.insert(rows_of(spark, generated(6)))
+    assert table.delete_where("true").deleted == 6
+    assert_holds(table, {})
+    table.upsert(rows_of(spark, generated(2)))
+    assert_holds(table, generated(2))
+
+
+def test_spark_and_plain_python_share_a_table(make: Callable[..., Any], spark: Any) -> None:
+    table = make()
+    table.insert(rows_of(spark, generated(6)))
+    with lakelatch.open(table.table.url) as plain, plain.transaction("upsert") as txn:
+        for group in txn.snapshot.file_groups("city=sf"):
+            rows = txn.read(group)
+            doubled = rows.set_column(rows.column_names.index("n"), "n", pa.array([2 * n for n in rows["n"].to_pylist()]))
+            txn.replace(group).write(doubled)
+    model = {k: (c, ts, 2 * n if c == "sf" else n) for k, (c, ts, n) in generated(6).items()}
+    assert_holds(table, model)
