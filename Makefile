@@ -1,24 +1,51 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`.
 SHELL := /bin/bash
-PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ARGS ?=
+PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: help venv demo test lint types
+.PHONY: help venv demo test test-fast test-spark test-jvm lint types bench dist clean
 
 help:
-	@echo "make demo   run the main job: many writers, one table (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
-	@echo "make test   lint, types and all tests; installs what they need"
-	@echo "make venv   make $(VENV) with the package (editable), every extra and the development tools"
+	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
+	@echo "make test       lint, types and all tests; installs what they need"
+	@echo "make test-fast  the tests without Spark and the JVM reader"
+	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
+	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
+	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
+	@echo "make dist       wheel and sdist in dist/"
+	@echo "make clean      remove what was built; keeps $(VENV) and .cache"
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# PYTHON=python3.12 names the interpreter; otherwise the first of 3.11 or newer is taken.
+$(STAMP): pyproject.toml scripts/make_venv.sh
+	@PYTHON="$(PYTHON)" scripts/make_venv.sh $(VENV)
 	@touch $@
+
+demo: venv
+	@scripts/ensure_tools.sh java
+	@$(BIN)/python -m lakelatch.cli.demo $(ARGS)
+
+# Cheap first. Spark and the JVM run after the others, not beside them: some tests measure how soon something happens.
+test: lint types
+	@scripts/ensure_tools.sh all
+	@scripts/ensure_jvm.sh
+	$(PYTEST) -m "not spark and not jvm"
+	$(PYTEST) -m "spark or jvm"
+
+test-fast: venv
+	$(PYTEST) -m "not spark and not jvm"
+
+test-spark: venv
+	@scripts/ensure_tools.sh java
+	$(PYTEST) -m spark
+
+test-jvm: venv
+	@scripts/ensure_jvm.sh
+	$(PYTEST) -m jvm
 
 lint: venv
 	$(BIN)/ruff check .
@@ -26,3 +53,15 @@ lint: venv
 
 types: venv
 	$(BIN)/mypy
+
+bench: venv
+	$(BIN)/python benchmarks/commit_path.py --seconds 4
+	$(BIN)/python benchmarks/counter.py
+	$(BIN)/python benchmarks/commit_latency.py --history 1000
+
+dist: venv
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './.cache/*' -prune -exec rm -rf {} +

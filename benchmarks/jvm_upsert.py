@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,16 @@ class Peer:
         python = os.environ.get("LAKELATCH_JVM_PYTHON") or str(CACHE / "venv" / "bin" / "python")
         jar = os.environ.get("LAKELATCH_HUDI_JAR") or next(map(str, CACHE.rglob("hudi-spark3.5-bundle*.jar")), "")
         if not Path(python).exists() or not jar:
-            sys.exit("no environment for JVM Hudi: set LAKELATCH_JVM_PYTHON and LAKELATCH_HUDI_JAR, or run make test-jvm once")
+            sys.exit(
+                "no environment for JVM Hudi: set LAKELATCH_JVM_PYTHON and LAKELATCH_HUDI_JAR, or run make test-jvm once"
+            )
+        self._noise = tempfile.TemporaryFile("w+")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
         self._process = subprocess.Popen(
             [python, __file__, jar, str(folder), index, str(buckets), base],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._noise,
             text=True,
             env={**environment, "PYSPARK_PYTHON": python},
         )
@@ -53,7 +57,9 @@ class Peer:
         for line in self._process.stdout:
             if line.startswith("{"):
                 return json.loads(line)
-        sys.exit(f"JVM Hudi stopped with {self._process.wait()}")
+        code = self._process.wait()
+        self._noise.seek(0)
+        sys.exit(f"JVM Hudi stopped with {code}: {self._noise.read()[-2000:]}")
 
     def close(self) -> None:
         self._process.terminate()
@@ -62,8 +68,7 @@ class Peer:
 
 def serve(jar: str, folder: str, index: str, buckets: str, base: str) -> None:
     from pyspark.sql import SparkSession
-
-    from spark_data import timed
+    from spark_timing import timed
 
     spark = (
         SparkSession.builder.master("local[2]")
@@ -75,6 +80,7 @@ def serve(jar: str, folder: str, index: str, buckets: str, base: str) -> None:
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
+        .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -12,9 +12,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from spark_data import copies, flights, folder_bytes, head, report, session, store
+from spark_timing import timed
+
 import lakelatch
 import lakelatch.spark
-from spark_data import copies, flights, folder_bytes, head, report, session, store, timed
 
 
 def main() -> None:
@@ -55,7 +57,9 @@ def main() -> None:
         medians = {name: report(name, found) for name, found in runs.items()}
         for name in ("insert", "bulk_insert"):
             wall, cpu = (medians[name][i] / medians["plain"][i] for i in (0, 1))
-            print(f"{name} / plain: wall {wall:.2f}  cpu {cpu:.2f}  bytes {size[name] / size['plain']:.2f} ({size[name]:,})")
+            print(
+                f"{name} / plain: wall {wall:.2f}  cpu {cpu:.2f}  bytes {size[name] / size['plain']:.2f} ({size[name]:,})"
+            )
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)

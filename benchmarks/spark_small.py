@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from spark_data import head, session
+
 import lakelatch
 import lakelatch.spark
-from spark_data import head, session
 
 
 def run(spark: Any, folder: Path, threads: int, commits: int, buckets: int | None, keys: str) -> None:

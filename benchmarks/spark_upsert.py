@@ -15,10 +15,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from jvm_upsert import Peer
+from spark_data import BUCKETS, copies, flights, head, report, session, store, updates
+from spark_timing import timed
+
 import lakelatch
 import lakelatch.spark
-from jvm_upsert import Peer
-from spark_data import BUCKETS, copies, flights, head, report, session, store, timed, updates
 
 INDEXES = {"bucket": BUCKETS, "simple": None}
 

@@ -1,11 +1,11 @@
 """Leases on keys. This part knows nothing of tables."""
 
-from .interface import Holder, Lease, LockProvider, Release
-from .registry import known_schemes, open_provider
-
-__all__ = ["Holder", "Lease", "LockProvider", "Release", "known_schemes", "open_provider"]
-
 if __name__ != "lakelatch.locks":
     raise ImportError(
         "import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first"
     )
+
+from .interface import Holder, Lease, LockProvider, Release
+from .registry import known_schemes, open_provider
+
+__all__ = ["Holder", "Lease", "LockProvider", "Release", "known_schemes", "open_provider"]

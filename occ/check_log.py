@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .check_timeline import History
-from .commit_log import LOG
+from .log_files import LOG
 from .findings import RESTORE, Findings
 from .log_state import Begin, Close, Commit, LogEntry, LogState, Open, decode
 from .publish import SIDES, metadata_of
@@ -53,17 +53,21 @@ class _Reader:
         self.report = LogReport()
         self._state = LogState()
         self._next = -1  # the slot that must come now; -1: any, a log begins
+        self._problems: list[tuple[str, str, str, str]] = []
 
     def read(self) -> LogReport:
         epochs = [name for name in self._store.folders(LOG) if name.isdigit()]
         before = -1
         for name in epochs:
-            if int(name) != before + 1 or not self._state.closed:
+            if int(name) != before + 1:
+                self._problems.clear()  # of a log that was replaced, and that nobody reads any more
+                self._start_anew()
+            elif not self._state.closed:
                 self._start_anew()
             before = int(name)
-            if not self._epoch(name):
-                self.report.whole = False
-                break
+            self.report.whole = self._epoch(name)
+        for problem in self._problems:
+            self._out.add(*problem)
         for instant in self._state.open:
             self.report.outcome[instant] = "open"
         self.report.settings = self._state.settings
@@ -75,6 +79,7 @@ class _Reader:
             self.report.outcome[instant] = "lost"
         self._state, self._next = LogState(), -1
         self.report.commits.clear()
+        self.report.known_from = ""
 
     def _epoch(self, epoch: str) -> bool:
         """Read one epoch; False when what follows cannot be judged."""
@@ -112,8 +117,7 @@ class _Reader:
         try:
             return decode(body, path)
         except UnsupportedTableError as e:
-            self._out.add("log-newer", path, str(e), "run the check with the newest lakelatch")
-            self._out.unchecked.append("the commit log from its first newer entry on")
+            self._problems.append(("log-newer", path, str(e), "run the check with the newest lakelatch"))
         except DamagedTableError as e:
             self._add("log-entry-torn", path, str(e).partition("; ")[0].partition(". ")[0])
         return None
@@ -123,8 +127,7 @@ class _Reader:
         report.entries += 1
         match entry:
             case Open():
-                if not report.commits:
-                    report.known_from = entry.top
+                report.known_from = report.known_from or entry.top
             case Begin() if entry.instant <= state.top:
                 self._add(
                     "log-order", path, f"{path} begins {entry.instant}, which is not later than {state.top} before it"
@@ -145,7 +148,7 @@ class _Reader:
             report.commits.append(entry)
 
     def _add(self, kind: str, path: str, message: str) -> None:
-        self._out.add(kind, path, message, REBUILD)
+        self._problems.append((kind, path, message, REBUILD))
 
 
 def check_log(store: Store, out: Findings) -> LogReport | None:
@@ -153,6 +156,8 @@ def check_log(store: Store, out: Findings) -> LogReport | None:
     if not store.folders(LOG):
         return None
     report = _Reader(store, out).read()
+    if not report.whole:
+        out.unchecked.append("the commit log behind the entry that cannot be read")
     for commit in report.commits:
         try:
             report.contents[commit.instant] = metadata_of(store, commit)

@@ -6,32 +6,28 @@
 
 Absence is no answer. A put whose reply was lost may land later, so a writer in doubt repeats the same bytes at the
 same slot until the store says what stands there. Single entries are never deleted, because a zombie's put would
-succeed on a slot that somebody has emptied. After every put the newest epoch is looked up again: if the log was
-replaced below a sleeping writer, its entry stands where nobody reads.
+succeed on a slot that somebody has emptied. The newest epoch is looked up at every head and after every put: if the
+log was replaced below a sleeping writer, what it reads there counts for nothing, and its entry stands where nobody
+reads (docs/model.md has the schedules).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ..environment import Environment
 from ..errors import CommitUnknownError, LatchError, NotATableError, StorageError
 from ..storage import Durable, Outcome, Store
-from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, decode, encode
+from .log_files import began_here, epochs, read_all, read_epoch, slot_path
+from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Setting, decode, encode
 from .publish import Publisher
 
-LOG = ".hoodie/.lakelatch/log"
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
 _log = logging.getLogger("lakelatch.log")
-
-
-def slot_path(epoch: int, slot: int) -> str:
-    """Where an entry lies. Epochs are numbered from the time the log was made, so a rebuilt log starts a new one."""
-    return f"{LOG}/{epoch:013d}/{slot:020d}"
 
 
 class Follower:
@@ -39,6 +35,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
+        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
 
 
 class CommitLog:
@@ -69,16 +66,19 @@ class CommitLog:
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
-            elif not self._followers and self._newest_epoch() > self.epoch + 1:
-                self._start_at_newest_epoch()  # a handle that slept for long need not read what nobody asks about
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 stored = self._store.get(path)
                 if stored is not None:
                     self._apply(decode(stored.body, path))
-                elif self.state.closed and self._open_epoch(path):
                     continue
-                else:
+                # A free slot is the head only in the newest epoch. Elsewhere the log was replaced while we slept, and
+                # what stands where we read may be a zombie's: neither publish nor decide anything by it.
+                newest = self._newest_epoch()
+                if newest > self.epoch:
+                    if self._store.get(path) is None:
+                        self._start_at_newest_epoch()
+                elif not (self.state.closed and self._open_epoch(path)):
                     return self.state
 
     def _open_epoch(self, path: str) -> bool:
@@ -93,18 +93,20 @@ class CommitLog:
 
     def _start_at_newest_epoch(self) -> None:
         newest = self._newest_epoch()
-        entries = self._store.list(f"{LOG}/{newest:013d}") if newest else []
+        entries = self._store.list(slot_path(newest, 0).rpartition("/")[0]) if newest else []
         if not entries:
             raise NotATableError(
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
                 table=self._store.url,
             )
+        for follower in self._followers:
+            follower.complete = False
         self.state, self._published, self._unverified = LogState(), -1, []
         self.epoch, self.next_slot = newest, int(entries[0].name)
         self._first_slot = self.next_slot
 
     def _newest_epoch(self) -> int:
-        return max((int(name) for name in self._store.folders(LOG) if name.isdigit()), default=0)
+        return max(epochs(self._store), default=0)
 
     def _apply(self, entry: LogEntry) -> None:
         self.state.apply(entry)
@@ -117,17 +119,18 @@ class CommitLog:
             self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
 
-    def now(self) -> tuple[int, Follower]:
-        """The slot at the head, and a follower of what comes after it."""
+    def now(self) -> tuple[int, str, Follower]:
+        """The slot at the head, the largest time before it, and a follower of what comes after."""
         with self._mutex:
-            self.catch_up()
-            return self.next_slot, self.follow([])
+            top = self.catch_up().top
+            return self.next_slot, top, self.follow(Follower())
 
-    def follow(self, known: Sequence[Commit]) -> Follower:
-        """A follower that has ``known`` already and collects what comes after the head."""
+    def follow(self, other: Follower) -> Follower:
+        """A follower that has seen what ``other`` has, and goes on collecting."""
         with self._mutex:
             follower = Follower()
-            follower.commits.extend(known)
+            follower.commits.extend(other.commits)
+            follower.complete = other.complete
             self._followers.append(follower)
             return follower
 
@@ -167,7 +170,7 @@ class CommitLog:
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
                     continue
-                if self._replaced_for_sure(epoch, slot, entry):
+                if self._newest_epoch_is_not(epoch) and not self._counts(slot_path(epoch, slot), entry):
                     self.epoch = 0
                     continue
                 entry = replace(entry, slot=slot)
@@ -219,31 +222,40 @@ class CommitLog:
             self._env.sleep(pause * (0.5 + self._env.random()))
             pause = min(pause * 2, 2.0)
 
-    def _replaced_for_sure(self, epoch: int, slot: int, entry: LogEntry) -> bool:
+    def _newest_epoch_is_not(self, epoch: int) -> bool:
         try:
-            return self._replaced(epoch, slot)
+            return self._newest_epoch() != epoch
+        except StorageError:
+            return True  # then `_counts` says that nobody knows
+
+    def _counts(self, path: str, entry: LogEntry) -> bool:
+        """Whether our entry counts although the newest epoch is not the one that it stands in.
+
+        Somebody closed the epoch after our entry, or the log was made anew and it stands where nobody reads. The newest
+        epoch says which: by the state that it was opened with, by its own entries, and by the timeline, read after it.
+        """
+        try:
+            fresh = LogState()
+            for found in read_epoch(self._store, self._newest_epoch()):
+                fresh.apply(found)
+            match entry:
+                case Begin():
+                    return entry.instant in fresh.open or entry.instant in fresh.ended
+                case Commit():
+                    return entry.instant not in fresh.open and self._landed(fresh, entry.instant) is not None
+                case End():
+                    return entry.instant not in fresh.open
+                case Setting():
+                    return entry.settings == fresh.settings
         except StorageError as e:
             # The entry stands. An error that says "nothing landed" would make its writer run the same work twice.
             raise CommitUnknownError(
-                f"{self._store.url}: the log entry {slot_path(epoch, slot)} was written, but whether it counts could not "
-                f"be looked up ({e}). Nothing was deleted; `lakelatch timeline` shows what became of it",
+                f"{self._store.url}: the log entry {path} was written, but whether it counts could not be looked up ({e}). "
+                "Nothing was deleted; `lakelatch timeline` shows what became of it",
                 table=self._store.url,
                 instant=getattr(entry, "instant", None),
             ) from e
-
-    def _replaced(self, epoch: int, slot: int) -> bool:
-        """Whether the log was made anew while we slept: then our entry at ``slot`` stands where nobody reads.
-
-        Otherwise a newer epoch can only be there because somebody has closed ours, after our entry.
-        """
-        if self._newest_epoch() == epoch:
-            return False
-        if self._store.head(slot_path(epoch, self._first_slot)) is None:
-            return True
-        while (stored := self._store.get(path := slot_path(epoch, slot := slot + 1))) is not None:
-            if isinstance(decode(stored.body, path), Close):
-                return False
-        return True
+        return False
 
     def _close_if_full(self) -> None:
         if self.next_slot - self._first_slot >= self._epoch_slots:
@@ -262,39 +274,32 @@ class CommitLog:
     # --- history ---------------------------------------------------------------------------------------------
 
     def outcome(self, instant: str) -> str | None:
-        """``open``, ``commit``, ``rollback`` or ``abort``; None when this log never saw the transaction begin."""
+        """``open``, ``commit``, ``rollback`` or ``abort``; None for a transaction that is not ours.
+
+        By the newest epoch and the timeline only, the log read first: a transaction that is not open there can no
+        longer land, and every commit but the newest is on the timeline.
+        """
         with self._mutex:
             state = self.catch_up()
             if instant in state.open:
                 return "open"
             if instant in state.ended:
                 return state.ended[instant]
-            for entry in self._entries_since(instant):
-                if isinstance(entry, Commit | End) and entry.instant == instant:
-                    return entry.kind
-            return None
+            if self._landed(state, instant) is not None:
+                return "commit"
+            # Larger than every time in the log: begun by a stranger.
+            return "rollback" if instant <= state.top and began_here(self._store, instant) else None
 
     def entries(self) -> Iterator[LogEntry]:
         """Every entry of every epoch that is still there, oldest first."""
-        yield from self._read(self._store.folders(LOG))
+        return read_all(self._store)
 
-    def _entries_since(self, instant: str) -> Iterator[LogEntry]:
-        """Entries from the epoch that ``instant`` began in: the newest one that opened with smaller times only."""
-        epochs = self._store.folders(LOG)
-        first = len(epochs) - 1
-        while first > 0 and not self._opened_before(epochs[first], instant):
-            first -= 1
-        yield from self._read(epochs[max(first, 0) :])
+    def landed(self, instant: str) -> str | None:
+        """The completion time of a transaction that has landed, else None."""
+        with self._mutex:
+            return self._landed(self.catch_up(), instant)
 
-    def _read(self, epochs: list[str]) -> Iterator[LogEntry]:
-        for epoch in epochs:
-            for found in self._store.list(f"{LOG}/{epoch}"):
-                stored = self._store.get(found.path)
-                if stored is not None:
-                    yield decode(stored.body, found.path)
-
-    def _opened_before(self, epoch: str, instant: str) -> bool:
-        first = self._store.list(f"{LOG}/{epoch}")[:1]
-        stored = self._store.get(first[0].path) if first else None
-        opening = decode(stored.body, first[0].path) if stored is not None else None
-        return isinstance(opening, Open) and opening.top < instant
+    def _landed(self, state: LogState, instant: str) -> str | None:
+        if state.last is not None and state.last.instant == instant:
+            return state.last.completion
+        return self._timeline.completion_of(instant)

@@ -9,7 +9,7 @@ from ..environment import SYSTEM, Environment
 from ..errors import ConfigError, InputError, StorageError, UnsupportedTableError
 from ..storage import Outcome, Store, open_store
 from .clock import EARLIEST
-from .commit_log import LOG, slot_path
+from .log_files import LOG, slot_path
 from .log_state import Open, encode
 from .properties import COPY_ON_WRITE, TableConfig
 from .settings import NO_LOCK, OWN_LOCK, Settings

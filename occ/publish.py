@@ -13,9 +13,10 @@ from dataclasses import replace
 from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
-from .avro import CommitMetadata, encode_commit
-from .instant import Instant, file_name
+from .avro import CommitMetadata, decode_commit, encode_commit
+from .instant import Instant, file_name, parse
 from .log_state import Commit
+from .timeline import TIMELINE
 
 SIDES = ".hoodie/.lakelatch/sides"
 _INLINE_BYTES = 64 * 1024
@@ -46,6 +47,8 @@ def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
         path = commit.side["path"]
         stored = store.get(path)
         if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
+            if (published := _published(store, commit)) is not None:
+                return published
             raise DamagedTableError(
                 f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
                 "rebuild the log with `lakelatch init --adopt`",
@@ -54,6 +57,13 @@ def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
             )
         plain = json.loads(stored.body)
     return replace(CommitMetadata.from_json(plain), schema=commit.schema)
+
+
+def _published(store: Store, commit: Commit) -> CommitMetadata | None:
+    """What the instant says, which has all of it once it is on the timeline: a lost side object must block nobody."""
+    name = file_name(Instant(commit.instant, commit.action, "completed", commit.completion))
+    stored = store.get(f"{TIMELINE}/{name}")
+    return None if stored is None else decode_commit(stored.body, name=name, layout=2, table=store.url)
 
 
 class Publisher:
@@ -89,6 +99,15 @@ class Publisher:
             # One older than the active timeline was archived; putting it back would hide the archived ones after it.
             if commit.instant >= first[:17] and self._path(commit).rpartition("/")[2] not in names:
                 self.publish(commit)
+
+    def completion_of(self, instant: str) -> str | None:
+        """C of a transaction that is on the timeline as completed, else None. One listing."""
+        for entry in self._store.list(self._folder, after=f"{instant}_"):
+            found = parse(entry.name, layout=2)
+            if found is None or found.requested != instant:
+                return None
+            return found.completed
+        return None
 
     def _path(self, commit: Commit) -> str:
         return f"{self._folder}/{file_name(Instant(commit.instant, commit.action, 'completed', commit.completion))}"

@@ -22,6 +22,7 @@ from .instant import Instant, file_name
 from .listing import list_data_files
 from .log_state import Begin, End, LogEntry, LogState
 from .markers import instants_with_markers, list_markers, remove
+from .publish import SIDES
 from .timeline import Timeline
 
 _log = logging.getLogger("lakelatch.rollback")
@@ -83,6 +84,9 @@ class Cleaner:
         for act in {action} if action else {"commit", "replacecommit"}:
             for state in ("inflight", "requested"):
                 self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
+        for side in self._store.list(SIDES):
+            if side.name.startswith(f"{instant}-"):
+                self._store.delete(side.path)
         # Last: it is what a later sweep would find this transaction by. Then once more for a late worker's markers.
         self._store.delete(heartbeat_path(instant))
         return deleted + self._delete_announced(instant)
@@ -112,13 +116,15 @@ class Cleaner:
         return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
 
     def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:
-        """Delete what came after the sweep: late puts of a pending instant, or of a data file without marker any more.
+        """Delete what came after the sweep: late puts of a pending instant, a side object, or a data file without marker.
 
         Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
         are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
         """
         landed = {instant.requested for instant in timeline.completed}
         found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}
+        for side in self._store.list(SIDES):
+            found.setdefault(side.name.partition("-")[0], [])
         for file in list_data_files(self._store).bases:
             found.setdefault(file.instant, []).append(file.path)
         deleted = 0

@@ -20,8 +20,9 @@ from ..errors import (
 )
 from ..locks import Lease, LockProvider, open_provider
 from ..storage import Store, open_store
-from .commit_log import EPOCH_SLOTS, LOG, CommitLog
+from .commit_log import EPOCH_SLOTS, CommitLog
 from .heartbeat import Heart
+from .log_files import LOG
 from .log_state import Commit, LogEntry, LogState, Setting
 from .properties import TableConfig
 from .publish import Publisher, metadata_of
@@ -108,10 +109,10 @@ class Table:
             return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
         if not self.writable:
             return cold_view(self.store, self.timeline())
-        slot, follower = self.log.now()
+        slot, top, follower = self.log.now()
         try:
             self.log.publish_last()
-            return self.views.at(slot, follower.commits)
+            return self.views.at(slot, top, follower)
         except StorageError:  # a reader who may not write merges what is not published yet
             timeline, last = self.timeline(), self.log.state.last
             return with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
@@ -273,11 +274,8 @@ class Table:
     def _metadata_of(self, commit: Commit) -> Any:
         return metadata_of(self.store, commit)
 
-    def _cold_view(self, later: Sequence[Commit]) -> View:
-        timeline = self.timeline()
-        # Only now read on: whatever the listing shows is in the log, so every commit that is too young is in `later`.
-        self.log.catch_up()
-        return cold_view(self.store, timeline, without=[c.instant for c in later])
+    def _cold_view(self, top: str) -> View:
+        return cold_view(self.store, self.timeline(), as_of_completion=top)
 
     # --- guards ----------------------------------------------------------------------------------------------
 

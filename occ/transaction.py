@@ -133,7 +133,7 @@ class Transaction:
     def snapshot(self) -> Snapshot:
         """The table as of the begin slot, whatever has landed since."""
         if self._snapshot is None:
-            self._snapshot = self._table.views.at(self.begin_slot, self._follower.commits).snapshot
+            self._snapshot = self._table.views.at(self.begin_slot, self.instant, self._follower).snapshot
         return self._snapshot
 
     @property
@@ -144,7 +144,7 @@ class Transaction:
 
     def _schema_seen(self) -> str | None:
         if self._began_with is None:
-            self._began_with = (self._table.views.schema_at(self.begin_slot, self._follower.commits),)
+            self._began_with = (self._table.views.schema_at(self.begin_slot, self.instant, self._follower),)
         return self._began_with[0]
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
@@ -282,6 +282,13 @@ class Transaction:
                 assert isinstance(entry, Commit)
                 self.result = CommitResult(self.instant, entry.completion, entry.slot, self._publish(entry))
                 return
+            except RolledBackError:
+                # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
+                completion = table.log.landed(self.instant)
+                if completion is None:
+                    raise
+                self.result = CommitResult(self.instant, completion, table.log.next_slot - 1)
+                return
             except LockLostError:
                 self._lease = None
                 if table.env.monotonic() >= give_up:
@@ -293,6 +300,13 @@ class Transaction:
     def _decide(self, state: LogState, lease: Lease, template: Commit) -> LogEntry:
         """The commit entry for the next free slot, or the reason why there must not be one."""
         self._require_in(state)
+        if not self._follower.complete:
+            raise RolledBackError(
+                f"{self._table.url}: the commit log was made anew while {self.instant} was open, so what landed meanwhile "
+                "is not known. Nothing of it landed; run the write again",
+                table=self._table.url,
+                instant=self.instant,
+            )
         candidates = [self._candidate(commit) for commit in self._follower.commits]
         conflict = resolve(
             self._staged.write_set(), self._staged.read_set(), candidates, by=self._table.settings.strategy

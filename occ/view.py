@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from .avro import CommitMetadata
 from .commit_log import CommitLog, Follower
 from .listing import list_data_files
 from .log_state import Commit
-from .snapshot import Snapshot, TimelineView, build
+from .snapshot import Snapshot, build
 from .timeline import Timeline
 
 if TYPE_CHECKING:
@@ -52,28 +52,14 @@ class View:
 
 
 def cold_view(
-    store: Store,
-    timeline: Timeline,
-    *,
-    without: Sequence[str] = (),
-    as_of: str | None = None,
-    as_of_completion: str | None = None,
+    store: Store, timeline: Timeline, *, as_of: str | None = None, as_of_completion: str | None = None
 ) -> View:
-    """The view from one listing; ``without`` names commits (T) that are too young for it."""
-    hidden = set(without)
-    full = timeline.view()
-    shown = TimelineView(
-        {t: c for t, c in full.completion.items() if t not in hidden},
-        full.first_active,
-        tuple(r for r in full.replacements if r.requested not in hidden),
+    """The view from one listing; the bounds are those of `Table.snapshot`."""
+    snapshot = build(
+        list_data_files(store), timeline.view(), timeline.config, as_of=as_of, as_of_completion=as_of_completion
     )
-    listing = list_data_files(store)
-    snapshot = build(listing, shown, timeline.config, as_of=as_of, as_of_completion=as_of_completion)
-    visible = [
-        i for i in timeline.completed_by(requested=as_of, completed=as_of_completion) if i.requested not in hidden
-    ]
     schema = timeline.config.create_schema
-    for instant in reversed(visible):
+    for instant in reversed(timeline.completed_by(requested=as_of, completed=as_of_completion)):
         found = timeline.metadata(instant).schema
         if found:
             schema = found
@@ -82,10 +68,17 @@ def cold_view(
 
 
 class ViewCache:
-    """The newest view that a table handle has needed, and the commits since."""
+    """The newest view that a table handle has needed, and the commits since.
+
+    A view is that of one slot. On the timeline it is the commits with completion time up to ``top``, the largest time
+    before the slot: every later commit's is greater.
+
+    Args:
+        cold: the view from one listing, of all commits with a completion time up to its argument.
+    """
 
     def __init__(
-        self, log: CommitLog, cold: Callable[[Sequence[Commit]], View], metadata_of: Callable[[Commit], CommitMetadata]
+        self, log: CommitLog, cold: Callable[[str], View], metadata_of: Callable[[Commit], CommitMetadata]
     ) -> None:
         self._log, self._cold, self._metadata_of = log, cold, metadata_of
         self._mutex = threading.Lock()
@@ -93,38 +86,35 @@ class ViewCache:
         self._slot = -1
         self._since = Follower()
 
-    def at(self, slot: int, later: Sequence[Commit]) -> View:
-        """The view that holds every commit before ``slot`` and no other.
-
-        ``later``: the commits after it, as a follower's list that goes on growing while the table is listed.
-        """
+    def at(self, slot: int, top: str, later: Follower) -> View:
+        """The view that holds every commit before ``slot`` and no other; ``later`` follows what comes after it."""
         with self._mutex:
-            view = self._view or self._start(slot, later)
-            if self._slot > slot:  # an older transaction than the one before: its view is its own
-                return self._cold(later)
-            return self._advance(view, slot)
+            view = self._warm(slot, top, later)
+            return self._cold(top) if view is None else self._advance(view, slot)
 
-    def schema_at(self, slot: int, later: Sequence[Commit]) -> str | None:
+    def schema_at(self, slot: int, top: str, later: Follower) -> str | None:
         """The schema of that view, without the work of its file slices."""
         with self._mutex:
-            view = self._view or self._start(slot, later)
-            if self._slot > slot:
-                return self._cold(later).schema
+            view = self._warm(slot, top, later)
+            if view is None:
+                return self._cold(top).schema
             before = [c for c in self._since.commits if c.slot < slot]
             if len(before) > _COMMITS_KEPT:
                 return self._advance(view, slot).schema
             return next((c.schema for c in reversed(before) if c.schema), view.schema)
 
+    def _warm(self, slot: int, top: str, later: Follower) -> View | None:
+        """A view of an earlier slot to go on from; None for a transaction older than the one before."""
+        if self._view is None or not self._since.complete:
+            self._log.unfollow(self._since)
+            self._since = self._log.follow(later)
+            self._view, self._slot = self._cold(top), slot
+        return self._view if self._slot <= slot else None
+
     def _advance(self, view: View, slot: int) -> View:
         while self._since.commits and self._since.commits[0].slot < slot:
             commit = self._since.commits.pop(0)
             view = view.after(commit, self._metadata_of(commit))
-        self._view, self._slot = view, slot
-        return view
-
-    def _start(self, slot: int, later: Sequence[Commit]) -> View:
-        self._since = self._log.follow(later)
-        view = self._cold(self._since.commits)
         self._view, self._slot = view, slot
         return view
 

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 HOME_DIR="$PWD/.cache/jvm"
 LOG="$HOME_DIR/install.log"
-SPARK=3.5.9       # tests/jvm/environment.py knows the place of these
+SPARK=3.5.9       # tests/jvm/readers.py names the same files
 BUNDLE=hudi-spark3.5-bundle_2.12
 HUDI=1.2.0
 JAR="$HOME_DIR/jars/$BUNDLE-$HUDI.jar"
@@ -40,11 +40,12 @@ apt() {  # apt PACKAGE...: true when installed
 }
 
 ensure_venv() {
-  local venv="$HOME_DIR/venv"
+  local venv="$HOME_DIR/venv" python="$PWD/.venv/bin/python"   # the interpreter that the project's environment has
+  [ -x "$python" ] || python="${PYTHON:-python3}"
   [ -f "$STAMP" ] && [ -x "$venv/bin/python" ] && return
   say "installing PySpark $SPARK (once)"
   rm -rf "$venv"
-  if "${PYTHON:-python3}" -m venv "$venv" >>"$LOG" 2>&1 &&
+  if "$python" -m venv "$venv" >>"$LOG" 2>&1 &&
      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "pyspark==$SPARK" >>"$LOG" 2>&1; then
     touch "$STAMP"
   else

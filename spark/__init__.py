@@ -8,12 +8,27 @@ Each write is one transaction, run again by itself when it loses against another
 transaction; Spark's Python workers write the data files with Arrow; reads are plain DataFrames on Spark's own scan.
 """
 
-from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
-from .write import WriteResult
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .table import SparkTable, open
+    from .write import WriteResult
 
 __all__ = ["SparkTable", "WriteResult", "open"]
+
+# Imported when first used: a worker needs only what writes files.
+_LAZY = {"SparkTable": ".table", "WriteResult": ".write", "open": ".table"}
 
 if __name__ != "lakelatch.spark":
     raise ImportError(
         "import lakelatch.spark, not the folder: a second copy of every class would not be equal to the first"
     )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name], __name__), name)

@@ -32,7 +32,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
             )
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except Exception as error:  # noqa: BLE001 - Spark has its own error for types without an Arrow form
+    except Exception as error:
         raise InputError(
             f"the rows have a column type that cannot be stored: {error}; cast it or leave it out"
         ) from error

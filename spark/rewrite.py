@@ -83,7 +83,7 @@ class Files:
             token=token(self.task),
             io="MERGE" if replaces else "CREATE",
             prev_commit=replaces.instant if replaces else None,
-            sequence=self._numbers,
+            numbers=self._numbers,
             trusted=True,
             keep_hashes=self._keep_hashes,
         )

@@ -38,7 +38,7 @@ _TASKS_PER_CORE = 4
 _LOOKUP_BYTES = 64 << 20
 
 
-class _RepeatedKeys(Exception):  # noqa: N818 - never leaves this module
+class _RepeatedKeys(Exception):
     """Two inserted rows may have the same key: do it again with rows shuffled by key, which can tell."""
 
 

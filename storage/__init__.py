@@ -1,11 +1,11 @@
 """Atomic object operations on local disk, S3, GCS and Azure: the only part that touches a table's bytes."""
 
-from .interface import Durable, Entry, Outcome, Put, Store, Stored
-from .location import open_store, same_place
-
-__all__ = ["Durable", "Entry", "Outcome", "Put", "Store", "Stored", "open_store", "same_place"]
-
 if __name__ != "lakelatch.storage":
     raise ImportError(
         "import lakelatch.storage, not the folder: a second copy of every class would not be equal to the first"
     )
+
+from .interface import Durable, Entry, Outcome, Put, Store, Stored
+from .location import open_store, same_place
+
+__all__ = ["Durable", "Entry", "Outcome", "Put", "Store", "Stored", "open_store", "same_place"]

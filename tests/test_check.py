@@ -86,7 +86,7 @@ class Copy:
     def rewrite(self, change, footer: dict[str, str] | None = None) -> None:
         path = self.bases[-1]
         before = pq.read_metadata(path).metadata
-        kept = {key: value for key, value in before.items() if key.startswith(b"hoodie_")} | (footer or {})
+        kept = {key: value for key, value in before.items() if key.startswith(b"hoodie_")} | {key.encode(): value for key, value in (footer or {}).items()}
         table = change(pq.read_table(path, partitioning=None))
         pq.write_table(table.replace_schema_metadata(kept), path)
 
@@ -161,7 +161,7 @@ DAMAGES = {
     "commit-time": (lambda t: t.rewrite(lambda rows: set_column(rows, "_hoodie_commit_time", FAR_AHEAD)), {"file-size"}),
     "two-base-files": (lambda t: t.copy_base(token="7-7-7"), set()),
     "file-not-in-commit": (lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0"), set()),
-    "file-never-committed": (lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0", instant=LONG_AGO), set()),
+    "file-never-committed": (lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0", instant=LONG_AGO), {"commit-time"}),
     "duplicate-keys": (insert_again, set()),
     "bucket-twice": (give_buckets, {"duplicate-keys"}),
     "old-file-missing": (lambda t: t.bases[0].unlink(), set()),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .story import Row, Story
+from .story import Landed, Row, Step, Story
 
 CASES: dict[str, Callable[[Path], Story]] = {}
 
@@ -27,9 +27,7 @@ def case(*versions: int) -> Callable[[Callable[[Path, int], Story]], Callable[[P
 
 
 def rows(place: str | None, ids: range, *, seen: int = 1, **more: Any) -> list[Row]:
-    return [
-        {"id": f"{place}-{n}", "place": place, "seen": seen, "amount": n + seen / 100, **more} for n in ids
-    ]
+    return [{"id": f"{place}-{n}", "place": place, "seen": seen, "amount": n + seen / 100, **more} for n in ids]
 
 
 @case(8, 9)
@@ -62,22 +60,39 @@ def one_partition_plain(folder: Path, version: int) -> Story:
 
 
 @case(8)
-def partitioned_by_numbers_and_dates(folder: Path, version: int) -> Story:
-    schema = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("hour", pa.int32()), ("note", pa.string())])
-    days = [dt.date(2013, 1, 1), dt.date(2013, 12, 31)]
-    story = Story(folder, schema, partition_by=("day", "hour"), table_version=version)
+def partitioned_by_date_number_and_flag(folder: Path, version: int) -> Story:
+    return _by_date_number_and_flag(folder, version, hive_style=True)
+
+
+@case(8)
+def partitioned_by_date_number_and_flag_plain(folder: Path, version: int) -> Story:
+    return _by_date_number_and_flag(folder, version, hive_style=False)
+
+
+def _by_date_number_and_flag(folder: Path, version: int, *, hive_style: bool) -> Story:
+    """Partition values that are no text, each of them null in some rows."""
+    partitions = [("day", pa.date32()), ("hour", pa.int32()), ("late", pa.bool_())]
+    schema = pa.schema([("id", pa.int64()), *partitions, ("note", pa.string())])
+    days, hours, flags = [dt.date(2013, 1, 1), dt.date(1969, 12, 31), None], [0, -7, None], [True, False, None]
+    names = [name for name, _ in partitions]
+    story = Story(folder, schema, partition_by=names, hive_style=hive_style, table_version=version)
 
     def some(ids: range, note: str) -> list[Row]:
-        return [{"id": n, "day": days[n % 2], "hour": n % 3, "note": note} for n in ids]
+        return [
+            {"id": n, "day": days[n % 3], "hour": hours[n // 3 % 3], "late": flags[n // 9 % 3], "note": note}
+            for n in ids
+        ]
 
-    story.insert(some(range(12), "first"))
-    story.upsert(some(range(6, 15), "second"))
+    story.insert(some(range(27), "first"))
+    story.upsert(some(range(25, 30), "second"))
     return story
 
 
 def _two_fields(folder: Path, version: int, *, hive_style: bool) -> Story:
     """A key of two fields; the partition ("JFK", 2) is overwritten, and one that was never there."""
-    schema = pa.schema([("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()), ("month", pa.int32())])
+    schema = pa.schema(
+        [("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()), ("month", pa.int32())]
+    )
     schema = schema.append(pa.field("delay", pa.float64()))
 
     def some(origin: str, month: int, flights: range, delay: float) -> list[Row]:
@@ -142,10 +157,9 @@ def completed_out_of_order(folder: Path, version: int) -> Story:
     story.insert(rows("JFK", range(4)) + rows("LGA", range(4)))
     early = story.begin().put(rows("JFK", range(2), seen=2))
     late = story.begin().put(rows("LGA", range(2), seen=3))
-    late.commit()
-    early.commit()
-    assert early.instant < late.instant
-    assert early.completion > late.completion
+    second, third = late.commit(), early.commit()
+    assert third.instant < second.instant
+    assert third.completion > second.completion
     story.upsert(rows("LGA", range(1, 3), seen=4))
     return story
 
@@ -256,6 +270,31 @@ def emptied_group(folder: Path, version: int) -> Story:
     story.delete(rows("JFK", range(3)))
     story.insert(rows("JFK", range(1, 2), seen=2))
     return story
+
+
+BY_SPARK = {"simple": None, "bucket": 4}
+
+
+def for_our_spark(folder: Path, index: str) -> tuple[Story, list[tuple[str, list[Row]]]]:
+    """A table for lakelatch.spark, and what it shall write (spark_writer.py)."""
+    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", buckets=BY_SPARK[index])
+    writes = [
+        ("insert", rows("JFK", range(12), seen=2) + rows("Zürich", range(5), seen=2)),
+        ("upsert", rows("JFK", range(8, 16), seen=3) + rows("JFK", range(2), seen=1) + rows("a/b", range(2), seen=3)),
+        ("delete", rows("JFK", range(4, 6))),
+        ("overwrite", rows("Zürich", range(4, 9), seen=4)),
+        ("upsert", rows("Zürich", range(3, 5), seen=5)),
+    ]
+    return story, writes
+
+
+def written_by_spark(story: Story, writes: list[tuple[str, list[Row]]], times: list[tuple[str, str]]) -> None:
+    """Note in the story what landed at which T and C."""
+    for (method, batch), (instant, completion) in zip(writes, times, strict=True):
+        steps = [Step("delete" if method == "delete" else "put", batch)]
+        if method == "overwrite":
+            steps = [*(Step("empty", partition=place) for place in {story.partition_of(r) for r in batch}), *steps]
+        story.landed.append(Landed(instant, completion, steps))
 
 
 WRITE_OPTIONS = {

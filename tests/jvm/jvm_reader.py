@@ -7,7 +7,7 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     snapshot                    the rows now
     as_of        as_of          the rows of the commits with T not after this
     incremental  begin, end     the rows of the commits with C in (begin, end]; end may be missing
-    upsert       rows, options  writes; the rows of a source named in ``like`` give the columns their types
+    upsert       rows, options  writes the rows, and answers with all rows of the table then
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
 (`ColumnarBatchRow cannot be cast to ColumnarBatch`, 1.2.0).

@@ -6,7 +6,9 @@ import datetime as dt
 import decimal
 import json
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from ..servers import missing
 HOME = Path(__file__).parents[2] / ".cache" / "jvm"
 PYTHON = HOME / "venv" / "bin" / "python"
 BUNDLE = HOME / "jars" / "hudi-spark3.5-bundle_2.12-1.2.0.jar"
-JVM_S_MAX = 540
+PROGRAM_S_MAX = 540
 
 Row = dict[str, Any]
 
@@ -31,23 +33,37 @@ def require_jvm() -> None:
     for needed in (PYTHON, BUNDLE):
         if not needed.exists():
             missing(f"the JVM reader lacks {needed.name}; scripts/ensure_jvm.sh installs it")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        missing("the JVM reader needs Java 17; scripts/ensure_jvm.sh installs it")
 
 
 def ask_jvm(requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     """The answers of one JVM session (jvm_reader.py) to all requests, in their order."""
     require_jvm()
-    questions, answers, log = folder / "requests.json", folder / "answers.json", folder / "jvm.log"
-    questions.write_text(json.dumps(requests))
-    program = [str(PYTHON), str(Path(__file__).with_name("jvm_reader.py")), str(questions), str(answers), str(BUNDLE)]
-    # Nothing of the environment that pytest runs in: its Spark is another one.
+    return _run(PYTHON, "jvm_reader.py", requests, folder, str(BUNDLE))
+
+
+def write_by_spark(stories: Sequence[dict[str, Any]], folder: Path) -> list[tuple[str, str]]:
+    """T and C of all writes of all stories (spark_writer.py), in their order."""
+    return [
+        (instant, completion) for instant, completion in _run(Path(sys.executable), "spark_writer.py", stories, folder)
+    ]
+
+
+def _run(python: Path, program: str, request: Any, folder: Path, *more: str) -> Any:
+    """What one of the programs beside this file answers."""
+    question, answer, log = (folder / f"{program}.{name}" for name in ("request.json", "answer.json", "log"))
+    question.write_text(json.dumps(request), encoding="utf-8")
+    command = [str(python), str(Path(__file__).with_name(program)), str(question), str(answer), *more]
+    # Each has a Spark of its own, and must not meet the settings of another.
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK", "PYTHON", "VIRTUAL_ENV"))}
+    ours |= {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
     with log.open("wb") as output:
         done = subprocess.run(
-            program, env=ours | {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"}, cwd=folder, stdout=output, stderr=output,
-            timeout=JVM_S_MAX, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, f"the JVM reader ended with {done.returncode}:\n{log.read_text()[-4000:]}"
-    return json.loads(answers.read_text())
+            command, env=ours, cwd=folder, stdout=output, stderr=output, timeout=PROGRAM_S_MAX, check=False
+        )
+    assert done.returncode == 0, f"{program} ended with {done.returncode}:\n{log.read_text()[-4000:]}"
+    return json.loads(answer.read_text(encoding="utf-8"))
 
 
 def by_hudi_rs(path: Path, options: HudiReadOptions | None = None) -> list[Row]:

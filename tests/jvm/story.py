@@ -31,6 +31,14 @@ class Step(NamedTuple):
     partition: tuple[Any, ...] | None = None
 
 
+class Landed(NamedTuple):
+    """A change that every reader must see: T, C and what it did."""
+
+    instant: str
+    completion: str
+    steps: Sequence[Step]
+
+
 class Story:
     """A table of its own below ``folder``, and its changes that landed, in the order in which they did."""
 
@@ -55,23 +63,23 @@ class Story:
             writer="story",
             **options,
         )
-        self.landed: list[Change] = []
+        self.landed: list[Landed] = []
         self.as_of_works = True  # not in the JVM while a transaction is open
         self._groups = 0
 
     def begin(self, operation: str = "upsert") -> Change:
         return Change(self, operation)
 
-    def insert(self, rows: Sequence[Row]) -> Change:
+    def insert(self, rows: Sequence[Row]) -> Landed:
         return self.begin("insert").put(rows).commit()
 
-    def upsert(self, rows: Sequence[Row]) -> Change:
+    def upsert(self, rows: Sequence[Row]) -> Landed:
         return self.begin("upsert").put(rows).commit()
 
-    def delete(self, rows: Sequence[Row]) -> Change:
+    def delete(self, rows: Sequence[Row]) -> Landed:
         return self.begin("delete").delete(rows).commit()
 
-    def overwrite(self, partition: tuple[Any, ...] | None, rows: Sequence[Row]) -> Change:
+    def overwrite(self, partition: tuple[Any, ...] | None, rows: Sequence[Row]) -> Landed:
         name = "insert_overwrite_table" if partition is None else "insert_overwrite"
         return self.begin(name).empty(partition).put(rows).commit()
 
@@ -121,7 +129,7 @@ class Change:
     def __init__(self, story: Story, operation: str) -> None:
         self._story = story
         self._txn = story.table.transaction(operation)
-        self.instant, self.completion = self._txn.instant, ""
+        self.instant = self._txn.instant
         self.steps: list[Step] = []
 
     def put(self, rows: Sequence[Row]) -> Change:
@@ -192,12 +200,12 @@ class Change:
         emptied: Iterable[Step] = (s for s in self.steps if s.kind == "empty")
         return any(s.partition is None or partition_path(s.partition, config) == path for s in emptied)
 
-    def commit(self) -> Change:
+    def commit(self) -> Landed:
         result = self._txn.commit()
         assert result is not None
-        self.completion = result.completion
-        self._story.landed.append(self)
-        return self
+        landed = Landed(result.instant, result.completion, self.steps)
+        self._story.landed.append(landed)
+        return landed
 
     def abort(self) -> None:
         self._txn.abort()

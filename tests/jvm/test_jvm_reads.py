@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hudi import HudiReadOptions
+from hudi import HudiReadOptions, HudiTableBuilder
 
 import lakelatch
 from lakelatch.occ.names import bucket_of
 from lakelatch.occ.partition_path import escape
 
-from .cases import CASES, WRITES, WRITTEN_BY_JVM
-from .conftest import Library, moments, spans, written
+from .cases import BY_SPARK, CASES, WRITES, WRITTEN_BY_JVM
+from .conftest import Library, by_spark, jvm_moments, jvm_spans, moments, spans, written
 from .readers import Row, by_hudi_rs, by_us, in_order, plain_rows, rs_as_of, rs_between, rs_read_optimized
 from .story import Story
 
 pytestmark = pytest.mark.jvm
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=[*CASES, *map(by_spark, BY_SPARK)])
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -37,8 +37,9 @@ def expected_rows(story: Story, **moment: str | None) -> list[Row]:
 
 
 def as_the_jvm_tells(story: Story, rows: list[Row]) -> list[Row]:
-    """Hudi 1.2.0 takes partition values of incremental reads from the folder's name and leaves them URL-encoded: "a/b" is
-    told as "a%2Fb". It does so with tables that it wrote itself, and in no other kind of read."""
+    """In incremental reads Hudi 1.2.0 takes partition values from the folder's name and leaves them URL-encoded: "a/b"
+    is told as "a%2Fb". It does so with tables that it wrote itself, and in no other kind of read.
+    """
 
     def told(name: str, value: object) -> object:
         return escape(value) if name in story.partition and isinstance(value, str) else value
@@ -54,10 +55,20 @@ def test_every_reader_sees_the_rows_of_a_serial_replay(library, name, story):
     assert in_order(library.jvm(name, "snapshot")) == wanted
 
 
+def test_every_reader_sees_the_columns_of_the_last_commit(library, name, story):
+    wanted = story.schema.names
+    with lakelatch.open(str(story.path)) as table:
+        assert table.read().schema == story.schema
+    assert HudiTableBuilder.from_base_uri(str(story.path)).build().get_schema().names == wanted
+    for row in library.jvm(name, "snapshot"):
+        assert [column for column in row if not column.startswith("_hoodie_")] == wanted
+
+
 def test_incremental_reads_by_completion_time_skip_nothing_and_repeat_nothing(library, name, story):
     for begin, end in spans(story):
         wanted = expected(story, begin=begin, end=end)
         assert in_order(by_hudi_rs(story.path, rs_between(begin, end))) == wanted, (begin, end)
+    for begin, end in jvm_spans(story):
         told = as_the_jvm_tells(story, expected_rows(story, begin=begin, end=end))
         assert in_order(library.jvm(name, "incremental", begin, end)) == in_order(told), (begin, end)
 
@@ -67,6 +78,8 @@ def test_time_travel_by_requested_time(library, name, story):
         wanted = expected(story, as_of=instant)
         assert in_order(by_us(story.path, as_of=instant)) == wanted, instant
         assert in_order(by_hudi_rs(story.path, rs_as_of(instant))) == wanted, instant
+    for instant in jvm_moments(story):
+        wanted = expected(story, as_of=instant)
         assert in_order(library.jvm(name, "as_of", instant)) == wanted, instant
 
 

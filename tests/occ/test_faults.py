@@ -45,11 +45,11 @@ def overwriting_work(writer: Writer) -> lakelatch.CommitResult | None:
 
 def failing_work(writer: Writer) -> None:
     """A transaction that is given up by its own writer."""
-    with pytest.raises(ZeroDivisionError), writer.table.transaction() as txn:
-        add(txn, "a")
-        insert(txn, "c", "c0")
-        next(iter(txn._open_files)).close()
-        raise ZeroDivisionError
+    txn = writer.table.transaction()
+    add(txn, "a")
+    insert(txn, "c", "c0")
+    txn._open_files[0].close()
+    txn.abort()
 
 
 def calls_of(act: Callable[[Writer], object], folder: Path) -> list[Call]:
@@ -63,7 +63,7 @@ def calls_of(act: Callable[[Writer], object], folder: Path) -> list[Call]:
 
 
 def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: dict[str, int]) -> None:
-    """Run ``act`` with a fault, then look whether what its writer was told is what others find, before and after cleaning."""
+    """Run ``act`` with a fault, then look whether its writer was told what others find, before and after cleaning."""
     world = World(folder)
     writer = world.writer("A", host="host-b")
     writer.store.add(fault)
@@ -72,7 +72,6 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
         told = act(writer)
     except lakelatch.LatchError as e:
         told = e
-        assert len(str(e)) > 40, "no sentence"
     writer.store.reset()
     landed = told.landed if isinstance(told, lakelatch.LatchError) else told is not None
     expected = [BEGUN] if landed is False else [after] if landed else [BEGUN, after]
@@ -104,22 +103,30 @@ def strike_all(folder: Path, faults: Iterable[Fault], act: Callable[[Writer], ob
     assert not failures, f"{len(failures)} faults do harm:\n" + "\n".join(failures)
 
 
+def large_work(writer: Writer) -> lakelatch.CommitResult | None:
+    """One whose metadata does not fit into its log entry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+        return work(writer)
+
+
 ACTS = [(work, DONE), (overwriting_work, OVERWRITTEN), (failing_work, BEGUN)]
+PUTTING = [*ACTS, (large_work, DONE)]
 
 
-@pytest.mark.parametrize(("act", "after"), ACTS)
+@pytest.mark.parametrize(("act", "after"), PUTTING)
 def test_an_answer_lost_after_the_write(folder, act, after):
     calls = calls_of(act, folder / "dry")
     strike_all(folder, [LoseReply(At(call.number)) for call in calls if call.writes], act, after)
 
 
-@pytest.mark.parametrize(("act", "after"), ACTS)
+@pytest.mark.parametrize(("act", "after"), PUTTING)
 def test_a_put_that_lands_when_everybody_has_given_up(folder, act, after):
     calls = calls_of(act, folder / "dry")
     strike_all(folder, [Late(At(call.number)) for call in calls if call.op in PUTS], act, after)
 
 
-@pytest.mark.parametrize(("act", "after"), ACTS)
+@pytest.mark.parametrize(("act", "after"), PUTTING)
 def test_a_put_that_lands_some_calls_later(folder, act, after):
     puts = [call.number for call in calls_of(act, folder / "dry") if call.op in PUTS]
     strike_all(folder, [Late(At(n), land_at=n + later) for n in puts for later in (1, 3, 9)], act, after)
@@ -227,8 +234,8 @@ def cleaning(folder: Path, fault: Fault | None) -> list[Call]:
         first.store.add(fault)
     try:
         first.table.clean()
-    except lakelatch.LatchError as e:
-        assert e.landed is not True
+    except lakelatch.LatchError:
+        assert fault, "nothing was wrong"
     calls = first.store.calls
     first.store.reset()
     world.writer("second").table.clean()

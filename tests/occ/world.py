@@ -13,7 +13,7 @@ from lakelatch.environment import Process
 from lakelatch.occ.heartbeat import HEARTBEATS
 from lakelatch.occ.log_state import Begin, Commit, End
 from lakelatch.occ.markers import MARKERS
-from lakelatch.occ.publish import metadata_of
+from lakelatch.occ.publish import SIDES, metadata_of
 from lakelatch.occ.table import Table
 from lakelatch.occ.transaction import Transaction
 from lakelatch.storage.local import LocalStore
@@ -31,12 +31,14 @@ def rows(part: str, values: dict[str, int]) -> pa.Table:
 def make(folder: Path, env=None, **settings) -> None:
     """A table with one file group in each of two partitions, two rows in each, all v = 0."""
     given = {"env": env} if env else {}
-    with lakelatch.create(
-        str(folder), record_key="id", partition_by="part", schema=SCHEMA, writer="founder", **given, **settings
-    ) as table:
-        with table.transaction("insert") as txn:
-            for part in PARTITIONS:
-                txn.create(f"part={part}").write(rows(part, {f"{part}0": 0, f"{part}1": 0}))
+    with (
+        lakelatch.create(
+            str(folder), record_key="id", partition_by="part", schema=SCHEMA, writer="founder", **given, **settings
+        ) as table,
+        table.transaction("insert") as txn,
+    ):
+        for part in PARTITIONS:
+            txn.create(f"part={part}").write(rows(part, {f"{part}0": 0, f"{part}1": 0}))
 
 
 def add(txn: Transaction, part: str, delta: int = 1) -> None:
@@ -107,8 +109,7 @@ class Writer:
 
 
 class World:
-    """The table and its writers. Writers share a monotonic clock, each with timers and (if asked) a wall clock of its own:
-    while one acts the others stand still."""
+    """The table and its writers: one monotonic clock, but each its own timers: while one acts the others stand still."""
 
     def __init__(self, folder: Path, **settings) -> None:
         self.folder, self.env = folder, FakeEnvironment(seed=1)
@@ -124,6 +125,13 @@ class World:
         store = FaultStore(LocalStore(self.folder))
         writer = Writer(name, env, store, Table(store, env=env, writer=name, **table))
         store.reset()
+        self.writers.append(writer)
+        return writer
+
+    def writer_of(self, table: Table) -> Writer:
+        """A writer around a handle that somebody has opened otherwise."""
+        assert isinstance(table.env, FakeEnvironment)
+        writer = Writer(table.writer, table.env, FaultStore(table.store), table)
         self.writers.append(writer)
         return writer
 
@@ -179,7 +187,7 @@ def check_published(table: Table) -> None:
 
 
 def check_clean(table: Table) -> None:
-    """Nothing is left of transactions that are over: no file, marker, heartbeat or pending instant that belongs to none."""
+    """Nothing is left of transactions that are over: no file, marker, heartbeat, side object or pending instant."""
     store, state = table.store, table.log.catch_up()
     alive = set(state.open)
     kept = {s.path for c in commits(table) for s in metadata_of(store, c).stats}
@@ -195,6 +203,8 @@ def check_clean(table: Table) -> None:
     assert not strays, f"orphan files: {sorted(strays)}"
     assert set(store.folders(MARKERS)) <= alive, "markers of transactions that are over"
     assert {e.name for e in store.list(HEARTBEATS)} <= alive, "heartbeats of transactions that are over"
+    sides = {e.name.partition("-")[0] for e in store.list(SIDES)}
+    assert sides <= alive | {c.instant for c in commits(table)}, "side objects of transactions that are over"
     pending = {i.requested for i in table.timeline().pending} - {c.instant for c in commits(table)}
     assert pending <= alive, f"pending instants of transactions that are over: {sorted(pending - alive)}"
 

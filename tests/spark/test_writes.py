@@ -104,7 +104,13 @@ def test_all_writes_one_after_another(make: Callable[..., Any], spark: Any, buck
 
 @pytest.mark.parametrize(
     ("partition_by", "hive_style", "record_key"),
-    [((), True, "id"), ("city", False, "id"), (("city", "n"), True, "id"), ("city", True, ("id", "n")), ((), False, ("id", "n"))],
+    [
+        ((), True, "id"),
+        ("city", False, "id"),
+        (("city", "n"), True, "id"),
+        ("city", True, ("id", "n")),
+        ((), False, ("id", "n")),
+    ],
 )
 def test_layouts(
     make: Callable[..., Any],
@@ -255,7 +261,9 @@ def test_an_empty_batch_changes_nothing(make: Callable[..., Any], spark: Any, ro
     assert_holds(table, generated(3))
 
 
-def test_a_group_whose_rows_are_all_deleted_is_readable(make: Callable[..., Any], spark: Any, buckets: int | None) -> None:
+def test_a_group_whose_rows_are_all_deleted_is_readable(
+    make: Callable[..., Any], spark: Any, buckets: int | None
+) -> None:
     table = make(buckets=buckets)
     table.insert(rows_of(spark, generated(6)))
     assert table.delete_where("true").deleted == 6
@@ -270,7 +278,9 @@ def test_spark_and_plain_python_share_a_table(make: Callable[..., Any], spark: A
     with lakelatch.open(table.table.url) as plain, plain.transaction("upsert") as txn:
         for group in txn.snapshot.file_groups("city=sf"):
             rows = txn.read(group)
-            doubled = rows.set_column(rows.column_names.index("n"), "n", pa.array([2 * n for n in rows["n"].to_pylist()]))
+            doubled = rows.set_column(
+                rows.column_names.index("n"), "n", pa.array([2 * n for n in rows["n"].to_pylist()])
+            )
             txn.replace(group).write(doubled)
     model = {k: (c, ts, 2 * n if c == "sf" else n) for k, (c, ts, n) in generated(6).items()}
     assert_holds(table, model)

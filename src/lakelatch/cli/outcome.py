@@ -45,8 +45,11 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (typer.Exit, typer.Abort, typer.BadParameter):
+        except (typer.Exit, typer.BadParameter):
             raise
+        except typer.Abort:
+            typer.echo("nothing was done", err=True)
+            raise typer.Exit(COULD_NOT) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None

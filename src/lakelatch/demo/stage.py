@@ -1,9 +1,11 @@
 """The parent: makes the table, starts the writers, decides who goes when, kills one, and shows what became of all.
 
-all writers    begin, write their files, and wait
-doomed         is killed with SIGKILL there; a writer that lives finds it dead and rolls it back
-arrivals       goes first and lands
-the others     go all at once; whoever overlaps what landed since its begin loses and runs again
+    all writers    begin, write their files, and wait
+    doomed         is killed with SIGKILL there; a writer that lives finds it dead and rolls it back
+    arrivals       goes first and lands
+    the others     go all at once; whoever overlaps what landed since its begin loses and runs again
+
+So the conflicts and the rollback are certain, and the rest is left to the race.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ import pyarrow.parquet as pq
 
 from ..errors import ConfigError
 from ..occ.create import create
+from ..occ.log_state import Begin, Commit, End
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from .show import Row, Screen
@@ -149,10 +153,8 @@ class Stage:
         while self._running:
             if time.monotonic() > deadline:
                 raise WriterFailed(f"no end after {_PATIENCE_S:g} s; still running: {', '.join(sorted(self._running))}")
-            try:
+            with suppress(queue.Empty):
                 self._heard(self._events.get(timeout=0.1))
-            except queue.Empty:
-                pass
             if self._killed and not rolled_back:
                 rolled_back = self._look_for_rollback(table)
             if rolled_back and not self._released and len(self._written) == len(self._writers):
@@ -201,7 +203,7 @@ class Stage:
         if table.log.outcome(self._killed) != "rollback":
             return False
         entry = outcome_of(list(table.log.entries()), self._killed)
-        who = self._name_of(entry.who)
+        who = self._name_of(entry.who) if isinstance(entry, End) else "nobody"
         self._screen.state("doomed", f"rolled back by {who}, its files are deleted")
         return True
 
@@ -214,20 +216,20 @@ class Stage:
         log = list(table.log.entries())
         writers = writers_of(log)
         rows = []
-        for begin in (e for e in log if e.kind == "begin"):
+        for begin in (e for e in log if isinstance(e, Begin)):
             instant = begin.instant
             row = Row(instant, writers[instant], begin.operation.lower(), retries=self._attempts.get(instant, 1) - 1)
             end = outcome_of(log, instant)
             files = self._files[instant]
             if end is None:
                 row.outcome = "open"
-            elif end.kind == "commit":
+            elif isinstance(end, Commit):
                 row.ended, row.outcome = end.completion, "landed"
-            elif end.kind == "rollback":
-                row.outcome, row.cleaned = f"rolled back by {self._name_of(end.who)}", f"{files} files"
             else:
-                loss = self._lost.get(instant, {})
-                row.outcome = f"lost against {loss['winner']}" if loss.get("winner") else f"aborted: {end.reason}"
+                loss = self._lost.get(instant, {}).get("winner")
+                row.outcome = f"lost against {loss}" if loss else f"aborted: {end.reason}"
+                if end.kind == "rollback":
+                    row.outcome = f"rolled back by {self._name_of(end.who)}"
                 row.cleaned = f"{files} files"
             rows.append(row)
         return rows

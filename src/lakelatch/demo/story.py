@@ -9,6 +9,8 @@ The table starts with what is known at departure. Then, at the same time:
     cancelled     no Spark: marks flights that never departed, in four months that `arrivals` does not touch
     doomed        no Spark: killed when its data files are written
     checker-N     no Spark: more writers that mark flights of two months, when more are asked for
+
+The same numbers always tell the same story.
 """
 
 from __future__ import annotations
@@ -135,6 +137,7 @@ def tell(*, writers: int, rows: int, seed: int) -> Story:
     Args:
         writers: processes at once, at least `WRITERS_MIN`.
         rows: flights to start from, chosen by the seed; 0 for all.
+        seed: chooses rows, months and the carrier to delete; 0 for those that the documentation shows.
     """
     chance = random.Random(seed)
     known = flights()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from ..occ.log_state import Commit, LogEntry
+from ..occ.log_state import Begin, Commit, End, LogEntry
 from ..occ.publish import metadata_of
 from ..occ.table import Table
 from .replay import replay
@@ -51,7 +50,7 @@ def judge(table: Table, story: Story, log: list[LogEntry], folder: Path) -> Iter
 
 def writers_of(log: list[LogEntry]) -> dict[str, str]:
     """Who began each transaction."""
-    return {entry.instant: entry.writer for entry in log if entry.kind == "begin"}
+    return {entry.instant: entry.writer for entry in log if isinstance(entry, Begin)}
 
 
 def _by_hudi(folder: Path) -> pa.Table:
@@ -85,6 +84,6 @@ def _files(folder: Path, wanted: set[str]) -> Finding:
     return Finding(what, not odd, seen)
 
 
-def outcome_of(log: list[LogEntry], instant: str) -> Any:
+def outcome_of(log: list[LogEntry], instant: str) -> Commit | End | None:
     """The entry that ended a transaction, None while it is open."""
-    return next((e for e in log if e.kind in ("commit", "abort", "rollback") and e.instant == instant), None)
+    return next((e for e in log if isinstance(e, Commit | End) and e.instant == instant), None)

@@ -1,0 +1,188 @@
+"""Rows as they stand in a base file: meta columns first, data columns in the table's types.
+
+A row that has meta columns is copied and keeps its commit time and number; one without, or with null in them, is new
+and gets the transaction's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InputError
+from .file_spec import FileSpec
+from .keys import RECORD_KEY, record_keys, wide_hashes
+from .markers import Io
+from .partition_path import partition_paths
+from .schema import META_COLUMNS
+
+COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
+
+
+@dataclass
+class RowNumbers:
+    """Numbers the new rows of one task, for ``_hoodie_commit_seqno``."""
+
+    task: int = 0
+    rows: int = 0
+
+    def take(self, count: int) -> int:
+        """The first of ``count`` numbers that nobody else gets."""
+        first, self.rows = self.rows, self.rows + count
+        return first
+
+
+class FileRows:
+    """Completes the rows of one file and keeps count of them.
+
+    Attributes:
+        new_rows: rows so far that this transaction changed.
+        digest: sum of the new keys' hashes: the same keys in any order give the same.
+        min_key, max_key: of all rows so far.
+        key_hashes: `wide_hashes` of the new keys, where they are wanted.
+    """
+
+    def __init__(
+        self,
+        spec: FileSpec,
+        *,
+        partition: str,
+        name: str,
+        io: Io,
+        numbers: RowNumbers,
+        trusted: bool,
+        keep_hashes: bool,
+    ) -> None:
+        self._instant, self._schema, self._config = spec.instant, spec.schema, spec.config
+        self._partition, self._name, self._io = partition, name, io
+        self._numbers, self._trusted = numbers, trusted
+        self.new_rows, self.digest = 0, 0
+        self.min_key: str | None = None
+        self.max_key: str | None = None
+        self.key_hashes: list[npt.NDArray[np.uint64]] | None = [] if keep_hashes else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the file, as it is handed to the Parquet writer."""
+        dictionary = pa.dictionary(pa.int32(), pa.string())
+        times = dictionary if self._io == "CREATE" else pa.string()
+        types = [times, pa.string(), pa.string(), dictionary, dictionary]
+        meta = [pa.field(n, t) for n, t in zip(META_COLUMNS, types, strict=True)]
+        return pa.schema([*meta, *(f.with_nullable(True).remove_metadata() for f in self._schema)])
+
+    def completed(self, rows: pa.Table) -> pa.Table:
+        """The rows with all columns of the file. Raises `InputError` as `BaseFileWriter.write` says."""
+        data = self._data_columns(rows)
+        new = self._new_rows(rows)
+        fresh = rows if new is None else rows.filter(new)
+        if fresh.num_rows and not self._trusted:
+            self._refuse_strangers(fresh)
+        keys = self._keys(rows, fresh, new)
+        count = rows.num_rows
+        meta = [
+            self._commit_times(rows, new),
+            self._seqnos(rows, new, fresh.num_rows),
+            keys,
+            _constant(self._partition, count),
+            _constant(self._name, count),
+        ]
+        self._note_keys(keys, new)
+        arrays = [*meta, *data.columns]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def _data_columns(self, rows: pa.Table) -> pa.Table:
+        schema = self._schema
+        if unknown := [n for n in rows.column_names if n not in schema.names and n not in META_COLUMNS]:
+            raise InputError(
+                f"the rows have columns that the table's schema of this transaction lacks: {', '.join(unknown)}; "
+                "pass the wider schema when the transaction's files are planned",
+                columns=unknown,
+            )
+        columns: list[Any] = []
+        for wanted in schema:
+            if wanted.name not in rows.column_names:
+                columns.append(pa.nulls(rows.num_rows, wanted.type))
+                continue
+            column = rows.column(wanted.name)
+            columns.append(column if column.type == wanted.type else _cast(column, wanted))
+        return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+
+    def _new_rows(self, rows: pa.Table) -> pa.Array | None:
+        """Mask of the rows that this transaction changes; None is all of them."""
+        if COMMIT_TIME not in rows.column_names:
+            return None
+        return rows.column(COMMIT_TIME).is_null().combine_chunks()
+
+    def _keys(self, rows: pa.Table, fresh: pa.Table, new: pa.Array | None) -> Any:
+        fields = self._config.record_key_fields
+        if RECORD_KEY not in rows.column_names:
+            return record_keys(rows, fields)
+        keys = rows.column(RECORD_KEY)
+        if not keys.null_count:
+            return keys
+        if new is None or fresh.column(RECORD_KEY).null_count != keys.null_count:
+            raise InputError(
+                f"rows that were copied have no {RECORD_KEY}; keep the meta columns of copied rows together"
+            )
+        return pc.replace_with_mask(keys, new, record_keys(fresh, fields))
+
+    def _commit_times(self, rows: pa.Table, new: pa.Array | None) -> Any:
+        if new is None:
+            times = _constant(self._instant, rows.num_rows)
+            return times if self._io == "CREATE" else times.cast(pa.string())
+        times = rows.column(COMMIT_TIME).cast(pa.string()).fill_null(self._instant)
+        return times if self._io == "MERGE" else times.combine_chunks().dictionary_encode()
+
+    def _seqnos(self, rows: pa.Table, new: pa.Array | None, count: int) -> Any:
+        first = self._numbers.take(count)
+        numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
+        prefix = pa.scalar(f"{self._instant}_{self._numbers.task}_")
+        fresh = pc.binary_join_element_wise(prefix, numbers, "")
+        if new is None:
+            return fresh
+        if SEQNO not in rows.column_names:
+            raise InputError(f"rows that were copied have no {SEQNO}; keep the meta columns of copied rows together")
+        old = rows.column(SEQNO).cast(pa.string())
+        return pc.replace_with_mask(old, new, fresh) if count else old
+
+    def _refuse_strangers(self, fresh: pa.Table) -> None:
+        found = partition_paths(fresh, self._config).unique().to_pylist()
+        if others := [p for p in found if p != self._partition]:
+            raise InputError(
+                f"rows of partition {others[0]!r} were written into a file group of {self._partition!r}; "
+                "split the rows by partition first",
+                partition=self._partition,
+            )
+
+    def _note_keys(self, keys: Any, new: pa.Array | None) -> None:
+        span = pc.min_max(keys)
+        low, high = span["min"].as_py(), span["max"].as_py()
+        self.min_key = low if self.min_key is None else min(self.min_key, low)
+        self.max_key = high if self.max_key is None else max(self.max_key, high)
+        fresh = keys if new is None else keys.filter(new)
+        fresh = fresh.combine_chunks() if isinstance(fresh, pa.ChunkedArray) else fresh
+        self.new_rows += len(fresh)
+        hashes = wide_hashes(fresh)
+        self.digest = (self.digest + int(hashes.sum(dtype=np.uint64))) % 2**64
+        if self.key_hashes is not None:
+            self.key_hashes.append(hashes)
+
+
+def _constant(text: str, count: int) -> pa.DictionaryArray:
+    # Four bytes a row in memory; a plain text column in the file.
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+
+
+def _cast(column: Any, wanted: pa.Field) -> Any:
+    try:
+        return column.cast(wanted.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise InputError(
+            f"column {wanted.name!r} is {column.type} in the rows and {wanted.type} in the table: {e}; cast it first",
+            column=wanted.name,
+        ) from e

@@ -1,0 +1,57 @@
+"""What all files of one transaction have in common: what is known of it, its names, its stop sign."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..errors import RolledBackError
+from ..storage import Store
+from .heartbeat import heartbeat_path
+from .names import new_file_id
+from .properties import TableConfig
+
+_FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """Everything that the files of one transaction have in common. Pickles, so it travels to Spark's workers.
+
+    Attributes:
+        schema: the table's data columns after this transaction, without meta columns.
+        buckets: of the bucket index; None is the simple index.
+        row_group_rows: rows of a row group, and the most that an open file keeps in memory.
+        file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
+    """
+
+    store: Store
+    instant: str
+    schema: pa.Schema
+    config: TableConfig
+    buckets: int | None = None
+    codec: str = "zstd"
+    row_group_rows: int = 131_072
+    file_bytes_max: int = 120 << 20
+
+
+def group_id(instant: str, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
+    """The file id of a new file group: the same for every run of the same task of the same transaction."""
+    return new_file_id(str(uuid.uuid5(_FAMILY, f"{instant}\n{partition}\n{task}\n{number}")), bucket=bucket)
+
+
+def token(task: int) -> str:
+    """The write token of a task: it names no attempt, so that a second attempt meets the first one's file."""
+    return f"{task}-0-0"
+
+
+def refuse_if_over(store: Store, instant: str) -> None:
+    """Raise `RolledBackError` when the transaction has ended: its heartbeat file is the stop sign."""
+    if store.head(heartbeat_path(instant)) is None:
+        raise RolledBackError(
+            f"transaction {instant} is over (its heartbeat is gone); no file of it may appear any more. "
+            "Run the write again if it was not you who ended it",
+            instant=instant,
+        )

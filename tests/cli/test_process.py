@@ -1,0 +1,138 @@
+"""The command line as people run it: a process, a terminal, a pipe, an interrupt, a dead writer."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from lakelatch.cli import reordered
+
+LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
+FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
+
+
+def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LAKELATCH, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def on_terminal(columns: int, *arguments: str) -> str:
+    """What a terminal of that width gets on stdout, without its colours."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    child = subprocess.Popen([*LAKELATCH, *arguments], stdout=slave, stderr=subprocess.DEVNULL, env=env | {"TERM": "dumb"})
+    os.close(slave)
+    parts = []
+    with contextlib.suppress(OSError):  # the terminal is closed with its last writer
+        while part := os.read(master, 65536):
+            parts.append(part)
+    os.close(master)
+    assert child.wait(60) == 0
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def test_a_process_answers_with_exit_code_and_json(table):
+    answered = run("check", table.url, "--json")
+    assert answered.returncode == 0
+    assert json.loads(answered.stdout)["sound"] is True
+    failed = run("show", f"{table.url}-not", "--verbose")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr.startswith("lakelatch: file://")
+    assert "Traceback" in run("show", f"{table.url}-not", "--debug").stderr
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", ["show", "timeline", "files", "check"])
+def test_output_fits_the_terminal(table, command: str, columns: int):
+    lines = on_terminal(columns, command, table.url).splitlines()
+    assert len(lines) >= 2
+    # A path that is longer than the terminal is not broken: it could not be copied then.
+    assert [line for line in lines if len(line) > columns and " " in line.strip()] == []
+    assert not FRAMES & set("".join(lines))
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("command", ["show", "timeline", "files", "check"])
+def test_in_a_pipe_nothing_is_wrapped_or_coloured(table, command: str):
+    out = run(command, table.url).stdout
+    assert out
+    assert "\x1b" not in out
+    assert not FRAMES & set(out)
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
+    if command == "timeline":
+        assert len(out.splitlines()) == 4
+
+
+def test_a_reader_that_leaves_early_is_no_error(table):
+    shell = f"{sys.executable} -m lakelatch.cli timeline {table.url} --json | head -n 1"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_an_interrupt_ends_it_cleanly(table):
+    table.change_settings(heartbeat_timeout_s=600.0)
+    txn = table.transaction("insert")
+    table.heart.stop(txn.instant)
+    master, slave = pty.openpty()
+    child = subprocess.Popen([*LAKELATCH, "rollback", table.url], stdout=subprocess.PIPE, stderr=slave, text=True)
+    os.close(slave)
+    seen = b""
+    while b"sign of life" not in seen:  # it waits for ten minutes from here
+        seen += os.read(master, 65536)
+    child.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):
+        while part := os.read(master, 65536):
+            seen += part
+    os.close(master)
+    assert child.wait(60) == 130
+    assert b"interrupted" in seen
+    assert b"Traceback" not in seen
+    assert child.stdout is not None
+    assert child.stdout.read() == ""
+    child.stdout.close()
+    txn.abort()
+
+
+WRITER = """
+import sys, time, lakelatch, pyarrow as pa
+table = lakelatch.open(sys.argv[1], writer="doomed")
+txn = table.transaction("insert")
+with txn.create("origin=LGA") as file:
+    file.write(pa.table({"id": ["x"], "origin": ["LGA"], "v": [1]}))
+print(txn.instant, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_writer_is_rolled_back(table):
+    with subprocess.Popen([sys.executable, "-c", WRITER, table.url], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        instant = writer.stdout.readline().strip()
+        writer.kill()
+    shown = json.loads(run("show", table.url, "--json").stdout)["writers"]
+    assert [(each["instant"], each["writer"], each["state"]) for each in shown] == [(instant, "doomed", "dead")]
+    assert run("rollback", table.url).stdout == f"rolled back 1 transaction: {instant}\n"
+    report = json.loads(run("check", table.url, "--json", "--strict").stdout)
+    assert (report["sound"], report["findings"]) == (True, [])
+
+
+def test_the_command_line_imports_nothing_heavy_until_it_is_used():
+    program = "import sys, lakelatch.cli.app; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True).stdout
+    for heavy in ("pyarrow", "numpy", "fastavro", "pyspark", "obstore", "rich"):
+        assert f"'{heavy}'" not in loaded
+
+
+def test_general_options_may_stand_anywhere():
+    assert reordered(["show", "t", "--debug"]) == ["--debug", "show", "t"]
+    assert reordered(["demo", "--", "--debug"]) == ["demo", "--", "--debug"]

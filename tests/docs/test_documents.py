@@ -1,0 +1,60 @@
+"""What the documents say of the code is still so: settings, tests that prove promises, links, words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+from lakelatch import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def settings_table() -> str:
+    """The table of docs/configuration.md, from the fields and their docstring."""
+    doc = Settings.__doc__ or ""
+    told = dict(re.findall(r"^        (\w+): (.*?)(?=^        \w+: |\Z)", doc, re.MULTILINE | re.DOTALL))
+    lines = ["| Setting | Default | Meaning |", "|---|---|---|"]
+    for field in fields(Settings):
+        assert field.default is not MISSING
+        meaning = " ".join(told[field.name].replace("``", "`").split())
+        lines.append(f"| `{field.name}` | `{field.default}` | {meaning[:1].upper()}{meaning[1:]} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_settings_is_that_of_the_code() -> None:
+    assert settings_table() in (ROOT / "docs/configuration.md").read_text(), settings_table()
+
+
+def test_every_test_that_the_guarantees_name_is_there() -> None:
+    known = set()
+    for folder in (ROOT / "tests", ROOT / "src/lakelatch/testing"):
+        for path in folder.rglob("*.py"):
+            known |= set(re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE))
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/guarantees.md").read_text()))
+    assert len(named) > 20
+    assert not named - known
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_links_within_the_project_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_no_document_names_places_of_one_machine(document: Path) -> None:
+    found = re.findall(r"/work/|/tmp/|/root/|/home/|\bTODO\b", document.read_text())
+    assert not found
+
+
+def test_modules_that_the_documents_name_exist() -> None:
+    for document in DOCUMENTS:
+        for name in re.findall(
+            r"`((?:storage|locks|conflict|occ|spark|tests|benchmarks|examples|src)/[\w/.]+)`", document.read_text()
+        ):
+            assert (ROOT / name).exists(), f"{document.name} names {name}"

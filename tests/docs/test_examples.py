@@ -1,0 +1,121 @@
+"""What README and docs show is run: Python and shell blocks in order, in one folder for each document."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+# Would set up this machine, or run the whole suite inside of it.
+_OUTSIDE = ("make ", "pip install", "git clone", "cd ", "sudo ", "apt-get ")
+_BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block and the line it begins at."""
+
+    kind: str
+    text: str
+    line: int
+
+    @property
+    def spark(self) -> bool:
+        return "pyspark" in self.text or "lakelatch.spark" in self.text
+
+
+def blocks(document: Path) -> list[Block]:
+    text = document.read_text()
+    return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _BLOCK.finditer(text)]
+
+
+def run_python(text: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", text],
+        cwd=folder,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def run_shell(text: str, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith(("python benchmarks/", "python examples/")):
+            offered_by_program(line)
+        elif line and not line.startswith(("#", *_OUTSIDE)):
+            done = subprocess.run(
+                ["bash", "-c", line],
+                cwd=folder,
+                env=os.environ | {"PATH": path},
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            assert done.returncode == 0, f"{line}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
+
+
+def offered_by_program(line: str) -> None:
+    """The program is there, and knows the options; running it would take minutes."""
+    words = shlex.split(line, comments=True)
+    program = ROOT / words[1]
+    assert program.exists(), line
+    known = program.read_text()
+    for option in (w.split("=")[0] for w in words[2:] if w.startswith("--")):
+        assert f'"{option}"' in known, f"{line}: {program.name} has no {option}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_examples_run(document: Path, tmp_path: Path) -> None:
+    python = ""
+    for block in blocks(document):
+        padding = "\n" * max(block.line - python.count("\n") - 1, 0)  # so that a traceback names the document's line
+        if block.kind == "sh":
+            if python:
+                run_python(python, tmp_path)
+                python = ""
+            run_shell(block.text, tmp_path)
+        elif not block.spark:
+            python += padding + block.text
+    if python:
+        run_python(python, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if any(b.spark for b in blocks(d))], ids=lambda d: d.name)
+def test_spark_examples_run(document: Path, tmp_path: Path) -> None:
+    run_python("\n".join(b.text for b in blocks(document) if b.kind == "python"), tmp_path)
+
+
+@pytest.mark.parametrize("program", ["embed_pyarrow.py"])
+def test_example_programs_run(program: str, tmp_path: Path) -> None:
+    run_program(program, tmp_path)
+
+
+@pytest.mark.spark
+def test_the_spark_job_runs(tmp_path: Path) -> None:
+    run_program("spark_job.py", tmp_path)
+
+
+def run_program(program: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / program), str(folder / "table")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]

@@ -1,0 +1,583 @@
+"""Interleavings that break weaker commit protocols, each as a schedule of the real code.
+
+A, B, W and X are writers. Where it is easy, a second test takes the rule out and shows that the schedule then does the
+harm, so that the first test is known to guard something.
+
+The others come with the features that can meet them: 3 (a stranger reads no log) and its part of 4 with JVM writers
+beside us; 4 (late publisher), the archived half of 5 and the rest of 11 (zombie files older than the first active
+instant) with archival and cleaning; the rest of 12 with lock servers; 14 (reservation without memory) with
+reservations; 16 (stale plan) with table services.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lakelatch
+from lakelatch.errors import StorageError
+from lakelatch.occ import transaction as transaction_module
+from lakelatch.occ.commit_log import CommitLog
+from lakelatch.occ.log_files import LOG
+from lakelatch.occ.heartbeat import heartbeat_path
+from lakelatch.occ.rollback import Cleaner
+from lakelatch.occ.staging import Staged
+from lakelatch.occ.transaction import Transaction
+from lakelatch.storage import Outcome
+from lakelatch.testing.faults import Call, Late, LoseReply, On, Pause, Refuse
+
+from .world import BEGUN, World, Writer, add, check_sound, commits, content, insert, overwrite
+
+ENTRY = On("put_if_absent", "/log/")
+
+
+def delete_epochs_before_the_newest(world: World) -> None:
+    """As a later version will, or an operator with a broom."""
+    for epoch in sorted((world.folder / LOG).iterdir())[:-1]:
+        shutil.rmtree(epoch)
+
+
+# --- 1 --------------------------------------------------------------------------------------------------------
+
+
+def place_t_late(world: World) -> tuple[str, str]:
+    """A stalls between its choice of T and its begin entry; B begins and commits meanwhile. Returns both T."""
+    a, b = world.writer("A"), world.writer("B")
+
+    def meanwhile() -> None:
+        b.env.advance(1.0)
+        b.add("a", 10)
+
+    a.store.add(Pause(ENTRY, call=meanwhile))
+    result = a.add("a")
+    return result.instant, commits(a.table)[1].instant
+
+
+def test_trap_1_t_is_picked_anew_at_every_slot(world):
+    """Guards: T is greater than every T and C before its begin entry."""
+    of_a, of_b = place_t_late(world)
+    assert of_a > of_b
+    assert world.content() == BEGUN | {"a0": 11, "a1": 11}
+    with world.fresh() as table:
+        check_sound(table)
+
+
+def test_trap_1_does_harm_when_t_is_kept(world, monkeypatch):
+    real, chosen = transaction_module.next_label, []
+
+    def next_label(now: float, top: str) -> str:
+        chosen.append(real(now, top))
+        # A's T, then B's T and C, then A again, who keeps its first choice.
+        return chosen[0 if len(chosen) == 4 else -1]
+
+    monkeypatch.setattr(transaction_module, "next_label", next_label)
+    of_a, of_b = place_t_late(world)
+    assert of_a < of_b
+    assert world.content() == BEGUN | {"a0": 10, "a1": 10}, "A's acknowledged rows are invisible"
+
+
+# --- 2 --------------------------------------------------------------------------------------------------------
+
+
+def test_trap_2_every_attempt_has_a_t_of_its_own(world):
+    """Guards: a retry takes a new T, so that its files are newer than what it read."""
+    w, x = world.writer("W"), world.writer("X")
+    tried: list[str] = []
+
+    def work(txn: Transaction) -> None:
+        add(txn, "a")
+        tried.append(txn.instant)
+        if len(tried) == 1:
+            x.add("a", 10)
+
+    done = w.table.run(work)
+    assert len(set(tried)) == 2
+    assert tried[1] > commits(w.table)[-2].completion
+    (group,) = w.table.snapshot().file_groups("part=a")
+    assert group.instant == done.commit.instant == tried[1]
+    times = w.table.read_slice(group, meta=True)["_hoodie_commit_time"].to_pylist()
+    assert times == [tried[1]] * 2, "incremental readers skip rows with an old time"
+    assert world.content() == BEGUN | {"a0": 11, "a1": 11}
+
+
+# --- 5, 7 -----------------------------------------------------------------------------------------------------
+
+
+def test_trap_5_a_forgotten_outcome_is_no_rollback(world):
+    """Guards: files go only when the log says that T did not land, never because it says nothing."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    w.store.add(Refuse(On("delete"), forever=True))  # killed before it deletes its markers
+    w.add("a")
+    w.die()
+    assert x.store.folders(".hoodie/.temp")
+    x.add("b")
+    x.table.log.close_epoch()
+    x.add("b")
+    delete_epochs_before_the_newest(world)
+    for cleaner in (x, world.writer("fresh", host="host-c")):
+        cleaner.table.clean(wait=True)
+        assert content(cleaner.table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
+
+
+def test_trap_7_a_rollback_outlives_the_epoch_that_holds_it(world):
+    """Guards: what is not among the open transactions that an epoch carries on is over."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    txn = w.begin_add("a")
+    assert x.table.clean(wait=True) == [txn.instant]
+    x.table.log.close_epoch()
+    x.add("b")
+    delete_epochs_before_the_newest(world)
+    with pytest.raises(lakelatch.RolledBackError):
+        txn.commit()
+    assert world.content() == BEGUN | {"b0": 1, "b1": 1}
+
+
+# --- 6 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_trap_6_a_cleaner_decides_on_the_log_that_its_entry_ends(world, after):
+    """Guards: T is looked up in the state at the slot that the rollback entry takes, not in one read before."""
+    w, r = world.writer("W"), world.writer("R", host="host-b")
+    txn = w.begin_add("a")
+
+    def commits_after_all() -> None:
+        txn.commit()
+        r.table.log.close_epoch()
+
+    r.table.clean()  # the first look starts the stop-watch
+    r.env.suspend(r.table.settings.heartbeat_timeout_s + 1)
+    r.store.add(Pause(On("get", heartbeat_path(txn.instant)), call=commits_after_all, after=after))
+    assert r.table.clean() == []
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_trap_6_a_snapshot_ends_at_the_begin_slot_whenever_the_timeline_is_listed(world, after):
+    """Guards: what the listing shows and the begin slot does not know is left out."""
+    a, b = world.writer("A"), world.writer("B")
+    txn = a.table.transaction()
+    a.store.add(Pause(On("list", "/timeline"), call=lambda: b.add("a", 10), after=after))
+    add(txn, "a")
+    assert all(group.instant < txn.instant for group in txn.snapshot.file_groups())
+    with pytest.raises(lakelatch.ConflictError):
+        txn.commit()
+    assert world.content() == BEGUN | {"a0": 10, "a1": 10}
+
+
+# --- 8 --------------------------------------------------------------------------------------------------------
+
+
+def test_trap_8_a_time_is_never_used_again(world):
+    """Guards: T of a withdrawn transaction stays taken, for a slow clock and across epochs as well."""
+    a = world.writer("A")
+    first = a.table.transaction()
+    first.abort()
+    a.env.set_wall(a.env.now() - 3600)
+    a.table.log.close_epoch()
+    second = a.begin_add("a")
+    assert second.instant > first.instant
+    # A paused cleaner of the first one does its work now, and again.
+    world.writer("paused", host="host-b").table.cleaner.sweep(first.instant)
+    first.abort()
+    second.commit()
+    assert world.content() == BEGUN | {"a0": 1, "a1": 1}
+
+
+# --- 9 --------------------------------------------------------------------------------------------------------
+
+
+def test_trap_9_c_is_picked_anew_at_every_slot(make_world):
+    """Guards: completion times grow with the slots, so a reader who checkpoints on C skips nobody."""
+    world = make_world(lock="none://")
+    a, b = world.writer("A"), world.writer("B")
+
+    def meanwhile() -> None:
+        b.env.advance(1.0)
+        b.add("b")
+
+    txn = a.begin_add("a")
+    a.store.add(Pause(ENTRY, call=meanwhile))
+    result = txn.commit()
+    of_b = commits(a.table)[-2]
+    assert of_b.writer == "B"
+    assert result.completion > of_b.completion
+    with world.fresh() as table:
+        check_sound(table)
+
+
+def test_trap_9_nobody_lands_before_the_commit_ahead_is_published(world):
+    """Guards: an appender publishes the newest commit before its own entry, so instants appear in the order of C."""
+    a, b = world.writer("A"), world.writer("B")
+    txn = b.begin_add("b")
+    with a.table.transaction() as stalled:
+        add(stalled, "a")
+        a.store.add(Refuse(On("put_if_absent", "/timeline/"), forever=True))  # it lands and cannot publish
+    assert stalled.result.published is False
+    seen: list[list[str]] = []
+    b.store.add(Pause(ENTRY, call=lambda: seen.append([i.requested for i in b.table.timeline().commits])))
+    txn.commit()
+    assert seen == [[commits(b.table)[0].instant, stalled.instant]]
+    with world.fresh() as table:
+        check_sound(table)
+
+
+# --- 10 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["deleted", "torn"])
+def test_trap_10_what_was_open_in_a_log_that_was_rebuilt_cannot_land(world, how):
+    """Guards: a rebuilt log is a new epoch in which no old transaction is open."""
+    w = world.writer("W")
+    txn = w.begin_add("a")
+    (epoch,) = (world.folder / LOG).iterdir()
+    if how == "deleted":
+        shutil.rmtree(epoch)
+    else:
+        max(epoch.iterdir()).write_bytes(b'{"v":1,"kind')
+    world.env.advance(10.0)
+    x = world.writer_of(lakelatch.adopt(str(world.folder), env=world.env.peer()))
+    x.add("a", 10)
+    with pytest.raises(lakelatch.RolledBackError):
+        txn.commit()
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 10, "a1": 10}
+
+
+# --- 12 (part) ------------------------------------------------------------------------------------------------
+
+
+def test_trap_12_a_lock_that_was_rebuilt_blocks_nobody(world):
+    """Guards: a backend whose counter is behind is lifted above the last commit's token."""
+    a = world.writer("A")
+    for _ in range(3):
+        a.add("a")
+    last = commits(a.table)[-1].token
+    shutil.rmtree(world.folder / ".hoodie/.lakelatch/locks")
+    b = world.writer("B")
+    b.add("a")
+    a.add("a")
+    assert [c.token for c in commits(a.table)][-2:] == [last + 1, last + 2]
+
+
+def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monkeypatch):
+    """Guards: an entry never names an object that might not be there; a put that comes late lands nothing."""
+    monkeypatch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+    a, b = world.writer("A"), world.writer("B")
+    a.store.add(Late(On("put_if_absent", "/sides/")))
+    with pytest.raises(lakelatch.StorageError, match="nothing landed"):
+        a.add("a")
+    a.store.land()
+    b.add("a")
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
+def test_trap_12_a_side_object_lost_after_publication_blocks_nobody(world, monkeypatch):
+    """Guards: what a published commit did is on the timeline as well."""
+    monkeypatch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+    a, b = world.writer("A"), world.writer("B")
+    disjoint, loser = b.begin_add("b"), b.begin_add("a")
+    a.add("a")
+    shutil.rmtree(world.folder / ".hoodie/.lakelatch/sides")
+    disjoint.commit()
+    with pytest.raises(lakelatch.ConflictError):
+        loser.commit()
+    a.add("a")
+    world.writer("C").add("b")
+    assert world.content() == {"a0": 2, "a1": 2, "b0": 2, "b1": 2}
+
+
+# --- 13 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_trap_13_a_heartbeat_is_never_judged_by_anybodys_wall_clock(world, hours):
+    """Guards: silence is measured from the observer's own first look."""
+    w = world.writer("W", host="host-b", wall=world.env.now() + hours * 3600)
+    r = world.writer("R", wall=world.env.now() - hours * 3600)
+    txn = w.begin_add("a")
+    beat = world.folder / heartbeat_path(txn.instant)
+    os.utime(beat, (0, 0))
+    assert r.table.clean() == []
+    r.env.suspend(r.table.settings.heartbeat_timeout_s - 1)
+    os.utime(beat, (2**33, 2**33))
+    assert r.table.clean() == []
+    txn.commit()
+    assert world.content() == BEGUN | {"a0": 1, "a1": 1}
+
+
+# --- 15 -------------------------------------------------------------------------------------------------------
+
+
+def overwrite_against_insert(world: World) -> None:
+    w, x = world.writer("W"), world.writer("X")
+    txn = w.table.transaction("insert_overwrite")
+    overwrite(txn, "a", "a9")
+    x.insert("a", "a5")
+    txn.commit()
+
+
+def delete_by_condition_against_insert(world: World) -> None:
+    w, x = world.writer("W"), world.writer("X")
+    txn = w.table.transaction("delete")
+    txn.reads("part=a")
+    add(txn, "a", -1)
+    x.insert("a", "a5")
+    txn.commit()
+
+
+def two_overwrites_of_an_empty_partition(world: World) -> None:
+    w, x = world.writer("W"), world.writer("X")
+    first, second = w.table.transaction("insert_overwrite"), x.table.transaction("insert_overwrite")
+    overwrite(first, "e", "e1")
+    overwrite(second, "e", "e2")
+    second.commit()
+    first.commit()
+
+
+def insert_against_overwrite_that_it_had_read(world: World) -> None:
+    w, x = world.writer("W"), world.writer("X")
+    txn = w.table.transaction("upsert")  # it looked for a5 and did not find it
+    insert(txn, "a", "a5")
+    with x.table.transaction("insert_overwrite") as over:
+        overwrite(over, "a", "a5", v=7)
+    txn.commit()
+
+
+PHANTOMS = [
+    (overwrite_against_insert, BEGUN | {"a5": 1}),
+    (delete_by_condition_against_insert, BEGUN | {"a5": 1}),
+    (two_overwrites_of_an_empty_partition, BEGUN | {"e2": 1}),
+    (insert_against_overwrite_that_it_had_read, {"a5": 7, "b0": 0, "b1": 0}),
+]
+
+
+@pytest.mark.parametrize(("schedule", "after"), PHANTOMS)
+def test_trap_15_what_appears_where_we_overwrite_or_evaluate_is_a_conflict(world, schedule, after):
+    """Guards: write sets and read sets include the absent."""
+    with pytest.raises(lakelatch.ConflictError):
+        schedule(world)
+    with world.fresh() as table:
+        assert content(table) == after
+        check_sound(table)
+
+
+@pytest.mark.parametrize(("schedule", "_after"), PHANTOMS)
+def test_trap_15_does_harm_when_only_file_groups_count(world, monkeypatch, schedule, _after):
+    monkeypatch.setattr(Staged, "overwrites", lambda self, partition: None)
+    monkeypatch.setattr(Staged, "reads", lambda self, partition: None)
+    schedule(world)  # both land
+
+
+def test_trap_15_an_insert_of_new_rows_and_an_overwrite_before_it_have_a_serial_order(world):
+    """The other side of it: no false conflict. First the overwrite, then the blind insert."""
+    w, x = world.writer("W"), world.writer("X")
+    txn = w.table.transaction("insert")
+    insert(txn, "a", "a5")
+    with x.table.transaction("insert_overwrite") as over:
+        overwrite(over, "a", "a9")
+    txn.commit()
+    assert world.content() == {"a5": 1, "a9": 1, "b0": 0, "b1": 0}
+
+
+# --- 17 -------------------------------------------------------------------------------------------------------
+
+
+def give_up_at_once(monkeypatch) -> None:
+    """A writer that reads its slot after a put without answer, finds it free, and takes that for an answer."""
+    real = CommitLog._insist
+
+    def insist(self: CommitLog, path: str, body: bytes, entry: object = None) -> bool:
+        put = self._store.put_if_absent(path, body)
+        if put.outcome is Outcome.UNKNOWN and self._store.get(path) is None:
+            raise StorageError(f"{path} is absent")
+        return put.done or real(self, path, body, entry)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CommitLog, "_insist", insist)
+
+
+def late_commit(world: World) -> Writer:
+    a = world.writer("A")
+    txn = a.begin_add("a")
+    a.store.add(Late(ENTRY))
+    txn.commit()
+    return a
+
+
+def test_trap_17_a_writer_in_doubt_repeats_the_same_entry(world):
+    """Guards: absence is no answer. The late put and the repetition are the same entry at the same slot."""
+    a = late_commit(world)
+    assert [put.outcome for put in a.store.land()] == [Outcome.LOST]
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
+def test_trap_17_a_writer_who_gives_up_fills_the_slot_first(world, monkeypatch):
+    """Guards: before it deletes anything it takes the slot that its late put wants."""
+    give_up_at_once(monkeypatch)
+    with pytest.raises(StorageError, match="absent"):
+        late_commit(world)
+    assert not any(put.done for put in world.writers[0].store.land())
+    with world.fresh() as table:
+        assert content(table) == BEGUN
+        check_sound(table)
+
+
+def test_trap_17_does_harm_when_files_are_deleted_on_absence(world, monkeypatch):
+    give_up_at_once(monkeypatch)
+
+    def abort(self: Transaction, reason: str = "") -> None:
+        self._over("aborted")
+        self._table.cleaner._sweep_dead(self.instant, "commit")
+
+    monkeypatch.setattr(Transaction, "abort", abort)
+    with pytest.raises(StorageError, match="absent"):
+        late_commit(world)
+    assert [put.done for put in world.writers[0].store.land()] == [True]
+    with world.fresh() as table, pytest.raises(AssertionError, match="committed files are gone"):
+        check_sound(table)
+
+
+# --- 18 -------------------------------------------------------------------------------------------------------
+
+
+def put_into_an_emptied_slot(world: World) -> None:
+    """W is paused before its commit entry; it is rolled back, its epoch ends and goes; then its put succeeds."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    txn = w.begin_add("a")
+
+    def meanwhile() -> None:
+        assert x.table.clean(wait=True) == [txn.instant]
+        x.add("b")
+        x.table.log.close_epoch()
+        x.add("b")
+        delete_epochs_before_the_newest(world)
+
+    w.store.add(Pause(ENTRY, call=meanwhile))
+    txn.commit()
+
+
+def test_trap_18_an_entry_in_an_emptied_slot_counts_for_nothing(make_world):
+    """Guards: after every put the newest epoch is looked up; if it has moved on, the outcome of T there decides."""
+    world = make_world(lock="none://")
+    with pytest.raises(lakelatch.RolledBackError):
+        put_into_an_emptied_slot(world)
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"b0": 2, "b1": 2}
+        table.clean()
+        assert not any("part=a" in p for p in _strays(table))
+
+
+def test_trap_18_does_harm_when_nobody_looks(make_world, monkeypatch):
+    world = make_world(lock="none://")
+    monkeypatch.setattr(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
+    put_into_an_emptied_slot(world)  # acknowledged
+    assert world.content() == BEGUN | {"b0": 2, "b1": 2}, "and lost"
+
+
+def _strays(table) -> list[str]:
+    known = {f.path for f in table.snapshot().file_groups()}
+    return [e.path for e in table.store.list("part=a") if e.path.endswith(".parquet") and e.path not in known]
+
+
+# --- 19 -------------------------------------------------------------------------------------------------------
+
+
+def clean_a_slow_writer(world: World) -> None:
+    """W is silent for too long, but lives: it commits right before the cleaner's rollback entry."""
+    w, r = world.writer("W"), world.writer("R", host="host-b")
+    txn = w.begin_add("a")
+    for file in txn._open_files:
+        file.close()
+    r.store.add(Pause(ENTRY, call=txn.commit))
+    r.table.clean(wait=True)
+    assert txn.result is not None
+
+
+def test_trap_19_nothing_is_deleted_before_the_rollback_entry(world):
+    """Guards: commit and rollback exclude each other, and deletion comes after."""
+    clean_a_slow_writer(world)
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
+def test_trap_19_does_harm_when_files_go_first(world, monkeypatch):
+    real = Cleaner.roll_back
+
+    def roll_back(self: Cleaner, begin, *, reason: str) -> bool:
+        for marker in self._store.list(f".hoodie/.temp/{begin.instant}", recursive=True):
+            path = marker.path.removeprefix(f".hoodie/.temp/{begin.instant}/").rpartition(".marker.")[0]
+            self._store.delete(path)
+        return real(self, begin, reason=reason)
+
+    monkeypatch.setattr(Cleaner, "roll_back", roll_back)
+    clean_a_slow_writer(world)
+    with world.fresh() as table, pytest.raises(AssertionError, match="committed files are gone"):
+        check_sound(table)
+
+
+# --- 20 -------------------------------------------------------------------------------------------------------
+
+
+def fill_the_slot_of_a_commit(world: World) -> None:
+    """W's entry lands, its answer is lost; its epoch ends and goes; a zombie's late put fills the slot."""
+    w, x, z = world.writer("W"), world.writer("X", host="host-b"), world.writer("Z", host="host-c")
+    txn = w.begin_add("a")
+    entry = Path()
+
+    def note(call: Call) -> bool:
+        nonlocal entry
+        if not ENTRY(call):
+            return False
+        entry = world.folder / call.path
+        return True
+
+    def meanwhile() -> None:
+        # W's put has landed. Everybody else goes on, and the epoch is dropped.
+        x.add("b")
+        x.table.log.close_epoch()
+        x.add("b")
+        stranger = sorted(entry.parent.iterdir())[entry_number(entry) + 1].read_bytes()  # X's begin
+        delete_epochs_before_the_newest(world)
+        z.store.inner.put_if_absent(str(entry.relative_to(world.folder)), stranger)
+
+    w.store.add(LoseReply(note), Pause(ENTRY, call=meanwhile, after=True))
+    txn.commit()
+
+
+def entry_number(entry: Path) -> int:
+    return sorted(entry.parent.iterdir()).index(entry)
+
+
+def test_trap_20_a_stranger_in_our_slot_does_not_mean_that_we_lost(make_world):
+    """Guards: only the outcome of T counts. Nothing is deleted, and nobody is told to run the work again."""
+    world = make_world(lock="none://")
+    fill_the_slot_of_a_commit(world)  # and its writer is told that it has landed
+    assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
+    with world.fresh() as table:
+        table.clean()
+        assert content(table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
+
+
+def test_trap_20_does_harm_when_a_beaten_writer_deletes_its_files(make_world, monkeypatch):
+    world = make_world(lock="none://")
+
+    def abort(self: Transaction, reason: str = "") -> None:
+        self._over("aborted")
+        for path in self._staged.paths():
+            self._table.store.delete(path)
+
+    monkeypatch.setattr(Transaction, "abort", abort)
+    monkeypatch.setattr(CommitLog, "landed", lambda self, instant: None)
+    with pytest.raises(lakelatch.RolledBackError):
+        fill_the_slot_of_a_commit(world)
+    assert world.content() != {"a0": 1, "a1": 1, "b0": 2, "b1": 2}, "published, and its rows are gone"

@@ -1,0 +1,178 @@
+"""What child processes do. Each function is one job; it runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet  # noqa: F401 - imported here, once, and not in every child
+from forge import until
+from world import SCHEMA, add, insert, overwrite, rows
+
+import lakelatch
+import lakelatch.locks.file
+import lakelatch.occ.basefile
+import lakelatch.occ.create
+import lakelatch.occ.writer
+from lakelatch.occ.table import Table
+from lakelatch.occ.transaction import Transaction
+from lakelatch.storage.local import LocalStore
+from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, Pause
+
+
+def _crash(number: int | None, after: bool) -> list[Fault]:
+    return [Crash(At(number), after=after)] if number else []
+
+
+def _calls(store: FaultStore) -> list[list[Any]]:
+    return [[call.number, call.op, call.path, call.writes] for call in store.calls]
+
+
+def change(
+    folder: str, acknowledged: str = "", number: int | None = None, after: bool = False, operation: str = "upsert"
+) -> list[list[Any]]:
+    """One transaction, killed at a call; returns its calls. The file ``acknowledged`` appears once it is told that it landed."""
+    store = FaultStore(LocalStore(folder), *_crash(number, after))
+    with Table(store, writer="killed") as table:
+        with table.transaction(operation) as txn:
+            if operation == "upsert":
+                add(txn, "a")
+                insert(txn, "c", "c0")
+            else:
+                overwrite(txn, "a", "a9")
+        if acknowledged:
+            Path(acknowledged).touch()
+    return _calls(store)
+
+
+def give_up(folder: str, number: int | None = None, after: bool = False) -> list[list[Any]]:
+    """A transaction that its writer aborts, killed at a call."""
+    store = FaultStore(LocalStore(folder), *_crash(number, after))
+    with Table(store, writer="killed") as table:
+        txn = table.transaction()
+        add(txn, "a")
+        insert(txn, "c", "c0")
+        for file in txn._open_files:
+            file.close()
+        txn.abort()
+    return _calls(store)
+
+
+def clean(folder: str, number: int | None = None, after: bool = False, go: str = "") -> list[list[Any]] | list[str]:
+    """A cleaning, killed at a call; with ``go`` it starts when that file is there and returns whom it rolled back."""
+    store = FaultStore(LocalStore(folder), *_crash(number, after))
+    with Table(store, writer="cleaner") as table:
+        if go:
+            until(Path(go).exists, what="the start")
+            return table.clean()
+        table.clean()
+    return _calls(store)
+
+
+def create(folder: str, number: int | None = None, after: bool = False) -> list[list[Any]]:
+    """Make an empty table, killed at a call."""
+    made: list[FaultStore] = []
+
+    def open_store(url: str, **_options: Any) -> FaultStore:
+        made.append(FaultStore(LocalStore(url), *_crash(number, after)))
+        return made[-1]
+
+    lakelatch.occ.create.open_store = open_store  # type: ignore[assignment]
+    lakelatch.create(folder, record_key="id", partition_by="part", schema=SCHEMA).close()
+    return _calls(made[0])
+
+
+def stop_before_entry(folder: str, part: str = "a") -> dict[str, Any]:
+    """Stops itself (SIGSTOP) under the lock, right before its commit entry; returns what it was told after that."""
+    store = FaultStore(LocalStore(folder))
+    with Table(store, writer="stopped") as table:
+        txn = table.transaction()
+        add(txn, part)
+        store.add(Pause(_entry, call=lambda: os.kill(os.getpid(), signal.SIGSTOP)))
+        try:
+            result = txn.commit()
+        except lakelatch.LatchError as e:
+            return {"error": type(e).__name__, "landed": e.landed, "instant": txn.instant}
+        assert result is not None
+        return {"error": None, "instant": result.instant}
+
+
+def _entry(call: Call) -> bool:
+    return call.op == "put_if_absent" and "/log/" in call.path
+
+
+def begin_and_die(folder: str) -> None:
+    """Leaves an open transaction with files behind."""
+    with Table(LocalStore(folder), writer="dead") as table:
+        txn = table.transaction()
+        add(txn, "a")
+        insert(txn, "c", "c0")
+        for file in txn._open_files:
+            file.close()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def begin_and_wait(folder: str, ready: str, go: str) -> str:
+    """A slow writer: commits when ``go`` is there."""
+    with Table(LocalStore(folder), writer="slow") as table:
+        with table.transaction() as txn:
+            add(txn, "a")
+            Path(ready).touch()
+            until(Path(go).exists, what="the word to go on", within_s=60)
+        assert txn.result is not None
+        return txn.result.instant
+
+
+def count(folder: str, go: str, times: int) -> int:
+    """Adds one to a row, again and again; returns how many attempts it took."""
+    until(Path(go).exists, what="the start")
+    attempts = 0
+    with lakelatch.open(folder) as table:
+        for _ in range(times):
+            attempts += table.run(lambda txn: add(txn, "a"), attempts=100).attempts
+    return attempts
+
+
+def random_work(folder: str, go: str, seed: int, times: int) -> dict[str, list[Any]]:
+    """Random transactions; returns what each commit (by T) was about, for a serial replay."""
+    chance = random.Random(seed)
+    done: dict[str, list[Any]] = {}
+    until(Path(go).exists, what="the start")
+    with lakelatch.open(folder, writer=f"random {seed}") as table:
+        for number in range(times):
+            part = chance.choice("abcd")
+            kind = chance.choice(["add", "add", "put", "put", "insert", "overwrite"])
+            step: list[Any] = [kind, part, f"{part}-{seed}-{number}", chance.randrange(1, 100)]
+            if kind == "put":
+                step[2] = f"{part}-shared-{chance.randrange(3)}"
+            operation = {"insert": "insert", "overwrite": "insert_overwrite"}.get(kind, "upsert")
+            result = table.run(lambda txn, step=step: _do(txn, *step), operation=operation, attempts=100)
+            if result.commit is not None:
+                done[result.commit.instant] = step
+    return done
+
+
+def _do(txn: Transaction, kind: str, part: str, key: str, value: int) -> None:
+    if kind == "add":
+        txn.reads(f"part={part}")
+        add(txn, part, value)
+    elif kind == "put":
+        _put(txn, part, key, value)
+    elif kind == "insert":
+        insert(txn, part, key, v=value)
+    else:
+        overwrite(txn, part, key, v=value)
+
+
+def _put(txn: Transaction, part: str, key: str, value: int) -> None:
+    """Set the row of a key, a new one if there is none."""
+    txn.reads(f"part={part}")
+    for group in txn.snapshot.file_groups(f"part={part}"):
+        there = dict(zip(*txn.read(group, columns=["id", "v"]).to_pydict().values(), strict=True))
+        if key in there:
+            txn.replace(group).write(rows(part, there | {key: value}))
+            return
+    insert(txn, part, key, v=value)

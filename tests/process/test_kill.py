@@ -1,0 +1,139 @@
+"""kill -9 at every storage call: whatever a process was doing, the next one finds a table that is sound."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lakelatch
+
+from ..occ.world import BEGUN, add, check_sound, content, fate, independent_content, insert, make
+from .forge import Forge
+
+pytestmark = pytest.mark.process
+
+LANDED = BEGUN | {"a0": 1, "a1": 1, "c0": 1}
+OVERWRITTEN = {"a9": 1, "b0": 0, "b1": 0}
+AT_ONCE_S = 10.0  # a lease lasts 30 s and a heartbeat 60 s: who needs less has waited for neither
+SAMPLE = 8  # every eighth table is read by another implementation as well
+
+
+def moments(forge: Forge, job: str, folder: Path, **arguments: str) -> Iterator[tuple[int, bool]]:
+    """Before every call, and after every write: nothing else can make a difference."""
+    for number, _op, _path, writes in forge.start(job, folder=folder, **arguments).result():
+        yield number, False
+        if writes:
+            yield number, True
+
+
+def use(folder: Path, *expected: dict[str, int], independent: bool = False) -> float:
+    """Open, read, write, clean; returns seconds from the opening to the commit."""
+    began = time.monotonic()
+    with lakelatch.open(str(folder), writer="next") as table:
+        found = content(table)
+        assert found in expected
+        with table.transaction() as txn:
+            add(txn, "b", 5)
+        took = time.monotonic() - began
+        check_sound(table)
+        assert content(table) == found | {"b0": 5, "b1": 5}
+    if independent:
+        assert independent_content(folder) == found | {"b0": 5, "b1": 5}
+    return took
+
+
+@pytest.mark.parametrize(("operation", "after"), [("upsert", LANDED), ("insert_overwrite", OVERWRITTEN)])
+def test_a_writer_killed_at_every_call(forge, folder, operation, after):
+    make(folder / "model")
+    shutil.copytree(folder / "model", folder / "dry")
+    slowest = 0.0
+    for turn, moment in enumerate(moments(forge, "change", folder / "dry", operation=operation)):
+        table, told = folder / f"table {turn}", folder / f"told {turn}"
+        shutil.copytree(folder / "model", table)
+        status = forge.run(
+            "change", folder=table, acknowledged=told, number=moment[0], after=moment[1], operation=operation
+        )
+        assert status == -9, moment
+        try:
+            took = use(table, *([after] if told.exists() else [BEGUN, after]), independent=turn % SAMPLE == 0)
+        except AssertionError as e:
+            e.add_note(f"killed {'after' if moment[1] else 'before'} call {moment[0]}")
+            raise
+        slowest = max(slowest, took)
+        shutil.rmtree(table)
+    assert turn > 60
+    assert slowest < AT_ONCE_S
+    print(f"{turn + 1} kills; open, read and commit took {slowest:.3f} s at most")
+
+
+def test_an_aborting_writer_killed_at_every_call(forge, folder):
+    make(folder / "model")
+    shutil.copytree(folder / "model", folder / "dry")
+    for turn, (number, after) in enumerate(moments(forge, "give_up", folder / "dry")):
+        table = folder / f"table {turn}"
+        shutil.copytree(folder / "model", table)
+        assert forge.run("give_up", folder=table, number=number, after=after) == -9
+        use(table, BEGUN)
+        shutil.rmtree(table)
+    assert turn > 60
+
+
+def test_a_cleaner_killed_at_every_call(forge, folder):
+    make(folder / "model")
+    assert forge.run("begin_and_die", folder=folder / "model") == -9
+    shutil.copytree(folder / "model", folder / "dry")
+    for turn, (number, after) in enumerate(moments(forge, "clean", folder / "dry")):
+        table = folder / f"table {turn}"
+        shutil.copytree(folder / "model", table)
+        assert forge.run("clean", folder=table, number=number, after=after) == -9
+        use(table, BEGUN)
+        with lakelatch.open(str(table)) as again:
+            (dead,) = [e.instant for e in again.log.entries() if getattr(e, "writer", "") == "dead"]
+            assert fate(again, dead) == ["begin", "rollback"]
+        shutil.rmtree(table)
+    assert turn > 20
+
+
+def test_a_founder_killed_at_every_call(forge, folder):
+    """A table is there or it is not; one that was made half says so, and how to go on."""
+    there, half, absent = 0, 0, 0
+    for turn, (number, after) in enumerate(moments(forge, "create", folder / "dry")):
+        table = folder / f"table {turn}"
+        assert forge.run("create", folder=table, number=number, after=after) == -9
+        try:
+            opened = lakelatch.open(str(table))
+        except lakelatch.NotATableError:
+            absent += 1
+            opened = lakelatch.create(str(table), record_key="id", partition_by="part", exist_ok=True)
+        with opened:
+            if opened.writable:
+                there += 1
+            else:
+                half += 1
+                with pytest.raises(lakelatch.UnsupportedTableError, match="--adopt"):
+                    opened.transaction()
+                lakelatch.adopt(str(table)).close()
+        with lakelatch.open(str(table)) as table_now:
+            with table_now.transaction("insert") as txn:
+                insert(txn, "a", "a0")
+            assert content(table_now) == {"a0": 1}
+            check_sound(table_now)
+    assert min(there, half, absent) > 0
+
+
+def test_many_cleaners_at_once_end_a_dead_writer_once(forge, folder):
+    make(folder / "table")
+    assert forge.run("begin_and_die", folder=folder / "table") == -9
+    go = folder / "go"
+    cleaners = [forge.start("clean", folder=folder / "table", go=go) for _ in range(6)]
+    go.touch()
+    ended = [instant for cleaner in cleaners for instant in cleaner.result()]
+    assert len(ended) == 1
+    with lakelatch.open(str(folder / "table")) as table:
+        assert fate(table, ended[0]) == ["begin", "rollback"]
+        assert content(table) == BEGUN
+        check_sound(table)

@@ -1,0 +1,265 @@
+"""Several writers in one session, tasks that run twice, jobs that are cancelled."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakelatch.errors import ConflictError
+from lakelatch.occ.heartbeat import HEARTBEATS
+from lakelatch.occ.markers import MARKERS
+from lakelatch.spark import jobs, write
+
+SCHEMA = "id string, city string, n long"
+
+
+def data_files(table: Any) -> list[Path]:
+    root = Path(table.table.store.root)
+    return [p for p in root.rglob("*.parquet") if ".hoodie" not in p.parts]
+
+
+def assert_clean(table: Any) -> None:
+    """Every file belongs to a commit, and no marker or heartbeat is left."""
+    root = Path(table.table.store.root)
+    known = {root / s.path for i in table.table.timeline().commits for s in table.table.timeline().metadata(i).stats}
+    assert set(data_files(table)) <= known
+    for folder in (MARKERS, HEARTBEATS):
+        assert not [p for p in (root / folder).rglob("*") if p.is_file()]
+
+
+def tasks_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+
+
+def numbers(spark: Any, count: int, n: int, *, pieces: int = 4) -> Any:
+    return spark.range(count, numPartitions=pieces).selectExpr(
+        "concat('k', id) id", "if(id % 2 = 0, 'sf', 'la') city", f"cast({n} as long) n"
+    )
+
+
+def failing_once(task: Any, flag: str) -> Any:
+    """The task, failing for Spark after it has published its files; defined inside so that it travels by value."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        answers = list(task(batches))
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            yield from answers
+        else:
+            raise RuntimeError("the executor is lost")
+
+    run.__module__ = "__main__"
+    return run
+
+
+@pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
+@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+def test_a_task_that_runs_again_after_it_published_leaves_one_file_for_each_group(
+    make: Callable[..., Any],
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    operation: str,
+    buckets: int | None,
+) -> None:
+    tasks_only(monkeypatch)
+    table = make(buckets=buckets)
+    table.upsert(numbers(spark, 50, 0))
+    flag = tmp_path / "failed"
+    plain = jobs.collect
+
+    def collect(spark: Any, store: Any, txn: Any, rows: Any, task: Any, *, text: str) -> Any:
+        return plain(spark, store, txn, rows, failing_once(task, str(flag)), text=text)
+
+    monkeypatch.setattr(write, "collect", collect)
+    rows = numbers(spark, 60, 1) if operation != "insert" else numbers(spark, 60, 1).where("id >= 'k5'")
+    result = getattr(table, operation)(rows)
+    assert flag.exists()
+    assert result.attempts == 1
+    written = [p for p in data_files(table) if result.instant in p.name]
+    assert sorted(p.name for p in written) == sorted(Path(s.path).name for s in result.stats)
+    assert len({p.name.split("_")[0] for p in written}) == len(written)
+    assert_clean(table)
+    if operation != "insert" or buckets:
+        assert {r["n"] for r in table.read().collect()} <= {0, 1}
+        assert table.read().where("n = 1").count() == rows.count()
+
+
+def test_a_task_whose_rows_change_when_it_runs_again_is_refused(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tasks_only(monkeypatch)
+    table = make()
+    flag = tmp_path / "failed"
+    plain = jobs.collect
+
+    def collect(spark: Any, store: Any, txn: Any, rows: Any, task: Any, *, text: str) -> Any:
+        return plain(spark, store, txn, rows, failing_once(task, str(flag)), text=text)
+
+    monkeypatch.setattr(write, "collect", collect)
+    unsteady = spark.range(20, numPartitions=1).selectExpr("uuid() id", "'sf' city", "id n")
+    changing = unsteady.mapInArrow(_random_keys(), unsteady.schema)
+    with pytest.raises(Exception, match="written twice with different rows"):
+        table.insert(changing)
+    assert data_files(table) == []
+
+
+def _random_keys() -> Any:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import uuid
+
+        for batch in batches:
+            keys = pa.array([str(uuid.uuid4()) for _ in range(batch.num_rows)])
+            yield pa.RecordBatch.from_arrays([keys, *batch.columns[1:]], names=batch.schema.names)
+
+    run.__module__ = "__main__"
+    return run
+
+
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+def test_two_upserts_of_one_group_both_land(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    if route == "tasks":
+        tasks_only(monkeypatch)
+    table = make()
+    table.insert(numbers(spark, 20, 0, pieces=1))
+    both_have_begun = threading.Barrier(2, timeout=60)
+    waited = set()
+    plain = table.table.file_spec
+
+    def file_spec(*given: Any) -> Any:
+        # The first attempts of both threads meet after each has its snapshot: one of them has to lose.
+        if threading.get_ident() not in waited:
+            waited.add(threading.get_ident())
+            both_have_begun.wait()
+        return plain(*given)
+
+    monkeypatch.setattr(table.table, "file_spec", file_spec)
+    results: dict[int, Any] = {}
+
+    def upsert(n: int) -> None:
+        rows = numbers(spark, 20, n, pieces=2).where(f"cast(substr(id, 2) as int) % 5 = {n}")
+        results[n] = table.upsert(rows)
+
+    threads = [threading.Thread(target=upsert, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(r.attempts for r in results.values()) == [1, 2]
+    lost = next(r for r in results.values() if r.attempts == 2)
+    assert isinstance(lost.losses[0], ConflictError)
+    counted = {r["n"]: r["count"] for r in table.read().groupBy("n").count().collect()}
+    assert counted == {0: 12, 1: 4, 2: 4}
+    assert_clean(table)
+
+
+def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(buckets=1)
+    both_have_begun = threading.Barrier(2, timeout=60)
+    waited = set()
+    plain = table.table.file_spec
+
+    def file_spec(*given: Any) -> Any:
+        if threading.get_ident() not in waited:
+            waited.add(threading.get_ident())
+            both_have_begun.wait()
+        return plain(*given)
+
+    monkeypatch.setattr(table.table, "file_spec", file_spec)
+    rows = [spark.createDataFrame([("same", "sf", n)], SCHEMA) for n in (1, 2)]
+    threads = [threading.Thread(target=table.upsert, args=(each,)) for each in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(table.table.snapshot().file_groups()) == 1
+    assert table.read().count() == 1
+
+
+def test_a_delete_by_condition_sees_rows_that_arrive_meanwhile(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make()
+    table.insert(numbers(spark, 10, 0))
+    plain = jobs.collect
+    arrivals = [
+        spark.createDataFrame([("late", "sf", 0)], SCHEMA),
+        spark.createDataFrame([("else", "rome", 0)], SCHEMA),
+    ]
+
+    def collect(*given: Any, **named: Any) -> Any:
+        answers = plain(*given, **named)
+        while arrivals:
+            table.insert(arrivals.pop())
+        return answers
+
+    monkeypatch.setattr(write, "collect", collect)
+    result = table.delete_where("city = 'sf' and n = 0")
+    # The insert into sf was a conflict, so the condition was evaluated again; the one into rome alone would be none.
+    assert (result.attempts, result.deleted) == (2, 6)
+    assert table.read(filter="city = 'sf'").count() == 0
+    arrivals.append(spark.createDataFrame([("more", "rome", 0)], SCHEMA))
+    assert table.delete_where("city = 'la'").attempts == 1
+
+
+def test_a_cancelled_write_leaves_nothing(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tasks_only(monkeypatch)
+    table = make()
+    table.insert(numbers(spark, 20, 0, pieces=1))
+    before = data_files(table)
+    started = tmp_path / "started"
+
+    def slow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pathlib
+        import time
+
+        for batch in batches:
+            yield batch
+        pathlib.Path(str(started)).touch()
+        time.sleep(60)  # ends with the cancelled task
+
+    slow.__module__ = "__main__"
+    rows = numbers(spark, 20, 1, pieces=2)
+    error: list[BaseException] = []
+
+    def insert() -> None:
+        try:
+            table.insert(rows.mapInArrow(slow, rows.schema))
+        except BaseException as e:
+            error.append(e)
+
+    writer = threading.Thread(target=insert)
+    writer.start()
+    wait = threading.Event()
+    while not started.exists():
+        wait.wait(0.05)
+    pending = [i for i in table.table.timeline().pending if i.action == "commit"]
+    spark.sparkContext.cancelJobGroup(jobs.group_of(pending[0].requested))
+    writer.join(30)
+    assert error
+    assert data_files(table) == before
+    assert_clean(table)
+    assert table.read().count() == 20
+
+
+def test_the_callers_own_job_group_is_given_back(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
+    tasks_only(monkeypatch)
+    context = spark.sparkContext
+    context.setJobGroup("mine", "what I do")
+    try:
+        make().insert(numbers(spark, 4, 0))
+        assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)

@@ -1,0 +1,127 @@
+"""Reads: pruning, time travel, incremental; and that both ways to a bucket agree."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from lakelatch.errors import InputError
+from lakelatch.occ.keys import bucket_ids, key_parts
+from lakelatch.spark import columns, prune
+
+SCHEMA = "id string, city string, n long"
+
+
+def filled(make: Callable[..., Any], spark: Any) -> tuple[Any, list[Any]]:
+    table = make()
+    done = [
+        table.insert(spark.createDataFrame([("a", "sf", 1), ("b", "la", 1), ("c", "ny", 1)], SCHEMA)),
+        table.upsert(spark.createDataFrame([("a", "sf", 2), ("d", "sf", 2)], SCHEMA)),
+        table.delete(spark.createDataFrame([("b",)], "id string")),
+        table.upsert(spark.createDataFrame([("c", "ny", 4)], SCHEMA)),
+    ]
+    return table, done
+
+
+def pairs(rows: Any) -> set[tuple[str, int]]:
+    return {(r["id"], r["n"]) for r in rows.collect()}
+
+
+def test_columns_filter_and_meta(make: Callable[..., Any], spark: Any) -> None:
+    table, done = filled(make, spark)
+    assert table.read(columns=["n"], filter="id = 'a'").collect()[0].asDict() == {"n": 2}
+    meta = table.read(filter=F.col("id") == "d", meta=True).collect()[0]
+    assert (meta["_hoodie_commit_time"], meta["_hoodie_record_key"]) == (done[1].instant, "d")
+    assert meta["_hoodie_partition_path"] == "city=sf"
+
+
+def test_only_partitions_that_the_filter_allows_are_scanned(make: Callable[..., Any], spark: Any) -> None:
+    table, _ = filled(make, spark)
+
+    def scanned(condition: Any) -> set[str]:
+        return {path.split("city=")[1].split("/")[0] for path in table.read(filter=condition).inputFiles()}
+
+    assert scanned("city = 'sf' and n > 0") == {"sf"}
+    assert scanned(F.col("city").isin("sf", "ny")) == {"sf", "ny"}
+    assert scanned("city like 'n%' or city = 'la'") == {"ny", "la"}
+    assert scanned("n = 1 or city = 'sf'") == {"sf", "la", "ny"}
+    assert scanned("n = 1") == {"sf", "la", "ny"}
+    assert table.read(filter="city = 'nowhere'").count() == 0
+
+
+def test_the_scan_is_sparks_own_with_pushdown(make: Callable[..., Any], spark: Any) -> None:
+    table, _ = filled(make, spark)
+    plan = table.read(columns=["id"], filter="n > 1")._jdf.queryExecution().executedPlan().toString()
+    assert "FileScan parquet" in plan
+    assert "GreaterThan(n,1)" in plan
+    assert "city" not in plan.split("ReadSchema")[1]
+
+
+def test_pinned_partitions_hold_for_partitions_that_do_not_exist_yet(make: Callable[..., Any], spark: Any) -> None:
+    table, _ = filled(make, spark)
+    schema = table.table.schema()
+
+    def pinned(condition: Any) -> set[str] | None:
+        return prune.pinned_partitions(spark, table.table.config, schema, condition)
+
+    assert pinned("city = 'rome' and n = 1") == {"city=rome"}
+    assert pinned("city in ('a', 'b')") == {"city=a", "city=b"}
+    assert pinned("city > 'a'") is None
+    assert pinned("city = 'a' or n = 1") is None
+    assert pinned("n = 1") is None
+
+
+def test_time_travel_by_t_and_by_c(make: Callable[..., Any], spark: Any) -> None:
+    import hudi
+
+    table, done = filled(make, spark)
+    states = [{("a", 1), ("b", 1), ("c", 1)}, {("a", 2), ("b", 1), ("c", 1), ("d", 2)}]
+    states += [states[1] - {("b", 1)}, {("a", 2), ("c", 4), ("d", 2)}]
+    for result, state in zip(done, states, strict=True):
+        assert pairs(table.read(as_of=result.instant)) == state
+        assert pairs(table.read(as_of_completion=result.completion)) == state
+        reader = hudi.HudiTableBuilder.from_base_uri(table.table.url).build()
+        batches = reader.read(hudi.HudiReadOptions().with_as_of_timestamp(result.instant))
+        assert {(r["id"], r["n"]) for r in pa.Table.from_batches(batches).to_pylist()} == state
+
+
+def test_incremental_by_completion_time(make: Callable[..., Any], spark: Any) -> None:
+    table, done = filled(make, spark)
+    c = [r.completion for r in done]
+    assert pairs(table.read_incremental("0")) == {("a", 2), ("c", 4), ("d", 2)}
+    assert pairs(table.read_incremental(c[0])) == {("a", 2), ("c", 4), ("d", 2)}
+    assert pairs(table.read_incremental(c[1])) == {("c", 4)}
+    assert pairs(table.read_incremental(c[0], c[1])) == {("a", 2), ("d", 2)}
+    assert pairs(table.read_incremental("0", c[0])) == {("a", 1), ("b", 1), ("c", 1)}
+    assert pairs(table.read_incremental(c[3])) == set()
+
+
+def test_a_table_without_schema_says_so(make: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="no schema yet"):
+        make().read()
+
+
+KEYS = ["a", "id1", "ä", "😀x", "x" * 100, "1:2", "a,b:c", " ", "\x01"]
+
+
+def test_a_bucket_is_the_same_in_the_jvm_and_in_arrow(spark: Any) -> None:
+    rows = spark.createDataFrame([(k, n * 7919 - 4) for n, k in enumerate(KEYS * 30)], "k string, n long")
+    arrow = rows.toArrow()
+    for fields in (["k"], ["n"], ["k", "n"]):
+        native = rows.select(columns.bucket_column(fields, 97).alias("b")).toArrow()["b"].to_pylist()
+        assert native == bucket_ids(key_parts(arrow, fields), 97).tolist()
+
+
+def test_a_key_is_the_same_in_the_jvm_and_in_arrow(spark: Any) -> None:
+    from lakelatch.occ.keys import record_keys
+
+    rows = spark.sql(
+        """select 'ü' s, cast(-3 as tinyint) b, 12345678901 l, true t, date'0099-01-02' d, cast(0.000001 as decimal(20,6)) x
+        union all select 's', cast(7 as tinyint), -1, false, date'2024-12-31', cast(-12.5 as decimal(20,6))"""
+    )
+    arrow = rows.toArrow()
+    for fields in [["s", "b", "l", "t", "d", "x"]] + [[n] for n in arrow.column_names]:
+        native = rows.select(columns.key_column(fields).alias("key")).toArrow()["key"].to_pylist()
+        assert native == record_keys(arrow, fields).to_pylist()

