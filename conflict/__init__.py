@@ -6,7 +6,8 @@ if __name__ != "lakelatch.conflict":
     )
 
 from .resolve import Candidate, Conflict, resolve
+from .schema import settle_schema
 from .strategies import strategy_names
 from .write_set import FileGroupId, ReadSet, WriteSet
 
-__all__ = ["Candidate", "Conflict", "FileGroupId", "ReadSet", "WriteSet", "resolve", "strategy_names"]
+__all__ = ["Candidate", "Conflict", "FileGroupId", "ReadSet", "WriteSet", "resolve", "settle_schema", "strategy_names"]

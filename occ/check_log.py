@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .check_timeline import History
-from .log_files import LOG
 from .findings import RESTORE, Findings
+from .log_files import LOG
 from .log_state import Begin, Close, Commit, LogEntry, LogState, Open, decode
 from .publish import SIDES, metadata_of
 from .settings import Settings

@@ -161,7 +161,7 @@ def _new_config(
     schema: pa.Schema | None,
     name: str | None,
     database: str,
-    hive_style: bool,  # noqa: FBT001 - private, and every caller names it
+    hive_style: bool,
     table_version: int,
 ) -> TableConfig:
     from .avro_types import to_avro

@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ..conflict import Candidate, Conflict, resolve
+from ..conflict import Candidate, Conflict, resolve, settle_schema
 from ..errors import (
-    CommitError,
     CommitUnknownError,
-    ConflictError,
     LatchError,
     LockLostError,
     RolledBackError,
@@ -39,6 +37,7 @@ from .commit_log import Follower
 from .instant import Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import list_markers, remove
+from .over import ended_by_others, is_over, log_made_anew, lost_against
 from .publish import attach, metadata_of
 from .staging import Staged, write_set_of
 from .view import arrow_schema
@@ -78,7 +77,7 @@ class Transaction:
     """
 
     def __init__(self, table: Table, name: str, *, lock_first: bool = False) -> None:
-        self._table, self.operation = table, name
+        self._table, self.operation, self.url = table, name, table.url
         self._staged = Staged(name)
         self._follower = Follower()
         self._schema: str | None = None
@@ -301,19 +300,16 @@ class Transaction:
         """The commit entry for the next free slot, or the reason why there must not be one."""
         self._require_in(state)
         if not self._follower.complete:
-            raise RolledBackError(
-                f"{self._table.url}: the commit log was made anew while {self.instant} was open, so what landed meanwhile "
-                "is not known. Nothing of it landed; run the write again",
-                table=self._table.url,
-                instant=self.instant,
-            )
-        candidates = [self._candidate(commit) for commit in self._follower.commits]
+            raise log_made_anew(self)
+        commits = self._follower.commits
+        candidates = [self._candidate(commit) for commit in commits]
         conflict = resolve(
             self._staged.write_set(), self._staged.read_set(), candidates, by=self._table.settings.strategy
         )
-        if conflict:
-            raise self._conflict_error(conflict)
-        schema = self._settle_schema()
+        left = [(candidate, commit.schema) for candidate, commit in zip(candidates, commits, strict=True)]
+        schema = conflict or settle_schema(self._schema_seen(), self._schema, left)
+        if isinstance(schema, Conflict):
+            raise lost_against(self, schema)
         lease.ensure_held()
         completion = next_label(self._table.env.now(), state.top)
         return template.placed(completion=completion, token=max(lease.token, 0), schema=schema)
@@ -324,24 +320,6 @@ class Transaction:
 
     def _metadata_of(self, commit: Commit) -> CommitMetadata:
         return metadata_of(self._table.store, commit)
-
-    def _settle_schema(self) -> str | None:
-        """Ours, unless a candidate has changed the table's schema and we have not; both changed it: a conflict.
-
-        Source: Apache Hudi RFC-82, the rows with two writers.
-        """
-        began = self._schema_seen()
-        ours = self._schema or began
-        for commit in self._follower.commits:
-            if commit.schema in (began, ours):
-                continue
-            if ours != began:
-                candidate = self._candidate(commit)
-                raise self._conflict_error(
-                    Conflict(candidate, (), "both changed the table's schema", "run the write again on the new schema")
-                )
-            ours = began = commit.schema
-        return ours
 
     def _publish(self, entry: Commit) -> bool:
         try:
@@ -408,38 +386,12 @@ class Transaction:
         elif self._state == "open":
             self.commit()
 
-    # --- errors ----------------------------------------------------------------------------------------------
+    # --- guards ----------------------------------------------------------------------------------------------
 
     def _require_open(self) -> None:
         if self._state != "open":
-            raise CommitError(
-                f"transaction {self.instant} is over ({self._state}); begin a new one",
-                table=self._table.url,
-                instant=self.instant,
-            )
+            raise is_over(self, self._state)
 
     def _require_in(self, state: LogState) -> None:
         if self.instant not in state.open:
-            raise RolledBackError(
-                f"{self._table.url}: transaction {self.instant} was ended by another writer, because its heartbeat had "
-                "stopped for the table's time-out. Nothing of it landed; run the write again",
-                table=self._table.url,
-                instant=self.instant,
-            )
-
-    def _conflict_error(self, conflict: Conflict) -> ConflictError:
-        winner = conflict.winner
-        shown = ", ".join(str(g) for g in conflict.overlap[:3])
-        more = f" and {len(conflict.overlap) - 3} more" if len(conflict.overlap) > 3 else ""
-        return ConflictError(
-            f"{self._table.url}: {self.operation} {self.instant} lost against {winner.operation} {winner.instant} of "
-            f"{winner.writer}, which landed first: {conflict.rule}{f' ({shown}{more})' if shown else ''}. "
-            f"Nothing of ours landed; {conflict.advice}",
-            table=self._table.url,
-            instant=self.instant,
-            winner=winner.instant,
-            winner_op=winner.operation,
-            winner_writer=winner.writer,
-            overlap=tuple(str(g) for g in conflict.overlap),
-            rule=conflict.rule,
-        )
+            raise ended_by_others(self)

@@ -21,8 +21,8 @@ import lakelatch
 from lakelatch.errors import StorageError
 from lakelatch.occ import transaction as transaction_module
 from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.log_files import LOG
 from lakelatch.occ.heartbeat import heartbeat_path
+from lakelatch.occ.log_files import LOG
 from lakelatch.occ.rollback import Cleaner
 from lakelatch.occ.staging import Staged
 from lakelatch.occ.transaction import Transaction

@@ -109,7 +109,7 @@ class Writer:
 
 
 class World:
-    """The table and its writers: one monotonic clock, but each its own timers: while one acts the others stand still."""
+    """The table and its writers: one monotonic clock, each its own timers: while one acts the others stand still."""
 
     def __init__(self, folder: Path, **settings) -> None:
         self.folder, self.env = folder, FakeEnvironment(seed=1)

@@ -1,6 +1,6 @@
 """Makes child processes quickly: one process imports everything once, and forks a child for each job.
 
-It never starts a thread and opens no table itself, so that a child inherits nothing that a fresh process would not have.
+It never starts a thread and opens no table itself, so a child inherits nothing that a fresh process would not have.
 """
 
 from __future__ import annotations

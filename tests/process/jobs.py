@@ -34,7 +34,7 @@ def _calls(store: FaultStore) -> list[list[Any]]:
 def change(
     folder: str, acknowledged: str = "", number: int | None = None, after: bool = False, operation: str = "upsert"
 ) -> list[list[Any]]:
-    """One transaction, killed at a call; returns its calls. The file ``acknowledged`` appears once it is told that it landed."""
+    """One transaction, killed at a call; returns its calls. ``acknowledged`` appears once it is told that it landed."""
     store = FaultStore(LocalStore(folder), *_crash(number, after))
     with Table(store, writer="killed") as table:
         with table.transaction(operation) as txn:

@@ -18,7 +18,7 @@ PATIENT = {"lease_s": 1.0}  # nobody is taken for dead in a minute
 
 
 def stop_and_go_on(forge, folder, part: str) -> dict[str, object]:
-    """A process is stopped under the lock for longer than its lease; meanwhile another one commits in partition ``part``."""
+    """A process is stopped under the lock for longer than its lease; another one commits in ``part`` meanwhile."""
     stopped = forge.start("stop_before_entry", folder=folder)
     stopped.stop_here()
     with lakelatch.open(str(folder), writer="other") as table, table.transaction() as txn:

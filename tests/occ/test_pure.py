@@ -1,0 +1,381 @@
+"""Laws of the parts that only compute: conflict resolution, the log's state, settings, time labels, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelatch import errors
+from lakelatch.conflict import Candidate, FileGroupId, ReadSet, WriteSet, resolve
+from lakelatch.conflict.write_set import NOWHERE, Region
+from lakelatch.environment import Process
+from lakelatch.errors import ConfigError, DamagedTableError, LatchError, UnsupportedTableError
+from lakelatch.occ.clock import EARLIEST, next_label
+from lakelatch.occ.instant import from_epoch_ms, is_time, to_epoch_ms
+from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
+from lakelatch.occ.settings import Settings
+
+# --- conflict.resolve -------------------------------------------------------------------------------------------
+
+partitions = st.sampled_from(["", "p=1", "p=2", "p=3"])
+groups = st.builds(FileGroupId, partitions, st.sampled_from("xyz"))
+regions = st.builds(Region, st.frozensets(partitions, max_size=3), st.booleans())
+write_sets = st.builds(WriteSet, st.frozensets(groups, max_size=4), st.one_of(st.just(NOWHERE), regions))
+read_sets = st.builds(ReadSet, st.one_of(st.just(NOWHERE), regions), st.booleans())
+BLIND = ReadSet(blind=True)
+
+
+def candidate(writes: WriteSet, number: int = 0) -> Candidate:
+    return Candidate(f"{number:017d}", f"{number + 1:017d}", "UPSERT", "other", writes)
+
+
+def meet(ours: WriteSet, theirs: WriteSet, reads: ReadSet = BLIND) -> bool:
+    return resolve(ours, reads, [candidate(theirs)]) is not None
+
+
+@given(write_sets, write_sets)
+def test_file_groups_in_common_conflict_both_ways(one, other):
+    if one.groups & other.groups:
+        assert meet(one, other)
+        assert meet(other, one)
+
+
+@given(write_sets, write_sets)
+def test_for_writers_that_read_what_they_write_conflict_is_symmetric(one, other):
+    reading = ReadSet()
+    assert meet(one, other, reading) == meet(other, one, reading)
+
+
+@given(write_sets, read_sets, write_sets, groups)
+def test_a_larger_write_set_never_conflicts_less(ours, reads, theirs, more):
+    if meet(ours, theirs, reads):
+        assert meet(WriteSet(ours.groups | {more}, ours.region), theirs, reads)
+        assert meet(ours, WriteSet(theirs.groups | {more}, theirs.region), reads)
+
+
+@given(write_sets, read_sets, write_sets, regions)
+def test_a_larger_region_never_conflicts_less(ours, reads, theirs, more):
+    if meet(ours, theirs, reads):
+        assert meet(WriteSet(ours.groups, ours.region | more), theirs, reads)
+        assert meet(ours, WriteSet(theirs.groups, theirs.region | more), reads)
+        assert meet(ours, theirs, ReadSet(reads.region | more, reads.blind))
+
+
+@given(st.frozensets(groups), st.frozensets(groups), st.booleans())
+def test_disjoint_file_groups_never_conflict(one, other, blind):
+    assert not meet(WriteSet(one), WriteSet(other - one), ReadSet(blind=blind))
+
+
+@given(write_sets, read_sets, write_sets)
+def test_what_lies_in_other_partitions_never_conflicts(ours, reads, theirs):
+    def touched(writes: WriteSet, read: Region = NOWHERE) -> set[str]:
+        everything = {"", "p=1", "p=2", "p=3"}
+        region = writes.region | read
+        named = {g.partition for g in writes.groups} | region.partitions
+        return everything if region.whole_table else named
+
+    if touched(ours, reads.region).isdisjoint(touched(theirs)):
+        assert not meet(ours, theirs, reads)
+
+
+@given(regions, groups)
+def test_what_appears_in_a_region_that_is_overwritten_or_read_conflicts(region, group):
+    inside = meet(WriteSet(region=region), WriteSet(frozenset({group})))
+    assert inside == (region.whole_table or group.partition in region.partitions)
+    assert inside == meet(WriteSet(), WriteSet(frozenset({group})), ReadSet(region))
+
+
+@given(regions, regions)
+def test_overwrites_conflict_when_their_regions_meet(one, other):
+    assert meet(WriteSet(region=one), WriteSet(region=other)) == one.meets(other) == other.meets(one)
+
+
+@given(write_sets, read_sets, st.lists(write_sets, max_size=6))
+def test_the_oldest_candidate_in_the_way_is_named_with_a_real_overlap(ours, reads, theirs):
+    candidates = [candidate(writes, number) for number, writes in enumerate(theirs)]
+    conflict = resolve(ours, reads, candidates)
+    alone = [c for c in candidates if resolve(ours, reads, [c])]
+    assert (conflict.winner if conflict else None) == (alone[0] if alone else None)
+    if conflict:
+        assert conflict.overlap
+        assert conflict.overlap == tuple(sorted(conflict.overlap))
+        assert conflict.rule
+        assert conflict.advice
+
+
+@given(write_sets)
+def test_whoever_reads_nothing_may_insert_after_any_overwrite(theirs):
+    ours = WriteSet(frozenset({FileGroupId("p=1", "new")}))
+    assert not meet(ours, WriteSet(region=theirs.region), BLIND)
+
+
+@given(regions)
+def test_a_region_survives_json(region):
+    assert Region.from_json(region.to_json()) == region
+    assert bool(region | NOWHERE) == bool(region)
+
+
+def test_an_unknown_strategy_names_the_known_ones():
+    with pytest.raises(ConfigError, match="known: simple"):
+        resolve(WriteSet(), ReadSet(), [candidate(WriteSet())], by="hopeful")
+
+
+# --- the log ----------------------------------------------------------------------------------------------------
+
+labels = st.integers(0, 2**41).map(from_epoch_ms)
+words = st.text(max_size=12)
+processes = st.none() | st.builds(Process, words, words, st.integers(0, 2**22), words)
+settings = st.builds(
+    Settings,
+    lock=words,
+    buckets=st.none() | st.integers(1, 99_999_999),
+    lease_s=st.floats(0.1, 1e6),
+    lock_wait_s=st.floats(0.1, 1e6),
+    heartbeat_interval_s=st.floats(0.1, 1e3),
+    heartbeat_timeout_s=st.floats(2e3, 1e6),
+)
+plain = st.dictionaries(words, st.none() | st.integers() | words | st.lists(words), max_size=3)
+slots = st.integers(0, 10**15)
+begins = st.builds(Begin, labels, words, words, words, processes, slots)
+commits = st.builds(
+    Commit,
+    labels,
+    labels,
+    words,
+    words,
+    words,
+    st.integers(0, 2**60),
+    regions,
+    st.none() | words,
+    st.none() | plain,
+    st.none() | st.fixed_dictionaries({"path": words, "sha256": words}),
+    slots,
+)
+ends = st.builds(End, st.sampled_from(["rollback", "abort"]), labels, words, words, slots)
+opens = st.builds(
+    Open, labels, st.integers(0, 2**60), settings, st.lists(begins, max_size=3).map(tuple), st.none() | commits, slots
+)
+entries = st.one_of(begins, commits, ends, st.builds(Setting, settings, words, slots), st.builds(Close, slots), opens)
+
+
+@given(entries, st.integers(0, 10**13), words)
+def test_an_entry_survives_its_bytes(entry, epoch, nonce):
+    body = encode(entry, epoch, entry.slot, nonce)
+    assert decode(body, "x") == entry
+    assert encode(decode(body, "x"), epoch, entry.slot, nonce) == body
+
+
+@given(begins, st.text(min_size=1), st.text(min_size=1))
+def test_two_writers_of_the_same_words_write_different_bytes(entry, one, other):
+    same = encode(entry, 1, entry.slot, one) == encode(entry, 1, entry.slot, other)
+    assert same == (one == other)
+
+
+@given(entries, st.data())
+def test_a_torn_entry_is_refused_in_a_sentence(entry, data):
+    body = encode(entry, 1, entry.slot, "n")
+    torn = body[: data.draw(st.integers(0, len(body) - 1))]
+    with pytest.raises(DamagedTableError, match="torn"):
+        decode(torn, "log/7")
+
+
+@given(entries)
+def test_an_entry_of_a_newer_version_asks_for_an_upgrade(entry):
+    body = encode(entry, 1, entry.slot, "n").replace(b'{"v":1,', b'{"v":2,', 1)
+    with pytest.raises(UnsupportedTableError, match="upgrade lakelatch"):
+        decode(body, "log/7")
+
+
+@st.composite
+def histories(draw):
+    """A log as writers make it: labels grow, and only open transactions are ended (or, a zombie's entry, one is not)."""
+    log: list[Begin | Commit | End | Setting] = []
+    top, opened = EARLIEST, []
+    for slot in range(draw(st.integers(0, 25))):
+        kind = draw(st.sampled_from(["begin", "begin", "commit", "end", "zombie", "setting"]))
+        if kind in ("commit", "end") and not opened:
+            kind = "begin"
+        if kind == "begin":
+            top = next_label(0, top)
+            opened.append(top)
+            log.append(Begin(top, "commit", "UPSERT", "w", None, slot))
+        elif kind == "commit":
+            top = next_label(0, top)
+            ended = opened.pop(draw(st.integers(0, len(opened) - 1)))
+            log.append(Commit(ended, top, "commit", "UPSERT", "w", slot, metadata={}, slot=slot))
+        elif kind == "end":
+            ended = opened.pop(draw(st.integers(0, len(opened) - 1)))
+            log.append(End(draw(st.sampled_from(["rollback", "abort"])), ended, "w", "r", slot))
+        elif kind == "zombie":
+            gone = [e.instant for e in log if isinstance(e, Begin) and e.instant not in opened]
+            if gone:
+                log.append(
+                    Commit(draw(st.sampled_from(gone)), next_label(0, top), "commit", "UPSERT", "w", slot, slot=slot)
+                )
+        else:
+            log.append(Setting(Settings(lease_s=slot + 1.0), "w", slot))
+    return log
+
+
+def replayed(log) -> LogState:
+    state = LogState()
+    for entry in log:
+        state.apply(entry)
+    return state
+
+
+def essence(state: LogState):
+    return state.settings, state.top, state.token, state.open, state.last
+
+
+@given(histories(), st.data())
+def test_a_state_carried_over_an_epoch_is_the_state_replayed(log, data):
+    cut = data.draw(st.integers(0, len(log)))
+    before = replayed(log[:cut])
+    carried = decode(encode(before.carried(cut), 2, cut, ""), "x")
+    after = LogState()
+    for entry in [carried, *log[cut:]]:
+        after.apply(entry)
+    assert essence(after) == essence(replayed(log))
+    assert not after.closed
+
+
+@given(histories())
+def test_every_writer_proposes_the_same_opening(log):
+    one, other = replayed(log), replayed(log)
+    other.open = dict(reversed(other.open.items()))
+    assert encode(one.carried(9), 2, 9, "") == encode(other.carried(9), 2, 9, "")
+
+
+@given(histories())
+def test_no_transaction_ends_twice_and_labels_only_grow(log):
+    state, top, tokens = LogState(), EARLIEST, 0
+    landed: list[str] = []
+    for entry in log:
+        before = set(state.open)
+        last = state.last
+        state.apply(entry)
+        assert state.top >= top
+        assert state.token >= tokens
+        top, tokens = state.top, state.token
+        if state.last is not last:
+            assert entry.instant in before
+            landed.append(entry.instant)
+    assert len(landed) == len(set(landed))
+    assert state.open.keys().isdisjoint(state.ended)
+
+
+# --- settings ---------------------------------------------------------------------------------------------------
+
+
+@given(settings)
+def test_settings_survive_json(value):
+    assert Settings.from_json(value.to_json()) == value
+
+
+@given(settings, st.text(min_size=1, max_size=8).filter(lambda s: s not in Settings().to_json()))
+def test_unknown_settings_are_refused(value, name):
+    with pytest.raises(ConfigError, match="upgrade"):
+        Settings.from_json(value.to_json() | {name: 1})
+    with pytest.raises(ConfigError, match="known: "):
+        value.changed(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lease_s": 0},
+        {"lock_wait_s": -1},
+        {"heartbeat_interval_s": 0},
+        {"heartbeat_timeout_s": 15.0},
+        {"buckets": 0},
+        {"buckets": 100_000_000},
+        {"strategy": "hopeful"},
+        {"isolation": "serializable"},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        Settings().changed(**wrong)
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Settings)])
+def test_a_writer_set_otherwise_is_refused_with_both_values(field):
+    value = getattr(Settings(), field)
+    Settings().refuse_others("t", **{field: value})
+    Settings().refuse_others("t", **{field: None})
+    with pytest.raises(ConfigError) as told:
+        Settings().refuse_others("t", **{field: "another"})
+    assert repr(value) in str(told.value)
+    assert "'another'" in str(told.value)
+
+
+# --- time labels ------------------------------------------------------------------------------------------------
+
+clocks = st.floats(0, 4e9)
+
+
+@given(st.lists(clocks, min_size=1, max_size=20))
+def test_labels_grow_whatever_the_clock_does(readings):
+    top = EARLIEST
+    for now in readings:
+        label = next_label(now, top)
+        assert label > top
+        assert len(label) == 17
+        assert is_time(label)
+        top = label
+
+
+@given(clocks, labels)
+def test_a_label_is_the_clocks_own_or_the_next_after_the_top(now, top):
+    label = next_label(now, top)
+    assert label in (from_epoch_ms(int(now * 1000)), from_epoch_ms(to_epoch_ms(top) + 1))
+
+
+@given(st.integers(0, 2**42), st.integers(0, 2**42))
+def test_labels_compare_as_their_times(one, other):
+    assert (from_epoch_ms(one) < from_epoch_ms(other)) == (one < other)
+    assert to_epoch_ms(from_epoch_ms(one)) == one
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+CLASSES = [getattr(errors, name) for name in errors.__all__]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@given(message=words, details=st.dictionaries(st.sampled_from(["table", "instant", "overlap", "key", "winner"]), words))
+def test_errors_survive_pickling(kind, message, details):
+    back = pickle.loads(pickle.dumps(kind(message, **details)))
+    assert type(back) is kind
+    assert str(back) == message
+    assert back.details == details
+    for name, value in details.items():
+        assert getattr(back, name) == value
+    assert (back.landed, back.retryable) == (kind.landed, kind.retryable)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_belongs_to_the_tree_and_says_what_it_means(kind):
+    assert issubclass(kind, LatchError)
+    assert kind.__doc__
+    assert kind.__name__ in errors.__doc__
+    assert kind.landed in (True, False, None)
+    with pytest.raises(AttributeError, match="has no 'unheard_of'"):
+        _ = kind("x").unheard_of
+
+
+def test_errors_with_notes_and_causes_keep_their_facts():
+    try:
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError as e:
+            raise errors.StorageError("no room", path="x", errno=e.errno) from e
+    except errors.StorageError as e:
+        back = pickle.loads(pickle.dumps(e))
+    assert back.errno == 28
+    assert back.path == "x"
