@@ -54,7 +54,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
         check_publication(store, history, log, out)
     named = named_files(history, log)
     check_named(store, listing, history, named, out)
-    check_listed(store, listing, history, log, named, out)
+    check_listed(listing, history, log, named, out)
     check_folders(store, listing, config, out)
     check_remains(store, history, log, out)
     slices = _newest(listing, history, log, out)

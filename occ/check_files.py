@@ -111,9 +111,7 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
 # --- what should not ---------------------------------------------------------------------------------------------
 
 
-def check_listed(
-    store: Store, listing: Listing, history: History, log: LogReport | None, named: Named, out: Findings
-) -> None:
+def check_listed(listing: Listing, history: History, log: LogReport | None, named: Named, out: Findings) -> None:
     """Every file that is there belongs to a commit, or to a transaction that is still open."""
     _check_two_bases(listing, history, log, named, out)
     dead: dict[str, list[str]] = defaultdict(list)
@@ -136,7 +134,7 @@ def check_listed(
         elif verdict.startswith("never"):
             _never_committed(file, verdict.removeprefix("never: "), out)
     for instant, paths in dead.items():
-        _report_dead(store, instant, paths, history, log, out)
+        _report_dead(instant, paths, history, log, out)
     if unsure:
         out.unchecked.append(f"whether {unsure} files of commits older than the active timeline were committed")
 
@@ -169,18 +167,15 @@ def _never_committed(file: BaseFile | LogFile, why: str, out: Findings) -> None:
     )
 
 
-def _report_dead(
-    store: Store, instant: str, paths: list[str], history: History, log: LogReport | None, out: Findings
-) -> None:
+def _report_dead(instant: str, paths: list[str], history: History, log: LogReport | None, out: Findings) -> None:
     ours = log is not None and log.ended(instant)
-    marked = ours and instant in instants_with_markers(store)
     for path in sorted(paths):
         out.suspect(
             "orphan-file",
             path,
             f"{path} belongs to {instant}, which "
             + ("did not name it" if instant in history.commits else "never landed" if ours else "no instant knows"),
-            ROLL_BACK if marked else "delete it once you are sure that its writer is gone",
+            ROLL_BACK if ours else "delete it once you are sure that its writer is gone",
         )
 
 

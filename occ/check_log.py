@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .check_timeline import History
-from .findings import RESTORE, Findings
+from .findings import RESTORE, ROLL_BACK, Findings
 from .log_files import LOG
 from .log_state import Begin, Close, Commit, LogEntry, LogState, Open, decode
 from .publish import SIDES, metadata_of
@@ -29,6 +30,7 @@ class LogReport:
         commits: commit entries of the present log, in slot order.
         contents: T -> what the commit did, where its side object is sound.
         known_from: T up to this were there before the log: it says nothing of them.
+        newest_from: slot that the newest epoch begins at; a writer publishes again what is missing of its commits.
         whole: False when the log could not be read to its end.
     """
 
@@ -36,6 +38,7 @@ class LogReport:
     commits: list[Commit] = field(default_factory=list)
     contents: dict[str, CommitMetadata] = field(default_factory=dict)
     known_from: str = ""
+    newest_from: int = 0
     whole: bool = True
     settings: Settings | None = None
     entries: int = 0
@@ -74,7 +77,12 @@ class _Reader:
         return self.report
 
     def _start_anew(self) -> None:
-        """This epoch does not continue the one before: the log was replaced, and nothing old can land any more."""
+        """This epoch does not continue the one before: the log was replaced, and nothing old can land any more.
+
+        Whether its commits count is the timeline's to say: one of them may be a zombie's.
+        """
+        for commit in self.report.commits:
+            self.report.outcome.pop(commit.instant, None)
         for instant in self._state.open:
             self.report.outcome[instant] = "lost"
         self._state, self._next = LogState(), -1
@@ -128,6 +136,7 @@ class _Reader:
         match entry:
             case Open():
                 report.known_from = report.known_from or entry.top
+                report.newest_from = entry.slot
             case Begin() if entry.instant <= state.top:
                 self._add(
                     "log-order", path, f"{path} begins {entry.instant}, which is not later than {state.top} before it"
@@ -165,12 +174,30 @@ def check_log(store: Store, out: Findings) -> LogReport | None:
             path = commit.side["path"] if commit.side else f"{LOG} slot {commit.slot}"
             message = str(e).removeprefix(f"{store.url}: ").partition("; ")[0]
             out.add("side-object", path, message, REBUILD)
+        else:
+            _check_side(store, commit, out)
     for entry in store.list(SIDES):
         if report.ended(entry.name.partition("-")[0]):
-            out.add(
-                "leftover-side", entry.path, f"{entry.path} belongs to a transaction that never landed", "delete it"
+            out.suspect(
+                "leftover-side", entry.path, f"{entry.path} belongs to a transaction that never landed", ROLL_BACK
             )
     return report
+
+
+def _check_side(store: Store, commit: Commit, out: Findings) -> None:
+    """The content was found; but was it the side object that had it?"""
+    if commit.side is None:
+        return
+    path = commit.side["path"]
+    stored = store.get(path)
+    if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
+        what = "missing" if stored is None else "altered"
+        out.add(
+            "side-lost",
+            path,
+            f"the side object {path} of commit {commit.instant} is {what}; its instant on the timeline says the same",
+            "nothing, unless that instant is lost as well",
+        )
 
 
 def check_publication(store: Store, history: History, log: LogReport, out: Findings) -> None:
@@ -197,7 +224,9 @@ def check_publication(store: Store, history: History, log: LogReport, out: Findi
                     path,
                     f"commit {commit.instant} of {commit.writer} is in the log (slot {commit.slot}), but its instant "
                     f"{name} is not on the timeline: readers miss its rows",
-                    RESTORE,
+                    "the next writer or `lakelatch rollback` puts it back from the log"
+                    if commit.slot >= log.newest_from
+                    else RESTORE,
                 )
             continue
         _compare(commit, history, log, path, out)

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ..environment import Environment
-from ..errors import CommitUnknownError, LatchError, NotATableError, StorageError
+from ..errors import CommitUnknownError, LatchError, NotATableError, StorageError, UnsupportedTableError
 from ..storage import Durable, Outcome, Store
+from .clock import EARLIEST
 from .log_files import began_here, epochs, read_all, read_epoch, slot_path
-from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Setting, decode, encode
+from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, Setting, decode, encode
 from .publish import Publisher
 
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
@@ -54,6 +55,8 @@ class CommitLog:
         self._followers: list[Follower] = []
         self._published = -1
         self._unverified: list[Commit] | None = []
+        self._strangers: list[str] = []
+        self._opened_at = EARLIEST
         self.state = LogState()
         self.epoch = 0
         self.next_slot = 0
@@ -109,6 +112,8 @@ class CommitLog:
         return max(epochs(self._store), default=0)
 
     def _apply(self, entry: LogEntry) -> None:
+        if isinstance(entry, Open):
+            self._opened_at = entry.top
         self.state.apply(entry)
         if isinstance(entry, Commit) and self.state.last is entry:
             for follower in self._followers:
@@ -118,12 +123,6 @@ class CommitLog:
         if isinstance(entry, Close):
             self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
-
-    def now(self) -> tuple[int, str, Follower]:
-        """The slot at the head, the largest time before it, and a follower of what comes after."""
-        with self._mutex:
-            top = self.catch_up().top
-            return self.next_slot, top, self.follow(Follower())
 
     def follow(self, other: Follower) -> Follower:
         """A follower that has seen what ``other`` has, and goes on collecting."""
@@ -163,6 +162,14 @@ class CommitLog:
                         table=self._store.url,
                     )
                 self.publish_last()
+                if self._strangers:
+                    raise UnsupportedTableError(
+                        f"{self._store.url}: another engine has committed {', '.join(self._strangers[:3])} without the commit "
+                        "log, so overlaps with it cannot be seen. Nothing was written. When its writers have stopped, "
+                        "`lakelatch init --adopt LOCK_URL` takes its commits over",
+                        table=self._store.url,
+                        strangers=tuple(self._strangers),
+                    )
                 entry = build(state)
                 if entry is None:
                     return None
@@ -184,14 +191,33 @@ class CommitLog:
         """Put the newest commit on the timeline, unless this handle has seen it there."""
         with self._mutex:
             last, unverified = self.state.last, self._unverified
-            if last is None or last.slot == self._published:
+            if unverified is None and (last is None or last.slot == self._published):
                 return
             if unverified is not None:
-                self._timeline.publish_missing(unverified or [last])
-                self._unverified = None
+                self._verify(unverified)
             else:
+                assert last is not None
                 self._timeline.publish(last)
-            self._published = last.slot
+            self._published = last.slot if last is not None else -1
+
+    def strangers(self) -> list[str]:
+        """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
+
+        Looked up once by each handle. JVM writers make them; the log cannot tell whether ours overlap.
+        """
+        with self._mutex:
+            self.catch_up()
+            if self._unverified is not None:
+                self._verify(self._unverified)
+            return self._strangers
+
+    def _verify(self, commits: list[Commit]) -> None:
+        last = self.state.last
+        found = self._timeline.reconcile(commits or [last] if last else commits, since=self._opened_at)
+        if found:
+            self.catch_up()  # one that has landed since we read is no stranger's
+        self._strangers = [t for t in found if t not in self.state.ended and t not in self.state.open]
+        self._unverified = None
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
         """True when these bytes stand at the path; False when others do. Repeats until the store says which."""

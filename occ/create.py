@@ -87,7 +87,7 @@ def create(
 
 
 def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment = SYSTEM, **settings: Any) -> Table:
-    """Make a Hudi table writable that has no commit log, or rebuild a damaged log, and open it.
+    """Make a Hudi table writable that has no commit log, or rebuild a log that is damaged or was bypassed; open it.
 
     No transaction that was open in an older log can land any more. The table must have no other writers now: JVM
     writers do not read the log.
@@ -114,12 +114,11 @@ def _has_sound_log(store: Store, env: Environment) -> bool:
     if not store.folders(LOG):
         return False
     try:
-        Table(store, env=env).log.catch_up()
+        return not Table(store, env=env).log.strangers()
     except UnsupportedTableError:
         raise
     except Exception:  # noqa: BLE001 - whatever is wrong with the old log, it is what is being replaced
         return False
-    return True
 
 
 def _start_log(store: Store, env: Environment, settings: Settings, *, top: str) -> None:

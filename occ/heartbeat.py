@@ -131,6 +131,7 @@ class Watch:
     def __init__(self, store: Store, env: Environment) -> None:
         self._store, self._env = store, env
         self._seen: dict[str, tuple[str | None, float]] = {}
+        self._beat_at: dict[str, float] = {}
 
     def is_dead(self, begin: Begin, *, timeout_s: float) -> bool:
         """Whether the writer certainly ended, or has been silent for ``timeout_s`` while we watched."""
@@ -147,10 +148,17 @@ class Watch:
         if seen is None or seen[0] != tag:
             # From after the read: a read that took long must not make the writer look silent.
             self._seen[instant] = (tag, self._env.monotonic())
+            if seen is not None:
+                self._beat_at[instant] = self._seen[instant][1]
             return 0.0
         return before - seen[1]
+
+    def has_beaten(self, instant: str, *, since: float) -> bool:
+        """Whether this observer has seen a beat after that time of its monotonic clock: then the writer lived."""
+        return self._beat_at.get(instant, since) > since
 
     def keep_only(self, instants: set[str]) -> None:
         """Forget transactions that are over."""
         for instant in set(self._seen) - instants:
             self._seen.pop(instant, None)  # two threads of one handle may look at once
+            self._beat_at.pop(instant, None)

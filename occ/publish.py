@@ -14,7 +14,7 @@ from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
 from .avro import CommitMetadata, decode_commit, encode_commit
-from .instant import Instant, file_name, parse
+from .instant import COMMIT_ACTIONS, Instant, file_name, parse
 from .log_state import Commit
 from .timeline import TIMELINE
 
@@ -91,14 +91,25 @@ class Publisher:
             instant=commit.instant,
         )
 
-    def publish_missing(self, commits: Sequence[Commit]) -> None:
-        """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show."""
+    def reconcile(self, commits: Sequence[Commit], *, since: str) -> list[str]:
+        """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
+
+        Returns the requested times later than ``since`` of commits that the listing shows and ``commits`` lacks: a
+        stranger's, who does not read the log, or one that has landed meanwhile.
+        """
         names = {entry.name for entry in self._store.list(self._folder)}
         first = min((name for name in names if name[:1].isdigit()), default="")
         for commit in commits:
             # One older than the active timeline was archived; putting it back would hide the archived ones after it.
             if commit.instant >= first[:17] and self._path(commit).rpartition("/")[2] not in names:
                 self.publish(commit)
+        known = {commit.instant for commit in commits}
+        shown = (parse(name, layout=2) for name in names if name[:17] > since)
+        return sorted(
+            i.requested
+            for i in shown
+            if i and i.state == "completed" and i.action in COMMIT_ACTIONS and i.requested not in known
+        )
 
     def completion_of(self, instant: str) -> str | None:
         """C of a transaction that is on the timeline as completed, else None. One listing."""

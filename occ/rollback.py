@@ -135,9 +135,20 @@ class Cleaner:
                 deleted += len(found[instant]) + self._sweep_dead(instant, "")
         return deleted
 
-    def wait_s(self, mine: Iterable[str]) -> float:
-        """How long until the last of the transactions that are silent now could be found dead; 0 when none is open."""
+    def wait_s(self, mine: Iterable[str], *, since: float) -> float:
+        """How long until the last of the transactions that are silent now could be found dead; 0 when there is none.
+
+        Whoever has given a sign of life after ``since`` (monotonic) is not waited for, or a living writer would keep
+        its watcher for ever.
+        """
         state = self._log.catch_up()
-        others = [b for b in state.open.values() if b.instant not in mine]
-        silent = [self._watch.silent_for(b.instant) for b in others]
-        return max((state.settings.heartbeat_timeout_s - s for s in silent), default=0.0)
+        others = [b.instant for b in state.open.values() if b.instant not in mine]
+        silent = {instant: self._watch.silent_for(instant) for instant in others}
+        return max(
+            (
+                state.settings.heartbeat_timeout_s - seconds
+                for instant, seconds in silent.items()
+                if not self._watch.has_beaten(instant, since=since)
+            ),
+            default=0.0,
+        )

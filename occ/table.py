@@ -15,7 +15,6 @@ from ..errors import (
     InputError,
     LatchError,
     NotATableError,
-    StorageError,
     UnsupportedTableError,
 )
 from ..locks import Lease, LockProvider, open_provider
@@ -109,15 +108,10 @@ class Table:
             return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
         if not self.writable:
             return cold_view(self.store, self.timeline())
-        slot, top, follower = self.log.now()
-        try:
-            self.log.publish_last()
-            return self.views.at(slot, top, follower)
-        except StorageError:  # a reader who may not write merges what is not published yet
-            timeline, last = self.timeline(), self.log.state.last
-            return with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
-        finally:
-            self.log.unfollow(follower)
+        # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
+        # Listed anew each time, so that commits of engines that bypass the log are seen too.
+        last, timeline = self.log.catch_up().last, self.timeline()
+        return with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
 
     def read(
         self,
@@ -209,14 +203,14 @@ class Table:
         """Roll back dead transactions and remove what ended ones left; returns the instants rolled back.
 
         Args:
-            wait: watch silent writers for the table's time-out; otherwise only writers that certainly died (their
-                process on this host is gone) or were seen silent before are found.
+            wait: watch silent writers for the table's time-out, or to their next sign of life; otherwise only writers
+                that certainly died (their process on this host is gone) or were seen silent before are found.
             progress: called with the seconds that are still to wait.
         """
         self._require_log()
-        mine = self.heart.instants
+        mine, since = self.heart.instants, self.env.monotonic()
         ended = self.cleaner.look(mine)
-        while wait and (remaining := self.cleaner.wait_s(mine)) > 0:
+        while wait and (remaining := self.cleaner.wait_s(mine, since=since)) > 0:
             if progress:
                 progress(remaining)
             self.env.sleep(min(remaining, max(self.settings.heartbeat_interval_s / 2, 0.05)))

@@ -86,7 +86,9 @@ class Copy:
     def rewrite(self, change, footer: dict[str, str] | None = None) -> None:
         path = self.bases[-1]
         before = pq.read_metadata(path).metadata
-        kept = {key: value for key, value in before.items() if key.startswith(b"hoodie_")} | {key.encode(): value for key, value in (footer or {}).items()}
+        kept = {key: value for key, value in before.items() if key.startswith(b"hoodie_")} | {
+            key.encode(): value for key, value in (footer or {}).items()
+        }
         table = change(pq.read_table(path, partitioning=None))
         pq.write_table(table.replace_schema_metadata(kept), path)
 
@@ -140,15 +142,26 @@ def rename_completion(table: Copy, completion: str) -> None:
     path.rename(path.with_name(f"{path.name[:17]}_{completion}.commit"))
 
 
+SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
+
 # kind -> how to make it, and what else is found then because it is true as well
 DAMAGES = {
     "properties-damaged": (lambda t: t.properties.write_bytes(b""), set()),
-    "properties-contradictory": (lambda t: t.edit_properties("keygenerator.type=SIMPLE", "keygenerator.type=NON_PARTITION"), set()),
+    "properties-contradictory": (
+        lambda t: t.edit_properties("keygenerator.type=SIMPLE", "keygenerator.type=NON_PARTITION"),
+        set(),
+    ),
     "instant-empty": (lambda t: t.commits[-1].write_bytes(b""), set()),
     "instant-torn": (lambda t: cut(t.commits[-1]), set()),
-    "instant-misnamed": (lambda t: t.commits[-1].rename(t.timeline / f"{t.commits[-1].name[:17]}.commit"), {"commit-to-publish"}),
+    "instant-misnamed": (
+        lambda t: t.commits[-1].rename(t.timeline / f"{t.commits[-1].name[:17]}.commit"),
+        {"commit-to-publish"},
+    ),
     "instant-times": (lambda t: rename_completion(t, LONG_AGO), {"publication-differs"}),
-    "instant-twice": (lambda t: shutil.copy(t.commits[-1], t.timeline / f"{t.commits[-1].name[:17]}_{FAR_AHEAD}.commit"), {"publication-differs"}),
+    "instant-twice": (
+        lambda t: shutil.copy(t.commits[-1], t.timeline / f"{t.commits[-1].name[:17]}_{FAR_AHEAD}.commit"),
+        {"publication-differs"},
+    ),
     "schema-unreadable": (lambda t: t.edit_commit(t.commits[-1], schema='{"type":"record"}'), set()),
     "pending-of-ended": (lambda t: t.put(f".hoodie/timeline/{t.aborted}.commit.requested"), set()),
     "pending-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}.clean.requested"), set()),
@@ -161,7 +174,10 @@ DAMAGES = {
     "commit-time": (lambda t: t.rewrite(lambda rows: set_column(rows, "_hoodie_commit_time", FAR_AHEAD)), {"file-size"}),
     "two-base-files": (lambda t: t.copy_base(token="7-7-7"), set()),
     "file-not-in-commit": (lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0"), set()),
-    "file-never-committed": (lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0", instant=LONG_AGO), {"commit-time"}),
+    "file-never-committed": (
+        lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0", instant=LONG_AGO),
+        {"commit-time"},
+    ),
     "duplicate-keys": (insert_again, set()),
     "bucket-twice": (give_buckets, {"duplicate-keys"}),
     "old-file-missing": (lambda t: t.bases[0].unlink(), set()),
@@ -174,11 +190,15 @@ DAMAGES = {
     "log-gap": (lambda t: t.slots[4].unlink(), set()),
     "log-order": (lambda t: t.edit_slot("commit", C=LONG_AGO), {"publication-differs"}),
     "log-newer": (lambda t: t.edit_slot("commit", v=99), set()),
-    "side-object": (lambda t: t.edit_slot("commit", metadata=None, side={"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}), set()),
+    "side-object": (lambda t: (t.edit_slot("commit", metadata=None, side=SIDE), t.commits[-1].unlink()), {"commit-to-publish"}),
+    "side-lost": (lambda t: t.edit_slot("commit", metadata=None, side=SIDE), set()),
     "commit-unpublished": (lambda t: t.commits[1].unlink(), set()),
     "commit-to-publish": (lambda t: t.commits[-1].unlink(), set()),
     "publication-differs": (lambda t: t.edit_commit(t.commits[-1], stats=()), {"file-not-in-commit"}),
-    "stranger-commit": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{FAR_AHEAD[:-1]}1.commit", encode_commit(lakelatch_empty(), replace=False)), set()),
+    "stranger-commit": (
+        lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{FAR_AHEAD[:-1]}1.commit", encode_commit(lakelatch_empty(), replace=False)),
+        set(),
+    ),
     "leftover-markers": (lambda t: t.put(f".hoodie/.temp/{t.aborted}/{PARTITION}/a_b_c.parquet.marker.CREATE"), set()),
     "leftover-heartbeat": (lambda t: t.put(f".hoodie/.heartbeat/{t.commits[-1].name[:17]}"), set()),
     "leftover-side": (lambda t: t.put(f".hoodie/.lakelatch/sides/{t.aborted}-0123.json"), set()),
@@ -218,7 +238,15 @@ def test_a_damage_is_found_and_named(table: Copy, kind: str):
     assert snapshot_of(table.root) == before  # nothing was changed
 
 
-EXPECTED_ABSENT = {"partition-unmarked", "side-object", "instant-misnamed", "instant-times", "instant-twice", "log-order"}
+EXPECTED_ABSENT = {
+    "partition-unmarked",
+    "side-object",
+    "side-lost",
+    "instant-misnamed",
+    "instant-times",
+    "instant-twice",
+    "log-order",
+}
 
 
 def snapshot_of(root: Path) -> dict[Path, bytes]:
@@ -316,7 +344,9 @@ def test_a_table_that_is_written_to_meanwhile_is_sound(table: Copy):
             with lakelatch.open(str(table.root)) as handle:
                 for number in range(15):
                     with handle.transaction("insert") as txn:
-                        txn.create(PARTITION).write(rows(f"x{number}-", number).set_column(1, "origin", pa.array(["JFK"] * 5)))
+                        txn.create(PARTITION).write(
+                            rows(f"x{number}-", number).set_column(1, "origin", pa.array(["JFK"] * 5))
+                        )
                     handle.transaction("insert").abort()
         finally:
             done.set()
@@ -379,7 +409,11 @@ def test_tables_of_other_writers_are_sound(name: str, tmp_path: Path):
     assert ("duplicate-keys" in deep) == (name in TWICE)
 
 
-FOREIGN = ["sample_table/cow/v6_nonpartitioned", "sample_table/cow/v9_txns_simple_nometa", "sample_table/mor/avro/v9_txns_simple_nometa"]
+FOREIGN = [
+    "sample_table/cow/v6_nonpartitioned",
+    "sample_table/cow/v9_txns_simple_nometa",
+    "sample_table/mor/avro/v9_txns_simple_nometa",
+]
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> Iterator[lakelatch.Table]:
     """Two commits, and between them a transaction that lost; heartbeats are quick, so that nobody waits for long."""
     url = str(tmp_path / "flights")
     with lakelatch.create(
-        url, record_key="id", partition_by="origin", writer="A", heartbeat_interval_s=0.1, heartbeat_timeout_s=1.0
+        url, record_key="id", partition_by="origin", writer="A", heartbeat_interval_s=0.1, heartbeat_timeout_s=5.0
     ) as table:
         with table.transaction("insert") as txn:
             txn.create("origin=JFK").write(rows(0))

@@ -118,7 +118,9 @@ def test_timeline_tells_of_losers_as_well(run, table):
     assert f"lost against UPSERT {newest['requested']}" in loser["reason"]
     assert len(run.json("timeline", table.url, "--limit", "2")["instants"]) == 2
     lines = run("timeline", table.url).stdout.splitlines()
-    assert lines[0].split() == "requested completed action state operation outcome took rows writer why".split()
+    assert lines[0].split() == [
+        *("requested", "completed", "action", "state", "operation", "outcome", "took", "rows", "writer", "why")
+    ]
     assert "+5" in lines[3]
     assert "~5" in lines[1]
 
@@ -189,7 +191,11 @@ def test_check_names_damage_and_the_next_step_and_exits_with_1(run, table):
     assert path in out
     assert "Next: restore it from a copy.\n" in out
     report = run.json("check", table.url, code=1)
-    assert (report["sound"], report["findings"][0]["kind"], report["findings"][0]["path"]) == (False, "file-missing", path)
+    assert (report["sound"], report["findings"][0]["kind"], report["findings"][0]["path"]) == (
+        False,
+        "file-missing",
+        path,
+    )
 
 
 def test_leftovers_are_damage_only_when_strict(run, table):
@@ -246,7 +252,9 @@ def test_rollback_by_force_asks_first(run, table):
     assert "all its work is lost" in said.stderr
     assert "nothing was done" in said.stderr
     txn.check()
-    assert run("rollback", table.url, txn.instant, "--force", given="y\n").stdout.startswith("rolled back 1 transaction")
+    assert run("rollback", table.url, txn.instant, "--force", given="y\n").stdout.endswith(
+        f"rolled back 1 transaction: {txn.instant}\n"
+    )
     with pytest.raises(lakelatch.RolledBackError):
         txn.check()
     other = table.transaction("insert")

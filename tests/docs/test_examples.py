@@ -37,35 +37,34 @@ def blocks(document: Path) -> list[Block]:
     return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _BLOCK.finditer(text)]
 
 
-def run_python(text: str, folder: Path) -> None:
+def script(document: Path, *, spark: bool) -> str:
+    """The document as one program: Python blocks on their own lines, shell lines as calls between them."""
+    lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=120)"]
+    for block in blocks(document):
+        lines += [""] * (block.line - 1 - len(lines))  # so that a traceback names the document's line
+        if block.kind == "python":
+            lines += block.text.splitlines() if spark or not block.spark else []
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if line.startswith(("python benchmarks/", "python examples/")):
+                offered_by_program(line)
+            elif line and not line.startswith(("#", *_OUTSIDE)):
+                lines.append(f"sh({line!r})")
+    return "\n".join(lines)
+
+
+def run(text: str, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", text],
+        [sys.executable, "-c", text],
         cwd=folder,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PATH": path},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
-def run_shell(text: str, folder: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for line in text.replace("\\\n", " ").splitlines():
-        if line.startswith(("python benchmarks/", "python examples/")):
-            offered_by_program(line)
-        elif line and not line.startswith(("#", *_OUTSIDE)):
-            done = subprocess.run(
-                ["bash", "-c", line],
-                cwd=folder,
-                env=os.environ | {"PATH": path},
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-            assert done.returncode == 0, f"{line}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 
 def offered_by_program(line: str) -> None:
@@ -80,24 +79,13 @@ def offered_by_program(line: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_examples_run(document: Path, tmp_path: Path) -> None:
-    python = ""
-    for block in blocks(document):
-        padding = "\n" * max(block.line - python.count("\n") - 1, 0)  # so that a traceback names the document's line
-        if block.kind == "sh":
-            if python:
-                run_python(python, tmp_path)
-                python = ""
-            run_shell(block.text, tmp_path)
-        elif not block.spark:
-            python += padding + block.text
-    if python:
-        run_python(python, tmp_path)
+    run(script(document, spark=False), tmp_path)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if any(b.spark for b in blocks(d))], ids=lambda d: d.name)
 def test_spark_examples_run(document: Path, tmp_path: Path) -> None:
-    run_python("\n".join(b.text for b in blocks(document) if b.kind == "python"), tmp_path)
+    run(script(document, spark=True), tmp_path)
 
 
 @pytest.mark.parametrize("program", ["embed_pyarrow.py"])

@@ -192,7 +192,7 @@ def test_an_entry_of_a_newer_version_asks_for_an_upgrade(entry):
 
 @st.composite
 def histories(draw):
-    """A log as writers make it: labels grow, and only open transactions are ended (or, a zombie's entry, one is not)."""
+    """A log as writers make it: labels grow, and only open transactions are ended, but for entries of zombies."""
     log: list[Begin | Commit | End | Setting] = []
     top, opened = EARLIEST, []
     for slot in range(draw(st.integers(0, 25))):

@@ -186,10 +186,9 @@ def check_published(table: Table) -> None:
     assert told == [(c.instant, c.completion, c.action) for c in commits(table)]
 
 
-def check_clean(table: Table) -> None:
-    """Nothing is left of transactions that are over: no file, marker, heartbeat, side object or pending instant."""
-    store, state = table.store, table.log.catch_up()
-    alive = set(state.open)
+def check_no_strays(table: Table) -> None:
+    """Every committed file is there, and no other but those of transactions that are open."""
+    store, alive = table.store, set(table.log.catch_up().open)
     kept = {s.path for c in commits(table) for s in metadata_of(store, c).stats}
     there = {
         e.path
@@ -201,6 +200,12 @@ def check_clean(table: Table) -> None:
     assert kept <= there, f"committed files are gone: {sorted(kept - there)}"
     strays = {p for p in there - kept if not any(t in p for t in alive)}
     assert not strays, f"orphan files: {sorted(strays)}"
+
+
+def check_clean(table: Table) -> None:
+    """Nothing is left of transactions that are over: no file, marker, heartbeat, side object or pending instant."""
+    check_no_strays(table)
+    store, alive = table.store, set(table.log.catch_up().open)
     assert set(store.folders(MARKERS)) <= alive, "markers of transactions that are over"
     assert {e.name for e in store.list(HEARTBEATS)} <= alive, "heartbeats of transactions that are over"
     sides = {e.name.partition("-")[0] for e in store.list(SIDES)}

@@ -143,8 +143,8 @@ def random_work(folder: str, go: str, seed: int, times: int) -> dict[str, list[A
     until(Path(go).exists, what="the start")
     with lakelatch.open(folder, writer=f"random {seed}") as table:
         for number in range(times):
-            part = chance.choice("abcd")
-            kind = chance.choice(["add", "add", "put", "put", "insert", "overwrite"])
+            part = chance.choice("ab")
+            kind = chance.choice(["add", "add", "put", "insert", "insert", "overwrite"])
             step: list[Any] = [kind, part, f"{part}-{seed}-{number}", chance.randrange(1, 100)]
             if kind == "put":
                 step[2] = f"{part}-shared-{chance.randrange(3)}"

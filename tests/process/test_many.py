@@ -28,7 +28,7 @@ def replay(steps: list[list[object]]) -> dict[str, int]:
 def test_random_work_of_six_processes_equals_its_serial_replay(forge, folder, lock):
     table_folder, go = folder / "table", folder / "go"
     make(table_folder, lock=lock)
-    children = [forge.start("random_work", folder=table_folder, go=go, seed=seed, times=15) for seed in range(6)]
+    children = [forge.start("random_work", folder=table_folder, go=go, seed=seed, times=20) for seed in range(6)]
     go.touch()
     steps: dict[str, list[object]] = {}
     for child in children:

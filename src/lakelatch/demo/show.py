@@ -77,7 +77,7 @@ class Screen:
 
     def transactions(self, rows: Sequence[Row]) -> None:
         """The table that a run ends with."""
-        grid = Grid(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+        grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for name in ("began", "ended", "writer", "operation", "outcome", "retries", "cleaned"):
             grid.add_column(name, justify="right" if name == "retries" else "left", overflow="fold")
         for row in rows:
@@ -102,5 +102,5 @@ class Screen:
 
 
 def clock(instant: str) -> str:
-    """Hours to tenths of a second of an instant's time, UTC."""
-    return f"{instant[8:10]}:{instant[10:12]}:{instant[12:14]}.{instant[14:15]}" if instant else ""
+    """Minutes to tenths of a second of an instant's time: what fits on a terminal of 80 columns."""
+    return f"{instant[10:12]}:{instant[12:14]}.{instant[14:15]}" if instant else ""

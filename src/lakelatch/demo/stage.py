@@ -127,7 +127,7 @@ class Stage:
             heartbeat_timeout_s=2.0,
             writer="departures",
         )
-        with table, table.transaction("bulk_insert") as txn:
+        with table, table.transaction("insert") as txn:
             for month in sorted(first[PARTITION].unique().to_pylist()):
                 with txn.create(f"{PARTITION}={month}") as new:
                     new.write(first.filter(pc.equal(first[PARTITION], month)))
@@ -227,7 +227,7 @@ class Stage:
                 row.ended, row.outcome = end.completion, "landed"
             else:
                 loss = self._lost.get(instant, {}).get("winner")
-                row.outcome = f"lost against {loss}" if loss else f"aborted: {end.reason}"
+                row.outcome = f"lost to {loss}" if loss else f"aborted: {end.reason}"
                 if end.kind == "rollback":
                     row.outcome = f"rolled back by {self._name_of(end.who)}"
                 row.cleaned = f"{files} files"

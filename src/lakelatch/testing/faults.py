@@ -7,7 +7,8 @@
     store.add(Refuse(At(3), errno=errno.ENOSPC))              # nothing is written, and the store says so
     store.add(Pause(On("publish"), call=other_writer))        # somebody else acts before the call, or after it
 
-A fault strikes once, at its first match, or with ``forever`` at all of them. Calls are numbered from 1 in the order they are made; `reset` starts anew.
+A fault strikes once, at its first match, or with ``forever`` at all of them. Calls are numbered from 1 in the order
+they are made; `reset` starts anew.
 Pickles with its faults (of which `Pause` needs a callable that pickles), for tests in child processes.
 """
 
