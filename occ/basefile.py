@@ -131,7 +131,7 @@ class BaseFileWriter:
             self._flush(keep_rest=True)
 
     def counts(self, *, inserts: int, updates: int, deletes: int) -> None:
-        """Say what became of the rows of this file; without it every new row counts as inserted, or updated in MERGE."""
+        """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated."""
         self._counts = inserts, updates, deletes
 
     # File --------------------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ class BaseFileWriter:
 
     def _withheld(self) -> RolledBackError:
         return RolledBackError(
-            f"the marker of {self.path} is gone: transaction {self._spec.instant} was ended by somebody else and its file "
-            "is withheld. Run the write again",
+            f"the marker of {self.path} is gone: transaction {self._spec.instant} was ended by somebody else and its "
+            "file is withheld. Run the write again",
             instant=self._spec.instant,
             path=self.path,
         )
@@ -228,7 +228,7 @@ class BaseFileWriter:
         if note.get("digest") != self._shape.digest or footer.num_rows != self._rows:
             raise CommitError(
                 f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
-                "a task again; nothing landed. Write from a source that gives the same rows each time (cache or store it)",
+                "a task again; nothing landed. Write from a source that gives the same rows each time (store it first)",
                 path=self.path,
                 instant=self._spec.instant,
             )

@@ -103,8 +103,8 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
         out.add(
             "old-file-missing",
             old[0],
-            f"{len(old)} older versions of files are gone and no clean instant says why, the first is {old[0]}",
-            "time travel before their successors cannot see these rows",
+            f"older versions of files are gone ({len(old)}) and no clean instant says why, the first is {old[0]}",
+            "nothing, but time travel to before their successors cannot see these rows",
         )
 
 
@@ -239,11 +239,11 @@ def check_remains(store: Store, history: History, log: LogReport | None, out: Fi
     for name in instants_with_markers(store):
         if is_time(name) and _is_over(name, history, log):
             path = f"{MARKERS}/{name}"
-            out.suspect("leftover-markers", path, f"{path} has markers of {name}, which is over", ROLL_BACK)
+            out.suspect("markers-of-ended", path, f"{path} has markers of {name}, which is over", ROLL_BACK)
     for entry in store.list(HEARTBEATS):
         if is_time(entry.name) and _is_over(entry.name, history, log):
             message = f"{entry.path} is the heartbeat of {entry.name}, which is over"
-            out.suspect("leftover-heartbeat", entry.path, message, ROLL_BACK)
+            out.suspect("heartbeat-of-ended", entry.path, message, ROLL_BACK)
 
 
 def _is_over(instant: str, history: History, log: LogReport | None) -> bool:

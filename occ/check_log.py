@@ -179,7 +179,7 @@ def check_log(store: Store, out: Findings) -> LogReport | None:
     for entry in store.list(SIDES):
         if report.ended(entry.name.partition("-")[0]):
             out.suspect(
-                "leftover-side", entry.path, f"{entry.path} belongs to a transaction that never landed", ROLL_BACK
+                "side-of-ended", entry.path, f"{entry.path} belongs to a transaction that never landed", ROLL_BACK
             )
     return report
 
@@ -259,7 +259,7 @@ def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
         out.add(
             "stranger-commit",
             history.timeline.path(history.commits[strangers[0]]),
-            f"{len(strangers)} commits are not in the log, the first is {strangers[0]}: another Hudi writer wrote "
-            "here, and our writers did not see it",
+            f"commits on the timeline are not in the log ({len(strangers)}, the first is {strangers[0]}): another Hudi writer "
+            "wrote here, and our writers did not see it",
             "let only one kind of writer change this table; `lakelatch init --adopt` after the other has stopped",
         )

@@ -61,9 +61,9 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "publication-differs": ("damage", "the timeline says something else of a commit than the log"),
     "stranger-commit": ("note", "commits that the log does not know: another writer's, which ours did not see"),
     # remains
-    "leftover-markers": ("leftover", "markers of a transaction that is over"),
-    "leftover-heartbeat": ("leftover", "the heartbeat of a transaction that is over"),
-    "leftover-side": ("leftover", "a side object of a transaction that never landed"),
+    "markers-of-ended": ("leftover", "markers of a transaction that is over"),
+    "heartbeat-of-ended": ("leftover", "the heartbeat of a transaction that is over"),
+    "side-of-ended": ("leftover", "a side object of a transaction that never landed"),
 }
 
 ROLL_BACK = "`lakelatch rollback` removes it"

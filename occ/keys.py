@@ -78,8 +78,8 @@ def _refuse_blank(table: pa.Table, name: str, part: pa.Array) -> None:
         return
     rows = table.filter(blank)
     raise InputError(
-        f"{rows.num_rows} of {table.num_rows} rows have no record key: column {name!r} is null or empty, for example in "
-        f"{_some_rows(rows)}; drop these rows or give them a key",
+        f"{rows.num_rows} of {table.num_rows} rows have no record key: column {name!r} is null or empty, for "
+        f"example in {_some_rows(rows)}; drop these rows or give them a key",
         column=name,
         rows=rows.num_rows,
     )
@@ -105,6 +105,7 @@ def _java_hashes(strings: pa.Array) -> _U32:
     the whole buffer that is ``(c[end] - c[start]) * 31^(end-1)``: no loop over rows. Java counts UTF-16 units, so
     rows with other than ASCII characters are done one by one.
     """
+    hashes: _U32
     hashes, octets, offsets = _polynomial(strings, *_JAVA)
     if octets.size and octets.max() > 127:
         above = np.concatenate([[0], np.cumsum(octets > 127)])
@@ -123,6 +124,7 @@ def _slow_java_hash(text: str) -> int:
 
 def wide_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
     """64 bits per key: equal keys have equal hashes, so unequal hashes prove that there is no duplicate."""
+    hashes: npt.NDArray[np.uint64]
     hashes, _, offsets = _polynomial(keys, *_WIDE)
     # Sums modulo 2^64 leave the low bits weak and "a" equal to "\0a": mix, and let the length take part.
     hashes ^= hashes >> np.uint64(29)

@@ -64,7 +64,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
 
 
 def _newer(base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """For every base row: may the incoming row at ``partner`` take its place?"""
+    """Marks the base rows whose place the incoming row at ``partner`` may take."""
     if ordering not in base.column_names:
         return np.ones(base.num_rows, bool)
     old, new = _array(base, ordering), _array(incoming, ordering).take(pa.array(partner))
@@ -99,8 +99,8 @@ def deduplicate(rows: pa.Table, *, ordering: str | None = None) -> pa.Table:
     if ordering is None:
         repeated = pc.filter(keys, pa.array(np.bincount(codes)[codes] > 1)).unique()
         raise InputError(
-            f"{len(repeated)} record keys occur more than once in the rows: {shown(repeated)}; remove the repetitions, or "
-            "give the table an ordering field so that the newest row wins",
+            f"{len(repeated)} record keys occur more than once in the rows: {shown(repeated)}; remove the repetitions, "
+            "or give the table an ordering field so that the newest row wins",
             keys=repeated.slice(0, 100).to_pylist(),
         )
     age = np.empty(len(codes), np.int64)

@@ -26,7 +26,7 @@ for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11};
   if recent "$candidate"; then python="$candidate"; break; fi
 done
 if [ -z "$python" ]; then
-  say "this needs Python 3.11 or newer and found $(python3 --version 2>/dev/null || echo none); install one and name it: make PYTHON=python3.12 ..."
+  say "this needs Python 3.11 or newer and found $("${PYTHON:-python3}" --version 2>/dev/null || echo none); install one and name it: make PYTHON=python3.12 ..."
   exit 1
 fi
 
@@ -42,4 +42,5 @@ fi
 [ -x "$VENV/bin/python" ] && recent "$VENV/bin/python" || { rm -rf "$VENV"; "$python" -m venv "$VENV"; }
 say "installing the package and its tools into $VENV (about 1 GB, most of it PySpark)"
 "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip
-"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# setuptools warns of folders beside the package, which are meant here (docs/architecture.md).
+PYTHONWARNINGS=ignore "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .table import SparkTable, open
+    from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .write import WriteResult
 
 __all__ = ["SparkTable", "WriteResult", "open"]

@@ -134,8 +134,8 @@ def repeated_keys(answers: Iterable[Answer]) -> bool:
     """False only when no two inserted rows of one partition have the same key, in whatever tasks they were."""
     by_partition: dict[str, list[bytes]] = {}
     for answer in answers:
-        for partition, hashes in answer.hashes.items():
-            by_partition.setdefault(partition, []).append(hashes)
+        for partition, packed in answer.hashes.items():
+            by_partition.setdefault(partition, []).append(packed)
     for pieces in by_partition.values():
         hashes = np.sort(np.frombuffer(b"".join(pieces), np.uint64), kind="stable")  # merges runs that are sorted
         if (hashes[1:] == hashes[:-1]).any():

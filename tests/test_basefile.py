@@ -151,7 +151,7 @@ def test_nothing_is_written_once_the_heartbeat_is_gone(tmp_path: Path) -> None:
 def test_a_file_is_withheld_when_the_transaction_ended_while_it_was_written(tmp_path: Path, what: str) -> None:
     spec = _spec(tmp_path)
     writer = BaseFileWriter(spec, partition="sf", file_id=group_id(T1, "sf", 0))
-    with pytest.raises(RolledBackError), writer:
+    with pytest.raises(RolledBackError), writer:  # noqa: PT012 - leaving the block is what raises
         writer.write(_rows(0, 1))
         if what == "marker":
             remove(spec.store, list_markers(spec.store, T1))
@@ -163,7 +163,7 @@ def test_a_file_is_withheld_when_the_transaction_ended_while_it_was_written(tmp_
 def test_an_error_inside_the_block_leaves_only_the_marker(tmp_path: Path) -> None:
     spec = _spec(tmp_path)
     writer = BaseFileWriter(spec, partition="sf", file_id=group_id(T1, "sf", 0))
-    with pytest.raises(ZeroDivisionError), writer:
+    with pytest.raises(ZeroDivisionError), writer:  # noqa: PT012 - leaving the block is what is tested
         writer.write(_rows(0, 1))
         raise ZeroDivisionError
     assert _files(tmp_path) == ["sf/.hoodie_partition_metadata"]

@@ -15,7 +15,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import NotATableError, UnsupportedTableError
-from lakelatch.occ.avro import decode_commit, encode_commit
+from lakelatch.occ.avro import CommitMetadata, decode_commit, encode_commit
 from lakelatch.occ.check import check
 from lakelatch.occ.findings import KINDS, Findings
 from lakelatch.storage import open_store
@@ -142,6 +142,7 @@ def rename_completion(table: Copy, completion: str) -> None:
     path.rename(path.with_name(f"{path.name[:17]}_{completion}.commit"))
 
 
+EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
 
 # kind -> how to make it, and what else is found then because it is true as well
@@ -196,19 +197,13 @@ DAMAGES = {
     "commit-to-publish": (lambda t: t.commits[-1].unlink(), set()),
     "publication-differs": (lambda t: t.edit_commit(t.commits[-1], stats=()), {"file-not-in-commit"}),
     "stranger-commit": (
-        lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{FAR_AHEAD[:-1]}1.commit", encode_commit(lakelatch_empty(), replace=False)),
+        lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{FAR_AHEAD[:-1]}1.commit", EMPTY_COMMIT),
         set(),
     ),
-    "leftover-markers": (lambda t: t.put(f".hoodie/.temp/{t.aborted}/{PARTITION}/a_b_c.parquet.marker.CREATE"), set()),
-    "leftover-heartbeat": (lambda t: t.put(f".hoodie/.heartbeat/{t.commits[-1].name[:17]}"), set()),
-    "leftover-side": (lambda t: t.put(f".hoodie/.lakelatch/sides/{t.aborted}-0123.json"), set()),
+    "markers-of-ended": (lambda t: t.put(f".hoodie/.temp/{t.aborted}/{PARTITION}/a_b_c.parquet.marker.CREATE"), set()),
+    "heartbeat-of-ended": (lambda t: t.put(f".hoodie/.heartbeat/{t.commits[-1].name[:17]}"), set()),
+    "side-of-ended": (lambda t: t.put(f".hoodie/.lakelatch/sides/{t.aborted}-0123.json"), set()),
 }  # fmt: skip
-
-
-def lakelatch_empty():
-    from lakelatch.occ.avro import CommitMetadata
-
-    return CommitMetadata("UPSERT")
 
 
 def kinds(report) -> set[str]:
@@ -328,7 +323,7 @@ def test_a_dead_writers_remains_are_leftovers_until_it_is_rolled_back(table: Cop
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(body)
     report = table.check()
-    assert kinds(report) == {"orphan-file", "pending-of-ended", "leftover-markers", "leftover-heartbeat"}
+    assert kinds(report) == {"orphan-file", "pending-of-ended", "markers-of-ended", "heartbeat-of-ended"}
     assert report.sound()
     assert all("rollback" in each.next_step for each in report.findings)
     with lakelatch.open(str(table.root)) as handle:

@@ -28,15 +28,16 @@ def rows(part: str, values: dict[str, int]) -> pa.Table:
     return pa.table({"id": list(values), "part": [part] * len(values), "v": list(values.values())}, schema=SCHEMA)
 
 
+def make_empty(folder: Path, env=None, **settings) -> Table:
+    given = {"env": env} if env else {}
+    return lakelatch.create(
+        str(folder), record_key="id", partition_by="part", schema=SCHEMA, writer="founder", **given, **settings
+    )
+
+
 def make(folder: Path, env=None, **settings) -> None:
     """A table with one file group in each of two partitions, two rows in each, all v = 0."""
-    given = {"env": env} if env else {}
-    with (
-        lakelatch.create(
-            str(folder), record_key="id", partition_by="part", schema=SCHEMA, writer="founder", **given, **settings
-        ) as table,
-        table.transaction("insert") as txn,
-    ):
+    with make_empty(folder, env, **settings) as table, table.transaction("insert") as txn:
         for part in PARTITIONS:
             txn.create(f"part={part}").write(rows(part, {f"{part}0": 0, f"{part}1": 0}))
 
@@ -111,9 +112,12 @@ class Writer:
 class World:
     """The table and its writers: one monotonic clock, each its own timers: while one acts the others stand still."""
 
-    def __init__(self, folder: Path, **settings) -> None:
+    def __init__(self, folder: Path, *, empty: bool = False, **settings) -> None:
         self.folder, self.env = folder, FakeEnvironment(seed=1)
         self.writers: list[Writer] = []
+        if empty:
+            make_empty(folder, self.env, **settings).close()
+            return
         model = folder.parent / f"model {settings}"
         if not model.exists():
             make(model, self.env, **settings)

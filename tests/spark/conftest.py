@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-import lakelatch
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent

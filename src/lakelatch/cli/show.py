@@ -184,8 +184,8 @@ def _settings_text(settings: dict[str, Any]) -> str:
     index = f"bucket index of {settings['buckets']}" if settings["buckets"] else "simple index"
     return (
         f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, "
-        f"lease {settings['lease_s']:g} s, lock wait {settings['lock_wait_s']:g} s, heartbeat every {settings['heartbeat_interval_s']:g} s, "
-        f"dead after {settings['heartbeat_timeout_s']:g} s"
+        f"lease {settings['lease_s']:g} s, lock wait {settings['lock_wait_s']:g} s, "
+        f"heartbeat every {settings['heartbeat_interval_s']:g} s, dead after {settings['heartbeat_timeout_s']:g} s"
     )
 
 
