@@ -130,6 +130,16 @@ class BaseFileWriter:
         if self._buffered >= self._spec.row_group_rows:
             self._flush(keep_rest=True)
 
+    @property
+    def waiting_rows(self) -> int:
+        """Rows in memory that no row group holds yet."""
+        return self._buffered
+
+    def flush(self) -> None:
+        """Write the waiting rows as a row group now, though it is not full: memory is needed elsewhere."""
+        if self._buffer:
+            self._flush(keep_rest=False)
+
     def counts(self, *, inserts: int, updates: int, deletes: int) -> None:
         """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated."""
         self._counts = inserts, updates, deletes
@@ -163,8 +173,7 @@ class BaseFileWriter:
 
     def finish(self) -> None:
         """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
-        if self._buffer:
-            self._flush(keep_rest=False)
+        self.flush()
         parquet = self._open_parquet(self._shape.schema.empty_table())
         if parquet.is_open:
             inserts, updates, deletes = self._settled_counts()

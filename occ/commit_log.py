@@ -19,7 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ..environment import Environment
-from ..errors import CommitUnknownError, LatchError, NotATableError, StorageError, UnsupportedTableError
+from ..errors import (
+    CommitUnknownError,
+    DamagedTableError,
+    LatchError,
+    NotATableError,
+    StorageError,
+    UnsupportedTableError,
+)
 from ..storage import Durable, Outcome, Store
 from .clock import EARLIEST
 from .log_files import began_here, epochs, read_all, read_epoch, slot_path
@@ -73,7 +80,14 @@ class CommitLog:
                 path = slot_path(self.epoch, self.next_slot)
                 stored = self._store.get(path)
                 if stored is not None:
-                    self._apply(decode(stored.body, path))
+                    entry = decode(stored.body, path)
+                    if self.next_slot == self._first_slot and not isinstance(entry, Open):
+                        raise DamagedTableError(
+                            f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "
+                            "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
+                            table=self._store.url,
+                        )
+                    self._apply(entry)
                     continue
                 # A free slot is the head only in the newest epoch. Elsewhere the log was replaced while we slept, and
                 # what stands where we read may be a zombie's: neither publish nor decide anything by it.
@@ -109,7 +123,8 @@ class CommitLog:
         self._first_slot = self.next_slot
 
     def _newest_epoch(self) -> int:
-        return max(epochs(self._store), default=0)
+        # Older epochs than ours are of no interest, or every commit would pay for the table's age.
+        return max(epochs(self._store, since=self.epoch), default=0)
 
     def _apply(self, entry: LogEntry) -> None:
         if isinstance(entry, Open):

@@ -15,9 +15,9 @@ def slot_path(epoch: int, slot: int) -> str:
     return f"{LOG}/{epoch:013d}/{slot:020d}"
 
 
-def epochs(store: Store) -> list[int]:
-    """Numbers of the epochs that hold something, oldest first."""
-    return [int(name) for name in store.folders(LOG) if name.isdigit()]
+def epochs(store: Store, *, since: int = 0) -> list[int]:
+    """Numbers of the epochs from ``since`` on that hold something, oldest first."""
+    return [int(name) for name in store.folders(LOG, after=f"{since - 1:013d}" if since else "") if name.isdigit()]
 
 
 def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:

@@ -20,7 +20,7 @@ from .commit_log import CommitLog
 from .heartbeat import HEARTBEATS, Watch, heartbeat_path
 from .instant import Instant, file_name
 from .listing import list_data_files
-from .log_state import Begin, End, LogEntry, LogState
+from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import instants_with_markers, list_markers, remove
 from .publish import SIDES
 from .timeline import Timeline
@@ -72,12 +72,29 @@ class Cleaner:
         Of a transaction that did not land everything goes; of one that did, its markers and its heartbeat.
         """
         outcome = self._log.outcome(instant)
-        if outcome in (None, "open"):
-            return 0  # a stranger's, or alive: not ours to touch
         if outcome == "commit":
             self.sweep_landed(instant)
-            return 0
-        return self._sweep_dead(instant, action)
+        elif outcome in ("rollback", "abort") and self._ended_for_sure(instant):
+            return self._sweep_dead(instant, action)
+        return 0  # a stranger's, alive, or perhaps archived: not ours to touch
+
+    def _ended_for_sure(self, instant: str, told: dict[str, str] | None = None) -> bool:
+        """Whether a transaction that the newest epoch and the timeline do not show as landed has really not.
+
+        Of one older than the active timeline they say nothing: an archived commit looks the same (trap 5). Then only an
+        entry of its end counts. ``told`` keeps what the whole log says, for a caller who asks of many.
+        """
+        if instant in self._log.state.ended:
+            return True
+        names = [e.name for e in self._store.list(self._timeline) if e.name[:1].isdigit()]
+        if not names or instant >= min(names)[:17]:
+            return True
+        told = {} if told is None else told
+        if not told:
+            for entry in self._log.entries():
+                if isinstance(entry, Commit | End):
+                    told.setdefault(entry.instant, entry.kind)
+        return told.get(instant) in ("rollback", "abort")
 
     def _sweep_dead(self, instant: str, action: str) -> int:
         deleted = self._delete_announced(instant)
@@ -128,8 +145,9 @@ class Cleaner:
         for file in list_data_files(self._store).bases:
             found.setdefault(file.instant, []).append(file.path)
         deleted = 0
+        told: dict[str, str] = {}
         for instant in sorted(found.keys() - landed - set(mine)):
-            if self._log.outcome(instant) in ("rollback", "abort"):
+            if self._log.outcome(instant) in ("rollback", "abort") and self._ended_for_sure(instant, told):
                 for path in found[instant]:
                     self._store.delete(path)
                 deleted += len(found[instant]) + self._sweep_dead(instant, "")

@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .result import WriteResult
     from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
-    from .write import WriteResult
 
 __all__ = ["SparkTable", "WriteResult", "open"]
 
 # Imported when first used: a worker needs only what writes files.
-_LAZY = {"SparkTable": ".table", "WriteResult": ".write", "open": ".table"}
+_LAZY = {"SparkTable": ".table", "WriteResult": ".result", "open": ".table"}
 
 if __name__ != "lakelatch.spark":
     raise ImportError(

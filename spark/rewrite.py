@@ -36,6 +36,7 @@ NEW = "new-"
 # New keys join an existing file of at most this size, rather than start one of their own: a small file is rewritten
 # in a moment, and thousands of tiny files would make every read slow.
 _SMALL_FILE_BYTES = 4 << 20
+_WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,15 @@ class Files:
             self.hashes.setdefault(writer.partition, []).extend(writer.key_hashes)
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(_publish, writer))
+
+    def limit_memory(self) -> None:
+        """With very many open files the fullest ones are written early, in smaller row groups."""
+        waiting = sum(writer.waiting_rows for writer in self._open)
+        for writer in sorted(self._open, key=lambda w: -w.waiting_rows):
+            if waiting <= _WAITING_ROW_GROUPS_MAX * self.spec.row_group_rows:
+                return
+            waiting -= writer.waiting_rows
+            writer.flush()
 
     def stats(self) -> list[WriteStat]:
         """Ends and publishes everything; raises the first error."""

@@ -1,7 +1,9 @@
-"""How large is an incoming DataFrame? Small ones come to the driver, where a whole upsert takes less than one job."""
+"""The incoming rows: small ones come to the driver, where a whole upsert takes less time than one more job."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,32 @@ _SMALL_BYTES = 8 << 20
 _UNKNOWN_BYTES = 1 << 50
 # Asking a plan of these for a few rows costs no more than these rows; anything else might do all of its work first.
 _CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union", "Range", "GlobalLimit", "LocalLimit"})
+
+
+class Source:
+    """The incoming rows. Computed once for a write that does not lose; kept by Spark from its second attempt on."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self._uses = 0
+        self._kept = False
+
+    def use(self) -> Any:
+        """The rows, for one more attempt."""
+        self._uses += 1
+        if self._uses == 2:
+            self.rows = self.rows.persist()
+            self._kept = True
+        return self.rows
+
+    @contextmanager
+    def until_done(self) -> Iterator[Source]:
+        """Whatever was kept is given back at the end."""
+        try:
+            yield self
+        finally:
+            if self._kept:
+                self.rows.unpersist()
 
 
 def small_rows(rows: Any) -> pa.Table | None:

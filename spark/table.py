@@ -8,7 +8,8 @@ from typing import Any
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from . import read as reads
-from .write import WriteResult, Writes
+from .result import WriteResult
+from .write import Writes
 
 
 class SparkTable:

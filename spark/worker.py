@@ -86,6 +86,7 @@ class InsertTask(Task):
                     if partition not in groups:
                         groups[partition] = NewGroups(files, partition)
                     groups[partition].write(part)
+                files.limit_memory()
             stats = files.stats()
             hashes = {p: np.sort(np.concatenate(found)).tobytes() for p, found in files.hashes.items()}
         return Answer(stats, hashes)

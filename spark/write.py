@@ -10,9 +10,7 @@ Batches that Spark knows to be small are merged on the driver: no job but the on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +25,9 @@ from . import columns
 from .jobs import collect
 from .prune import matching_partitions, pinned_partitions
 from .read import scan, with_meta
+from .result import WriteResult
 from .rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Files, Plan, apply, slices_by_partition
-from .source import SMALL_ROWS, estimated_bytes, small_rows
+from .source import SMALL_ROWS, Source, estimated_bytes, small_rows
 from .worker import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, MergeTask, RemoveTask, repeated_keys
 
 _HERE_BYTES_MAX = 32 << 20  # of base files; more are merged by Spark's tasks
@@ -40,67 +39,6 @@ _LOOKUP_BYTES = 64 << 20
 
 class _RepeatedKeys(Exception):
     """Two inserted rows may have the same key: do it again with rows shuffled by key, which can tell."""
-
-
-@dataclass(frozen=True)
-class WriteResult:
-    """A write that landed; ``instant`` is None when there was nothing to change.
-
-    Attributes:
-        instant: requested time T.
-        completion: completion time C, the checkpoint for `SparkTable.read_incremental`.
-        attempts: how often the transaction ran; each but the last lost against another writer.
-        losses: the errors of the lost attempts.
-        stats: one entry for each file written.
-    """
-
-    operation: str
-    instant: str | None
-    completion: str | None
-    attempts: int
-    losses: tuple[Exception, ...]
-    stats: tuple[WriteStat, ...] = field(repr=False)
-
-    @property
-    def inserted(self) -> int:
-        """Rows that are new."""
-        return sum(s.num_inserts for s in self.stats)
-
-    @property
-    def updated(self) -> int:
-        """Rows that replaced an older version."""
-        return sum(s.num_updates for s in self.stats)
-
-    @property
-    def deleted(self) -> int:
-        """Rows that are gone."""
-        return sum(s.num_deletes for s in self.stats)
-
-
-class Source:
-    """The incoming rows. Computed once for a write that does not lose; kept by Spark from its second attempt on."""
-
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
-        self._uses = 0
-        self._kept = False
-
-    def use(self) -> Any:
-        """The rows, for one more attempt."""
-        self._uses += 1
-        if self._uses == 2:
-            self.rows = self.rows.persist()
-            self._kept = True
-        return self.rows
-
-    @contextmanager
-    def until_done(self) -> Iterator[Source]:
-        """Whatever was kept is given back at the end."""
-        try:
-            yield self
-        finally:
-            if self._kept:
-                self.rows.unpersist()
 
 
 class Writes:

@@ -135,13 +135,14 @@ class CloudStore:
             entries = [entry for entry in entries if "/" not in entry.path[start:]]
         return sorted(entries, key=lambda entry: entry.path)
 
-    def folders(self, folder: str) -> builtins.list[str]:
+    def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = check_path(folder, folder=True)
         try:
             _, found = self._ask.level(folder)
         except Failure as failure:
             self._refuse(failure, folder, "was not listed")
-        return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+        names = (each.rstrip("/").rpartition("/")[2] for each in found)
+        return sorted(name for name in names if name > after)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Read the bytes from ``start`` up to ``end``."""

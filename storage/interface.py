@@ -102,8 +102,8 @@ class Store(Protocol):
         """
         ...
 
-    def folders(self, folder: str) -> builtins.list[str]:
-        """Names of the sub-folders, sorted. Only folders that hold something count."""
+    def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
+        """Names of the sub-folders, sorted. Only folders that hold something count; ``after`` as in `list`."""
         ...
 
     def delete(self, path: str) -> Outcome:

@@ -146,10 +146,12 @@ class LocalStore:
                     found.append(Entry(path, info.st_size, info.st_mtime))
         return sorted(found, key=lambda entry: entry.path)
 
-    def folders(self, folder: str) -> builtins.list[str]:
+    def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = check_path(folder, folder=True)
         return sorted(
-            item.name for item in self._scan(folder) if item.is_dir() and self._holds(_join(folder, item.name))
+            item.name
+            for item in self._scan(folder)
+            if item.name > after and item.is_dir() and self._holds(_join(folder, item.name))
         )
 
     def empty_folders(self) -> builtins.list[str]:

@@ -49,6 +49,28 @@ def test_known_java_values() -> None:
     assert bucket_ids([pa.array(["a"]), pa.array(["b"])], 2**31 - 1).tolist() == [31 * (31 + 97) + 98]
 
 
+# Answers of `BucketIdentifier.getBucketId(key, fields, 97)` of JVM Hudi 1.2.0.
+OF_HUDI = {
+    ("a",): 31,
+    ("id1",): 4,
+    ("ä",): 65,
+    ("😀x",): 14,
+    ("x" * 100,): 96,
+    ("1:2",): 80,
+    ("a,b:c",): 22,
+    ("urn:x:y",): 41,
+    (" ",): 63,
+    ("x", "1"): 74,
+    ("x:y", "1"): 53,
+    ("p,q", "2"): 30,
+}
+
+
+@pytest.mark.parametrize("values", OF_HUDI)
+def test_buckets_of_hudi_itself(values: tuple[str, ...]) -> None:
+    assert bucket_ids([pa.array([v]) for v in values], 97).tolist() == [OF_HUDI[values]]
+
+
 @given(st.lists(TEXT, min_size=1, max_size=40))
 def test_equal_keys_have_equal_wide_hashes_and_others_do_not(keys: list[str]) -> None:
     array = pa.array(keys)

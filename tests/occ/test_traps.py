@@ -122,6 +122,23 @@ def test_trap_5_a_forgotten_outcome_is_no_rollback(world):
         assert content(cleaner.table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 
+def test_trap_5_an_archived_commit_is_no_rollback(world):
+    """Guards: of a T older than the active timeline, absence says nothing; only an entry of its end does."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    w.store.add(Refuse(On("delete"), forever=True))  # killed before it deletes its markers
+    old = w.add("a").instant
+    w.die()
+    x.table.log.close_epoch()
+    x.add("b")
+    for instant in list((world.folder / ".hoodie/timeline").glob("2*")):  # as another engine's archival does
+        if instant.name[:17] <= old:
+            instant.unlink()
+    for cleaner in (x, world.writer("fresh", host="host-c")):
+        cleaner.table.clean(wait=True)
+        assert content(cleaner.table) == dict.fromkeys(BEGUN, 1)
+    assert independent_content(world.folder) == dict.fromkeys(BEGUN, 1)
+
+
 def test_trap_7_a_rollback_outlives_the_epoch_that_holds_it(world):
     """Guards: what is not among the open transactions that an epoch carries on is over."""
     w, x = world.writer("W"), world.writer("X", host="host-b")

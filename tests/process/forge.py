@@ -5,11 +5,14 @@ It never starts a thread and opens no table itself, so a child inherits nothing 
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -115,6 +118,7 @@ def serve() -> None:
     sys.path[:0] = [str(_HERE), str(_HERE.parent / "occ")]
     import jobs
 
+    _import_what_jobs_need(jobs.modules_needed)
     children: dict[int, int | None] = {}
     for line in sys.stdin:
         question = json.loads(line)
@@ -134,6 +138,19 @@ def serve() -> None:
     for pid in [pid for pid, status in children.items() if status is None]:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def _import_what_jobs_need(modules_needed: Callable[[str], list[str]]) -> None:
+    """Let a first child find out what is imported on the way, so that no later one has to do it."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "modules.json"
+        pid = os.fork()
+        if pid == 0:
+            _child(modules_needed, {"folder": f"{folder}/table"}, out)
+        if os.waitpid(pid, 0)[1] == 0:
+            for name in json.loads(out.read_text()):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
 
 
 def _child(job: Callable[..., Any], arguments: dict[str, Any], out: Path) -> None:

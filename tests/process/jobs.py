@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet  # noqa: F401 - imported here, once, and not in every child
 from forge import until
-from world import SCHEMA, add, insert, overwrite, rows
+from world import SCHEMA, add, insert, make, overwrite, rows
 
 import lakelatch
-import lakelatch.locks.file
-import lakelatch.occ.basefile
 import lakelatch.occ.create
-import lakelatch.occ.writer
 from lakelatch.occ.table import Table
 from lakelatch.occ.transaction import Transaction
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, Pause
+
+
+def modules_needed(folder: str) -> list[str]:
+    """What is imported by the work of the other jobs."""
+    make(Path(folder))
+    change(folder)
+    give_up(folder)
+    clean(folder)
+    return [name for name in sys.modules if name != "__main__"]
 
 
 def _crash(number: int | None, after: bool) -> list[Fault]:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+import lakelatch.spark.write
 from lakelatch.errors import InputError
 
 SCHEMA = "id string, city string, ts long, n long"
@@ -49,9 +50,8 @@ def buckets(request: pytest.FixtureRequest) -> int | None:
 def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Small batches are merged on the driver, large ones by Spark's tasks: both have to do the same."""
     if request.param == "tasks":
-        import lakelatch.spark.write
-
         monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
+        monkeypatch.setattr(lakelatch.spark.write, "_TASKS_PER_CORE", 1)
     return request.param  # type: ignore[no-any-return]
 
 
@@ -124,8 +124,6 @@ def test_layouts(
     table = make(partition_by=partition_by, hive_style=hive_style, record_key=record_key, buckets=buckets)
     model = {f"k{i}": (CITIES[i % 3], 0, i % 2) for i in range(12)}
     table.insert(rows_of(spark, model))
-    import lakelatch.spark.write
-
     for ts in (1, 2):
         changes = {f"k{i}": (CITIES[i % 3], ts, i % 2) for i in range(6, 14)}
         table.upsert(rows_of(spark, changes))
@@ -138,8 +136,7 @@ def test_layouts(
 
 
 def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
-    import lakelatch.spark.write as write
-
+    write = lakelatch.spark.write
     monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     monkeypatch.setattr(write, "_LOOKUP_BYTES", 0)  # as if the table were large
     for number, partition_by in enumerate(((), "city")):

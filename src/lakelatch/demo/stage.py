@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import queue
-import shutil
+import re
 import signal
 import subprocess
 import sys
@@ -237,8 +237,15 @@ class Stage:
 
 def java_or_refuse() -> None:
     """Raise `ConfigError` when Spark could not start."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        version = re.search(r'version "(\d+)', said)
+    except OSError:
+        version = None
+    if version is None or int(version[1]) < 17:
         raise ConfigError(
-            "the demo's Spark writers need Java 17: `apt-get install openjdk-17-jre-headless` on Debian and Ubuntu, "
-            "or set JAVA_HOME"
+            f"the demo's Spark writers need Java 17 or newer, and {java} is {version[1] if version else 'not there'}: "
+            "`apt-get install openjdk-17-jre-headless` on Debian and Ubuntu, or point JAVA_HOME at one"
         )

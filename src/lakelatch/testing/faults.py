@@ -197,8 +197,8 @@ class FaultStore:
     def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
         return self._do("list", folder, lambda: self.inner.list(folder, after=after, recursive=recursive))
 
-    def folders(self, folder: str) -> builtins.list[str]:
-        return self._do("folders", folder, lambda: self.inner.folders(folder))
+    def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
+        return self._do("folders", folder, lambda: self.inner.folders(folder, after=after))
 
     def delete(self, path: str) -> Outcome:
         return self._write("delete", path, lambda: Put(self.inner.delete(path))).outcome

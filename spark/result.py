@@ -1,0 +1,42 @@
+"""What became of a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..occ.avro import WriteStat
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """A write that landed; ``instant`` is None when there was nothing to change.
+
+    Attributes:
+        instant: requested time T.
+        completion: completion time C, the checkpoint for `SparkTable.read_incremental`.
+        attempts: how often the transaction ran; each but the last lost against another writer.
+        losses: the errors of the lost attempts.
+        stats: one entry for each file written.
+    """
+
+    operation: str
+    instant: str | None
+    completion: str | None
+    attempts: int
+    losses: tuple[Exception, ...]
+    stats: tuple[WriteStat, ...] = field(repr=False)
+
+    @property
+    def inserted(self) -> int:
+        """Rows that are new."""
+        return sum(s.num_inserts for s in self.stats)
+
+    @property
+    def updated(self) -> int:
+        """Rows that replaced an older version."""
+        return sum(s.num_updates for s in self.stats)
+
+    @property
+    def deleted(self) -> int:
+        """Rows that are gone."""
+        return sum(s.num_deletes for s in self.stats)
