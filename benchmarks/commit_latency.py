@@ -96,7 +96,7 @@ def floor(folder: Path, samples: int) -> dict[str, Any]:
     store.puts.clear()
     ours = [commit(table, 20 + i) for i in range(samples)]
     puts = store.puts[: len(store.puts) // samples * samples]
-    data = list(Path(url).glob("*.parquet"))[0].read_bytes()
+    data = next(Path(url).glob("*.parquet")).read_bytes()
     raw = []
     per_commit = len(puts) // samples
     for i in range(samples):

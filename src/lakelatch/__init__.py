@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .occ.create import adopt, create
     from .occ.retry import RunResult
     from .occ.settings import Settings
-    from .occ.table import Table, open
+    from .occ.table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
     from .occ.transaction import CommitResult, Transaction
 
 __version__ = "0.1.0"

@@ -112,7 +112,7 @@ class _SystemTimer:
         while not self._stop.wait(period_s):
             try:
                 call()
-            except Exception:
+            except Exception:  # noqa: BLE001 - one failed beat must not end all beats
                 _log.exception("%s failed; it goes on", threading.current_thread().name)
 
     def cancel(self, *, join_s: float = 0.0) -> None:

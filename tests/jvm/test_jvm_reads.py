@@ -18,7 +18,6 @@ from .story import Story
 pytestmark = pytest.mark.jvm
 
 
-
 @pytest.fixture(params=[*CASES, *map(by_spark, BY_SPARK)])
 def name(request: pytest.FixtureRequest) -> str:
     return request.param

@@ -3,10 +3,9 @@
 A, B, W and X are writers. Where it is easy, a second test takes the rule out and shows that the schedule then does the
 harm, so that the first test is known to guard something.
 
-The others come with the features that can meet them: 3 (a stranger reads no log) and its part of 4 with JVM writers
-beside us; 4 (late publisher), the archived half of 5 and the rest of 11 (zombie files older than the first active
-instant) with archival and cleaning; the rest of 12 with lock servers; 14 (reservation without memory) with
-reservations; 16 (stale plan) with table services.
+The others come with the features that can meet them: 3 (a stranger reads no log) with JVM writers beside us; 4 (late
+publisher) and the rest of 11 (zombie files older than an archived instant) with archival; the rest of 12 with lock
+servers; 14 (reservation without memory) with reservations; 16 (stale plan) with table services.
 """
 
 from __future__ import annotations
