@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DamagedTableError
@@ -72,7 +72,11 @@ class CommitMetadata:
             value["extra"] = dict(self.extra)
         if self.stats:
             value["stats"] = [
-                {key: item for key, item in asdict(stat).items() if item != _STAT_DEFAULTS.get(key, _REQUIRED)}
+                {
+                    name: getattr(stat, name)
+                    for name, default in _STAT_FIELDS_AND_DEFAULTS
+                    if getattr(stat, name) != default
+                }
                 for stat in self.stats
             ]
         if self.replaced:
@@ -100,12 +104,8 @@ class CommitMetadata:
         )
 
 
-_REQUIRED = object()
-_STAT_DEFAULTS = {
-    name: spec.default
-    for name, spec in WriteStat.__dataclass_fields__.items()
-    if name not in {"file_id", "path", "partition"}
-}
+# A field without a default equals no value, so it is always written.
+_STAT_FIELDS_AND_DEFAULTS = tuple((name, spec.default) for name, spec in WriteStat.__dataclass_fields__.items())
 
 # --- to and from Hudi's names ------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from ..conflict import FileGroupId
 from .avro import CommitMetadata, WriteStat
 from .check_log import LogReport
 from .check_timeline import History
-from .findings import RESTORE, ROLL_BACK, Findings
+from .findings import FORGOTTEN, RESTORE, ROLL_BACK, Findings
 from .heartbeat import HEARTBEATS
 from .instant import is_time
 from .listing import BaseFile, Listing, LogFile
@@ -229,6 +229,15 @@ def check_remains(store: Store, history: History, log: LogReport | None, out: Fi
         path = history.timeline.path(instant)
         if log is not None and log.ended(instant.requested):
             out.suspect("pending-of-ended", path, f"{path} is pending, but its transaction has ended", ROLL_BACK)
+        elif log is not None and instant.requested <= log.known_from and instant.requested not in log.outcome:
+            out.add(
+                "pending-unknown",
+                path,
+                f"{path} is {instant.state} and older than the commit log, so none of our writers can land it: another "
+                "engine's plan, or what an older log left open",
+                f"if its writer has certainly ended: delete the data files that {MARKERS}/{instant.requested} names, the "
+                "markers, the heartbeat, this file last; a plan is its engine's to undo",
+            )
         elif log is None or instant.requested not in log.outcome:
             out.add(
                 "pending-unknown",
@@ -239,11 +248,18 @@ def check_remains(store: Store, history: History, log: LogReport | None, out: Fi
     for name in instants_with_markers(store):
         if is_time(name) and _is_over(name, history, log):
             path = f"{MARKERS}/{name}"
-            out.suspect("markers-of-ended", path, f"{path} has markers of {name}, which is over", ROLL_BACK)
+            message = f"{path} has markers of {name}, which is over"
+            out.suspect("markers-of-ended", path, message, _who_removes(name, history, log))
     for entry in store.list(HEARTBEATS):
         if is_time(entry.name) and _is_over(entry.name, history, log):
             message = f"{entry.path} is the heartbeat of {entry.name}, which is over"
-            out.suspect("heartbeat-of-ended", entry.path, message, ROLL_BACK)
+            out.suspect("heartbeat-of-ended", entry.path, message, _who_removes(entry.name, history, log))
+
+
+def _who_removes(instant: str, history: History, log: LogReport | None) -> str:
+    """A cleaning touches only what its log or the timeline can tell the outcome of."""
+    known = log is not None and (instant in log.outcome or instant in history.commits)
+    return ROLL_BACK if known else FORGOTTEN
 
 
 def _is_over(instant: str, history: History, log: LogReport | None) -> bool:

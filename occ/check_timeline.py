@@ -12,7 +12,7 @@ from .avro import CommitMetadata, decode_container
 from .findings import RESTORE, Findings
 from .instant import ACTIONS, COMMIT_ACTIONS, Instant, is_time, parse
 from .properties import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
-from .timeline import Timeline, read_timeline
+from .timeline import Timeline, has_archive, read_timeline
 
 if TYPE_CHECKING:
     from ..storage import Store
@@ -118,16 +118,12 @@ def check_timeline(store: Store, config: TableConfig, out: Findings) -> History:
         elif (content := _content(store, timeline, instant, out)) is not None:
             contents[instant.requested] = content
     _check_schema(timeline, contents, out)
-    # Where the archive lies has changed with the versions; anything in one of these places is one.
-    folders = [".hoodie/archived", f"{config.timeline_folder}/history"]
-    if named := config.raw.get("hoodie.archivelog.folder"):
-        folders.append(f".hoodie/{named}")
     return History(
         timeline,
         {each.requested: each for each in timeline.commits},
         contents,
         frozenset(each.requested for each in timeline.pending),
-        any(store.list(folder, recursive=True) for folder in folders),
+        has_archive(store, config),
     )
 
 

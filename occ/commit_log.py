@@ -124,7 +124,7 @@ class CommitLog:
 
     def _newest_epoch(self) -> int:
         # Older epochs than ours are of no interest, or every commit would pay for the table's age.
-        return max(epochs(self._store, since=self.epoch), default=0)
+        return max(epochs(self._store, since=self.epoch + 1), default=self.epoch)
 
     def _apply(self, entry: LogEntry) -> None:
         if isinstance(entry, Open):

@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..environment import SYSTEM, Environment
-from ..errors import ConfigError, InputError, StorageError, UnsupportedTableError
+from ..errors import ConfigError, DamagedTableError, InputError, StorageError, UnsupportedTableError
 from ..storage import Outcome, Store, open_store
 from .clock import EARLIEST
+from .floor import lay_floor
+from .heartbeat import HEARTBEATS
+from .instant import is_time
+from .listing import list_data_files
 from .log_files import LOG, slot_path
 from .log_state import Open, encode
+from .markers import instants_with_markers
 from .properties import COPY_ON_WRITE, TableConfig
 from .settings import NO_LOCK, OWN_LOCK, Settings
 from .table import PROPERTIES, Table
-from .timeline import read_timeline
+from .timeline import Timeline, has_archive, read_timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,17 +88,18 @@ def create(
     # The JVM lists the timeline's folder even when nothing was written yet, and fails when it is not there.
     store.put_if_absent(f"{config.timeline_folder}/{FOLDER_KEEPER}", b"")
     _start_log(store, env, wanted, top=EARLIEST)
-    return Table(store, env=env, writer=writer)
+    return _with_floor(Table(store, env=env, writer=writer))
 
 
 def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment = SYSTEM, **settings: Any) -> Table:
     """Make a Hudi table writable that has no commit log, or rebuild a log that is damaged or was bypassed; open it.
 
-    No transaction that was open in an older log can land any more. The table must have no other writers now: JVM
-    writers do not read the log.
+    No transaction that was open in an older log can land any more; what such transactions left stays, and `check` names
+    it. The table must have no other writers now: JVM writers do not read the log.
 
     Raises:
         ConfigError: the log is there and sound.
+        DamagedTableError: data files, but no commit at all, so that the first commit would make them visible.
         UnsupportedTableError: the table cannot be written by this library; says why and the way out.
     """
     store = open_store(url)
@@ -105,9 +111,41 @@ def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment 
     config = table._read_config()
     config.refuse_writing()
     _refuse_unsafe(store)
-    latest = read_timeline(store, config).latest_time or EARLIEST
-    _start_log(store, env, wanted, top=latest)
-    return Table(store, env=env, writer=writer)
+    timeline = read_timeline(store, config)
+    _refuse_files_without_commit(store, timeline)
+    _start_log(store, env, wanted, top=max([timeline.latest_time or EARLIEST, *_times_left(store)]))
+    return _with_floor(Table(store, env=env, writer=writer))
+
+
+def _with_floor(table: Table) -> Table:
+    try:
+        lay_floor(table)
+    except BaseException as e:
+        # The table is there all the same, and its first transaction lays the floor.
+        e.add_note(f"{table.url} is a table now; open it with lakelatch.open")
+        table.close()
+        raise
+    return table
+
+
+def _times_left(store: Store) -> list[str]:
+    """T of transactions that an older log may have left open: a new one must not get the same T (trap 8)."""
+    names = [*instants_with_markers(store), *(entry.name for entry in store.list(HEARTBEATS))]
+    return [name for name in names if is_time(name)]
+
+
+def _refuse_files_without_commit(store: Store, timeline: Timeline) -> None:
+    if timeline.commits or has_archive(store, timeline.config):
+        return
+    listing = list_data_files(store)
+    if files := [*(base.path for base in listing.bases), *(log.path for log in listing.logs)]:
+        raise DamagedTableError(
+            f"{store.url} has {len(files)} data files ({files[0]}), but no commit: no reader counts them now, and every "
+            "reader would once there is a commit. Restore the timeline from a copy, or delete the files, then adopt the "
+            "table",
+            table=store.url,
+            path=files[0],
+        )
 
 
 def _has_sound_log(store: Store, env: Environment) -> bool:

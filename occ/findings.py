@@ -67,6 +67,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
 }
 
 ROLL_BACK = "`lakelatch rollback` removes it"
+FORGOTTEN = "the log does not know it, so nothing removes it: delete it once its writer has certainly ended"
 RESTORE = "restore it from a copy"
 
 

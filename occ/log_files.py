@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..errors import DamagedTableError
 from ..storage import Store
 from .log_state import Begin, LogEntry, Open, decode
 
@@ -30,8 +31,18 @@ def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
 
 def read_all(store: Store) -> Iterator[LogEntry]:
     """Every entry of every epoch that is still there, oldest first."""
-    for epoch in epochs(store):
+    numbers = epochs(store)
+    for epoch in numbers:
+        yield from _read_to_the_tear(store, epoch, newest=numbers[-1])
+
+
+def _read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEntry]:
+    try:
         yield from read_epoch(store, epoch)
+    except DamagedTableError:
+        # Of an older epoch that is why it was replaced: no writer came past the entry, and nobody needs what follows.
+        if epoch == newest:
+            raise
 
 
 def began_here(store: Store, instant: str) -> bool:
@@ -39,8 +50,9 @@ def began_here(store: Store, instant: str) -> bool:
 
     Says nothing of its outcome. An entry in an old epoch may be a zombie's that landed in an emptied slot.
     """
-    for epoch in reversed(epochs(store)):
-        entries = read_epoch(store, epoch)
+    numbers = epochs(store)
+    for epoch in reversed(numbers):
+        entries = _read_to_the_tear(store, epoch, newest=numbers[-1])
         first = next(entries, None)
         if isinstance(first, Open) and first.top < instant:  # it began in this epoch, if anywhere
             return any(isinstance(e, Begin) and e.instant == instant for e in entries)

@@ -64,6 +64,12 @@ class Commit:
 
     kind = "commit"
 
+    @property
+    def empty(self) -> bool:
+        """Whether it changes no row and claims nothing, as the one that is made with a table."""
+        content = self.metadata
+        return content is not None and not self.region and not content.get("stats") and not content.get("replaced")
+
     def placed(self, *, completion: str, token: int, schema: str | None) -> Commit:
         """The entry for one slot: what can only be known there is filled in."""
         return replace(self, completion=completion, token=token, schema=schema)

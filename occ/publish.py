@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
@@ -41,22 +42,27 @@ def attach(store: Store, commit: Commit, metadata: CommitMetadata) -> Commit:
 
 def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
     """What the commit did. Raises `DamagedTableError` when its side object is gone or altered."""
-    plain = commit.metadata
-    if plain is None:
-        assert commit.side is not None
-        path = commit.side["path"]
-        stored = store.get(path)
-        if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
-            if (published := _published(store, commit)) is not None:
-                return published
-            raise DamagedTableError(
-                f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
-                "rebuild the log with `lakelatch init --adopt`",
-                path=path,
-                instant=commit.instant,
-            )
-        plain = json.loads(stored.body)
-    return replace(CommitMetadata.from_json(plain), schema=commit.schema)
+    return replace(CommitMetadata.from_json(plain_metadata_of(store, commit)), schema=commit.schema)
+
+
+def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
+    """The same as the plain values of the log entry, without the schema."""
+    if commit.metadata is not None:
+        return commit.metadata
+    assert commit.side is not None
+    path = commit.side["path"]
+    stored = store.get(path)
+    if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
+        if (published := _published(store, commit)) is not None:
+            return published.to_json()
+        raise DamagedTableError(
+            f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
+            "rebuild the log with `lakelatch init --adopt`",
+            path=path,
+            instant=commit.instant,
+        )
+    plain: dict[str, Any] = json.loads(stored.body)
+    return plain
 
 
 def _published(store: Store, commit: Commit) -> CommitMetadata | None:

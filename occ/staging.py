@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..conflict import FileGroupId, ReadSet, WriteSet
 from ..conflict.write_set import NOWHERE, Region
@@ -50,6 +51,7 @@ class Staged:
         self._replaced: set[FileGroupId] = set()
         self._region = NOWHERE
         self._read = NOWHERE
+        self.empty_too = False
 
     def add(self, stats: Iterable[WriteStat]) -> None:
         """Files that were written and belong to the commit. One per file group."""
@@ -83,7 +85,7 @@ class Staged:
     @property
     def empty(self) -> bool:
         """True when there is nothing to commit."""
-        return not (self._stats or self._replaced or self._region)
+        return not (self._stats or self._replaced or self._region or self.empty_too)
 
     def paths(self) -> set[str]:
         """Data files that belong to the commit."""
@@ -107,10 +109,13 @@ class Staged:
         )
 
 
-def write_set_of(commit: Commit, metadata: CommitMetadata) -> WriteSet:
-    """The write set of a commit that has landed."""
-    groups = {FileGroupId(s.partition, s.file_id) for s in metadata.stats}
-    groups |= {FileGroupId(p, f) for p, ids in metadata.replaced.items() for f in ids}
+def write_set_of(commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
+    """The write set of a commit that has landed, from the plain values of its metadata.
+
+    Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
+    """
+    groups = {FileGroupId(s["partition"], s["file_id"]) for s in plain.get("stats", ())}
+    groups |= {FileGroupId(p, f) for p, ids in plain.get("replaced", {}).items() for f in ids}
     return WriteSet(frozenset(groups), commit.region)
 
 

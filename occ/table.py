@@ -20,6 +20,7 @@ from ..errors import (
 from ..locks import Lease, LockProvider, open_provider
 from ..storage import Store, open_store
 from .commit_log import EPOCH_SLOTS, CommitLog
+from .floor import lay_floor
 from .heartbeat import Heart
 from .log_files import LOG
 from .log_state import Commit, LogEntry, LogState, Setting
@@ -161,6 +162,8 @@ class Table:
         """
         self._require_log()
         self._refuse_if_unwritable()
+        if self.log.state.last is None:  # made half, or adopted and not yet written to
+            lay_floor(self)
         return Transaction(self, operation, lock_first=lock_first)
 
     def run(

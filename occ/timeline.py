@@ -149,6 +149,15 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
     return Timeline(store, config, completed, pending, tuple(empty))
 
 
+def has_archive(store: Store, config: TableConfig) -> bool:
+    """Whether there is, or may be, an archive of older instants."""
+    # Where it lies has changed with the versions; anything in one of these places is one.
+    folders = [".hoodie/archived", f"{config.timeline_folder}/history"]
+    if named := config.raw.get("hoodie.archivelog.folder"):
+        folders.append(f".hoodie/{named}")
+    return any(store.list(folder, recursive=True) for folder in folders)
+
+
 def _by_state(found: Iterable[Instant]) -> tuple[tuple[Instant, ...], tuple[Instant, ...]]:
     """Completed instants, and pending ones that are not completed, each once."""
     instants = list(found)

@@ -31,14 +31,14 @@ from ..errors import (
 )
 from ..locks import Lease
 from ..storage import Outcome
-from .avro import CommitMetadata, WriteStat
+from .avro import WriteStat
 from .clock import next_label
 from .commit_log import Follower
 from .instant import Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import list_markers, remove
 from .over import ended_by_others, is_over, log_made_anew, lost_against
-from .publish import attach, metadata_of
+from .publish import attach, plain_metadata_of
 from .staging import Staged, write_set_of
 from .view import arrow_schema
 
@@ -214,6 +214,11 @@ class Transaction:
         self._require_open()
         self._staged.reads(partition)
 
+    def commit_empty(self) -> None:
+        """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""
+        self._require_open()
+        self._staged.empty_too = True
+
     def check(self) -> None:
         """Raise `RolledBackError` when somebody has ended this transaction: stop before more work is wasted."""
         self._require_open()
@@ -315,11 +320,8 @@ class Transaction:
         return template.placed(completion=completion, token=max(lease.token, 0), schema=schema)
 
     def _candidate(self, commit: Commit) -> Candidate:
-        writes = write_set_of(commit, self._metadata_of(commit))
+        writes = write_set_of(commit, plain_metadata_of(self._table.store, commit))
         return Candidate(commit.instant, commit.completion, commit.operation, commit.writer, writes)
-
-    def _metadata_of(self, commit: Commit) -> CommitMetadata:
-        return metadata_of(self._table.store, commit)
 
     def _publish(self, entry: Commit) -> bool:
         try:

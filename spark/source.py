@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 SMALL_ROWS = 20_000
-_SMALL_BYTES = 8 << 20
+_SMALL_BYTES = 1 << 20  # for rows in files that is their compressed size
 _UNKNOWN_BYTES = 1 << 50
 # Asking a plan of these for a few rows costs no more than these rows; anything else might do all of its work first.
 _CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union", "Range", "GlobalLimit", "LocalLimit"})
@@ -44,11 +44,10 @@ class Source:
 def small_rows(rows: Any) -> pa.Table | None:
     """The rows as Arrow when Spark's own estimate says that they are few, else None; at most one job."""
     plan = rows._jdf.queryExecution().optimizedPlan()
-    size = int(str(plan.stats().sizeInBytes()))
-    if size <= _SMALL_BYTES:
+    if int(str(plan.stats().sizeInBytes())) <= _SMALL_BYTES:
         return rows.toArrow()
-    if size >= _UNKNOWN_BYTES and _cheap(plan):
-        # Rows from Python have no size in Spark's eyes.
+    if _cheap(plan):
+        # Rows from Python: either Spark has no idea of their size, or to ask for some of them costs nothing.
         few = rows.limit(SMALL_ROWS + 1).toArrow()
         return few if few.num_rows <= SMALL_ROWS else None
     return None

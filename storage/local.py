@@ -173,7 +173,7 @@ class LocalStore:
 
     def _full(self, path: str, *, folder: bool = False) -> str:
         path = check_path(path, folder=folder)
-        return os.path.join(self.root, path) if path else self.root
+        return f"{self.root}/{path}" if path else self.root
 
     def _scan(self, folder: str) -> builtins.list[os.DirEntry[str]]:
         full = self._full(folder, folder=True)

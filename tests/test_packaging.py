@@ -111,6 +111,17 @@ def test_import_loads_no_engine_and_no_client(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_what_tests_are_written_with_needs_no_pytest(tmp_path: Path) -> None:
+    script = (
+        "import sys, lakelatch.testing as t\n"
+        "for name in t.__all__:\n"
+        "    assert name.endswith('Contract') or getattr(t, name).__name__ == name\n"
+        "print(sorted({'pytest', 'pyarrow', 'pyspark', 'boto3', 'obstore', 'fastavro'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("part", [p for p in PARTS if p])
 def test_a_part_imported_from_the_repository_is_refused(part: str) -> None:
     done = python(f"import {part}", cwd=ROOT)

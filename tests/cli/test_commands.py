@@ -73,8 +73,10 @@ def test_show_says_what_the_table_is(run, table):
     size = facts["size"]
     assert (size["partitions"], size["file_groups"], size["data_files"]) == (1, 1, 2)
     assert 0 < size["current_bytes"] < size["bytes"]
-    assert facts["timeline"] == {"completed": 2, "pending": 0, "commits": 2}
-    assert (facts["last_commit"]["operation"], facts["last_commit"]["writer"]) == ("UPSERT", "A")
+    founding, written = 1, 2
+    assert facts["timeline"] == {"completed": founding + written, "pending": 0, "commits": founding + written}
+    last = facts["last_commit"]
+    assert (last["operation"], last["writer"], last["empty"]) == ("UPSERT", "A", False)
     text = run("show", table.url).stdout
     assert "lock         in the table's own folder; free\n" in text
     assert "writers      none\n" in text
@@ -108,8 +110,9 @@ def test_show_says_why_a_table_is_read_only(run, tmp_path: Path):
 
 def test_timeline_tells_of_losers_as_well(run, table):
     instants = run.json("timeline", table.url)["instants"]
-    assert [each["outcome"] for each in instants] == ["committed", "aborted", "committed"]
-    newest, loser, first = instants
+    assert [each["outcome"] for each in instants] == ["committed", "aborted", "committed", "created"]
+    newest, loser, first, founding = instants
+    assert (founding["operation"], founding["written"], founding["writer"]) == ("INSERT", 0, "A")
     assert (first["operation"], first["inserted"], first["writer"], first["state"]) == ("INSERT", 5, "A", "completed")
     assert (newest["updated"], newest["written"]) == (5, 5)
     assert newest["completed"] > newest["requested"]
@@ -135,7 +138,7 @@ def test_timeline_shows_what_is_open_rolled_back_or_not_published(run, table):
     assert newest["reason"].startswith("for the test (by ")
     Path(table.store.root, table.timeline().path(table.timeline().commits[-1])).unlink()
     outcomes = [each["outcome"] for each in run.json("timeline", table.url)["instants"]]
-    assert outcomes == ["rolled back", "unpublished", "aborted", "committed"]
+    assert outcomes == ["rolled back", "unpublished", "aborted", "committed", "created"]
 
 
 @pytest.mark.parametrize("name", ["sample_table/cow/v6_nonpartitioned", "sample_table/mor/avro/v9_txns_simple_nometa"])
@@ -149,12 +152,27 @@ def test_timeline_files_and_show_work_on_tables_of_other_writers(run, name: str,
         assert run(command, root).stdout
 
 
-def test_a_table_without_history_says_so(run, tmp_path: Path):
+def test_a_new_table_says_that_it_was_created(run, tmp_path: Path):
     url = str(tmp_path / "t")
     run("init", url, "--record-key", "id")
-    assert run("timeline", url).stdout == "nothing has happened to this table yet\n"
+    (founding,) = run.json("timeline", url)["instants"]
+    assert founding["outcome"] == "created"
+    assert "created" in run("timeline", url).stdout.splitlines()[1]
     assert run("files", url).stdout == "no files\n"
-    assert "last commit  none yet" in run("show", url).stdout
+    assert run.json("show", url)["last_commit"]["empty"]
+    assert "last commit  none yet; created by " in run("show", url).stdout
+    assert ": sound\n" in run("check", url).stdout
+
+
+def test_a_table_without_history_says_so(run, tmp_path: Path):
+    url = tmp_path / "t"
+    run("init", str(url), "--record-key", "id")
+    for path in (url / ".hoodie/timeline").glob("2*"):
+        path.unlink()
+    shutil.rmtree(url / ".hoodie/.lakelatch")  # made by an engine that lays no floor
+    assert run("timeline", str(url)).stdout == "nothing has happened to this table yet\n"
+    assert run("files", str(url)).stdout == "no files\n"
+    assert "last commit  none yet\n" in run("show", str(url)).stdout
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -164,9 +182,10 @@ def test_files_lists_slices_now_and_in_the_past(run, table):
     (now,) = run.json("files", table.url)["files"]
     assert now["rows"] == 5
     assert Path(table.store.root, now["path"]).stat().st_size == now["size"]
-    first = run.json("timeline", table.url)["instants"][-1]["requested"]
+    *_, first, founding = [each["requested"] for each in run.json("timeline", table.url)["instants"]]
     (then,) = run.json("files", table.url, "--as-of", first, "--partition", "origin=JFK", "--no-rows")["files"]
     assert (then["file_id"], then["instant"], then["rows"]) == (now["file_id"], first, None)
+    assert run.json("files", table.url, "--as-of", founding)["files"] == []
     assert run.json("files", table.url, "--as-of", "2020-01-01")["files"] == []
     assert run("files", table.url).stdout.endswith(f"1 file group, {now['size'] / 1000:.1f} kB, 5 rows\n")
 
@@ -177,7 +196,7 @@ def test_files_lists_slices_now_and_in_the_past(run, table):
 def test_check_calls_a_sound_table_sound(run, table):
     out = run("check", table.url, "--deep").stdout
     assert out.splitlines()[0] == f"{table.url}: sound"
-    assert "2 commits, 1 partition, 1 file group, 2 data files" in out
+    assert "3 commits, 1 partition, 1 file group, 2 data files" in out, "the founding one and two"
     report = run.json("check", table.url)
     assert (report["sound"], report["damage"], report["findings"]) == (True, 0, [])
 
@@ -262,7 +281,7 @@ def test_rollback_by_force_asks_first(run, table):
 
 
 def test_rollback_refuses_what_is_not_open(run, table):
-    newest, loser, _ = run.json("timeline", table.url)["instants"]
+    newest, loser, *_ = run.json("timeline", table.url)["instants"]
     assert "it has committed" in run("rollback", table.url, newest["requested"], code=2).stderr
     assert "its own writer has aborted it" in run("rollback", table.url, loser["requested"], code=2).stderr
     assert "does not know it" in run("rollback", table.url, "20200101000000000", code=2).stderr

@@ -31,6 +31,11 @@ def rows(place: str | None, ids: range, *, seen: int = 1, **more: Any) -> list[R
 
 
 @case(8, 9)
+def just_created(folder: Path, version: int) -> Story:
+    return Story(folder, PLAIN, partition_by=("place",), table_version=version)
+
+
+@case(8, 9)
 def unpartitioned(folder: Path, version: int) -> Story:
     story = Story(folder, PLAIN, table_version=version)
     story.insert(rows("JFK", range(6)))

@@ -63,7 +63,10 @@ class Story:
             writer="story",
             **options,
         )
-        self.landed: list[Landed] = []
+        (floor,) = self.table.timeline().commits
+        assert floor.completed
+        # The empty commit that a table begins with: a moment of its own, at which there are no rows.
+        self.landed = [Landed(floor.requested, floor.completed, ())]
         self.as_of_works = True  # not in the JVM while a transaction is open
         self._groups = 0
 

@@ -160,14 +160,15 @@ def test_a_full_disk_leaves_the_old_data_readable_and_says_what_to_do(world):
 # --- the decisive write -----------------------------------------------------------------------------------------
 
 
-def commit_entry(call: Call) -> bool:
-    return call.op == "put_if_absent" and call.path.endswith("05")  # 1 open, 2-3 the founder's, 4 our begin
+def commit_entry(txn: lakelatch.Transaction) -> On:
+    """Its put, when nobody else appends meanwhile."""
+    return On("put_if_absent", f"/{txn.begin_slot + 1:020}")
 
 
 def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.begin_add("a")
-    a.store.add(Late(commit_entry, forever=True))
+    a.store.add(Late(commit_entry(txn), forever=True))
     with pytest.raises(lakelatch.CommitUnknownError) as told:
         txn.commit()
     assert told.value.instant == txn.instant
@@ -183,7 +184,7 @@ def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(
 def test_a_rollback_fills_the_slot_that_a_late_put_wanted(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.begin_add("a")
-    a.store.add(Late(commit_entry, forever=True))
+    a.store.add(Late(commit_entry(txn), forever=True))
     with pytest.raises(lakelatch.CommitUnknownError):
         txn.commit()
     assert b.table.clean(wait=True) == [txn.instant]

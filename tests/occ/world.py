@@ -169,6 +169,11 @@ def commits(table: Table) -> list[Commit]:
     return [e for e in table.log.entries() if isinstance(e, Commit)]
 
 
+def writes(table: Table) -> list[Commit]:
+    """The same without the empty commit that every table begins with."""
+    return [c for c in commits(table) if not c.empty]
+
+
 def check_history(table: Table) -> None:
     """The log is one story: every T once, every end after its begin and only one, labels that only grow."""
     log = entries(table)

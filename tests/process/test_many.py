@@ -6,7 +6,7 @@ import pytest
 
 import lakelatch
 
-from ..occ.world import BEGUN, check_sound, commits, content, independent_content, make
+from ..occ.world import BEGUN, check_sound, content, independent_content, make, writes
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +35,7 @@ def test_random_work_of_six_processes_equals_its_serial_replay(forge, folder, lo
         steps |= child.result()
     with lakelatch.open(str(table_folder)) as table:
         check_sound(table)
-        landed = [c.instant for c in commits(table)][1:]
+        landed = [c.instant for c in writes(table)][1:]
         assert sorted(landed) == sorted(steps), "acknowledged and landed are not the same"
         expected = replay([steps[instant] for instant in landed])
         assert content(table) == expected
@@ -51,5 +51,5 @@ def test_a_counter_of_eight_processes_loses_nothing(forge, folder):
     print(f"{attempts} attempts for 80 increments")
     with lakelatch.open(str(table_folder)) as table:
         assert content(table) == BEGUN | {"a0": 80, "a1": 80}
-        assert len(commits(table)) == 81
+        assert len(writes(table)) == 81
         check_sound(table)

@@ -8,7 +8,7 @@ import pytest
 
 import lakelatch
 
-from ..occ.world import BEGUN, add, check_sound, commits, content, fate, make
+from ..occ.world import BEGUN, add, check_sound, content, fate, make, writes
 from .forge import until
 
 pytestmark = pytest.mark.process
@@ -33,7 +33,7 @@ def test_a_holder_stopped_past_its_lease_lands_under_a_new_lock_and_a_new_valida
     assert told["error"] is None
     with lakelatch.open(str(folder / "table")) as table:
         assert content(table) == {"a0": 1, "a1": 1, "b0": 10, "b1": 10}
-        founder, other, late = commits(table)
+        founder, other, late = writes(table)
         assert (other.writer, late.writer) == ("other", "stopped")
         # Its first lease had the token before the other's; it landed with one after it.
         assert founder.token < other.token - 1

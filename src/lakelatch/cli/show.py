@@ -5,7 +5,8 @@ JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``
 commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``, ``writer``,
 ``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead), ``size`` (``partitions``,
 ``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``, ``pending``,
-``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``).
+``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``, ``empty``: it
+changed nothing, as the commit that a table begins with).
 """
 
 from __future__ import annotations
@@ -117,12 +118,15 @@ def _last_commit(table: Table) -> dict[str, Any] | None:
     last = table.log.state.last if table.writable else None
     if last is not None:
         found = (last.instant, last.completion, last.operation, last.writer)
+        empty = last.empty
     else:
         timeline = table.timeline()
         if not timeline.commits:
             return None
         newest = timeline.commits[-1]
-        found = (newest.requested, newest.completed or "", timeline.metadata(newest).operation or newest.action, "")
+        content = timeline.metadata(newest)
+        found = (newest.requested, newest.completed or "", content.operation or newest.action, "")
+        empty = not content.stats and not content.replaced
     instant, completion, operation, writer = found
     # Version 6 keeps the writer's local time, so an age would be a guess.
     age = round(table.env.now() - to_epoch_ms(completion) / 1000, 3) if completion else None
@@ -132,6 +136,7 @@ def _last_commit(table: Table) -> dict[str, Any] | None:
         "operation": operation,
         "writer": writer or None,
         "age_s": age,
+        "empty": empty,
     }
 
 
@@ -165,7 +170,7 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("ordering", properties["ordering"] or "none: the later write wins"),
         ("size", sizes),
         ("timeline", events),
-        ("last commit", _last_commit_text(facts["last_commit"])),
+        ("last commit", _last_commit_text(facts)),
     ]
     if not facts["writable"]:
         why = "read-only: no commit log. `lakelatch init --adopt LOCK_URL` gives it one"
@@ -199,11 +204,14 @@ def _refusal(table: Table) -> str:
     return ""
 
 
-def _last_commit_text(last: dict[str, Any] | None) -> str:
+def _last_commit_text(facts: dict[str, Any]) -> str:
+    last = facts["last_commit"]
     if last is None:
         return "none yet"
     by = f" by {last['writer']}" if last["writer"] else ""
     ago = f", {duration_text(max(last['age_s'], 0))} ago" if last["age_s"] is not None else ""
+    if last["empty"] and facts["timeline"]["commits"] == 1:
+        return f"none yet; created{by}{ago}"
     return f"{last['instant']} {last['operation']}{by}{ago}"
 
 

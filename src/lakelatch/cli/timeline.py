@@ -1,9 +1,10 @@
 """``lakelatch timeline``.
 
 JSON: ``table`` and ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
-``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, unpublished, open,
-pending, rolled back, aborted, done for a service), ``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``,
-``written`` (rows) and ``reason`` of an end without landing. Null where nobody knows.
+``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
+commit that a table begins with, unpublished, open, pending, rolled back, aborted, done for a service), ``writer``,
+``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows) and ``reason`` of an end without landing. Null
+where nobody knows.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
 def newest(table: Table, limit: int) -> list[Row]:
     """The newest rows by requested time, newest first. Contents are read for these only."""
+    from ..occ.log_state import Commit
+
     rows: dict[tuple[str, str], Row] = {}
     seen = table.timeline()
     instants: dict[tuple[str, str], Instant] = {}
@@ -75,6 +78,8 @@ def newest(table: Table, limit: int) -> list[Row]:
     if table.writable:
         for entry in table.log.entries():
             _add_entry(rows, entry)
+            if isinstance(entry, Commit) and entry.empty and seen.commits[:1] == (instants.get((entry.instant, "")),):
+                rows[entry.instant, ""].outcome = "created"
     chosen = sorted(rows, reverse=True)[:limit]
     for key in chosen:
         _complete(rows[key], instants.get(key), seen)

@@ -225,6 +225,8 @@ class Stage:
                 row.outcome = "open"
             elif isinstance(end, Commit):
                 row.ended, row.outcome = end.completion, "landed"
+                if end.empty:
+                    row.operation = "create"
             else:
                 loss = self._lost.get(instant, {}).get("winner")
                 row.outcome = f"lost to {loss}" if loss else f"aborted: {end.reason}"

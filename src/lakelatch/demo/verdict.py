@@ -26,7 +26,7 @@ class Finding:
 
 def judge(table: Table, story: Story, log: list[LogEntry], folder: Path) -> Iterator[Finding]:
     """Every check in turn; each takes some seconds for a table of hundreds of thousands of rows."""
-    commits = [entry for entry in log if isinstance(entry, Commit)]
+    commits = [entry for entry in log if isinstance(entry, Commit) and not entry.empty]
     writers = writers_of(log)
     order = [writers[c.instant] for c in commits]
     late = [t.name for t in story.tasks if not t.doomed and t.name not in order]

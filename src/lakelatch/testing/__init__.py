@@ -4,6 +4,9 @@ class TestMyLocks(LockProviderContract):
     @pytest.fixture
     def url(self) -> str:
         return "mylocks://localhost/tests"
+
+`FaultStore` wraps a store and fails as told, by the faults that are named here with it. `FakeEnvironment` is an
+environment whose clock only moves when told.
 """
 
 from __future__ import annotations
@@ -13,11 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .fake_environment import FakeEnvironment
+    from .faults import At, Call, Crash, FaultStore, From, Late, LoseReply, On, Pause, Refuse
     from .lock_contract import LockProviderContract
     from .store_contract import StoreContract
 
-__all__ = ["FakeEnvironment", "LockProviderContract", "StoreContract"]
+__all__ = [
+    "At",
+    "Call",
+    "Crash",
+    "FakeEnvironment",
+    "FaultStore",
+    "From",
+    "Late",
+    "LockProviderContract",
+    "LoseReply",
+    "On",
+    "Pause",
+    "Refuse",
+    "StoreContract",
+]
 
+# Everything else is of the faults.
 _FROM = {
     "FakeEnvironment": ".fake_environment",
     "LockProviderContract": ".lock_contract",
@@ -26,7 +45,7 @@ _FROM = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: FakeEnvironment works where pytest is not installed.
-    if name not in _FROM:
+    # Imported when asked for: only the contracts need pytest.
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_FROM[name], __name__), name)
+    return getattr(import_module(_FROM.get(name, ".faults"), __name__), name)
