@@ -189,6 +189,27 @@ def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable) ->
                 os.unlink(new.temp)
 
 
+def create_empty(full: str, durable: Durable) -> Put:
+    """Create the file if it is absent. Nothing can be torn in it, so it needs no name of its own before: a tenth of the cost."""
+    try:
+        while True:
+            try:
+                fd = os.open(full, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+                break
+            except FileNotFoundError:
+                make_folder(os.path.dirname(full), durable)
+    except FileExistsError:
+        return Put(Outcome.LOST)
+    except OSError as error:
+        refuse(error, full, "was not written")
+    new = NewFile(full, fd, "", os.path.dirname)
+    try:
+        new.settle(durable)
+        return new.done(durable)
+    finally:
+        new.close()
+
+
 def _open_unnamed(folder: str, durable: Durable) -> int:
     """Open a file without a name in the folder, which is made if needed; -1 where the file system has no such thing."""
     if not hasattr(os, "O_TMPFILE"):

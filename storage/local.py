@@ -17,7 +17,19 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import IO
 
-from .disk import DISK_FULL, TEMP_PREFIX, NewFile, exclusive, make_folder, read, refuse, tag_of, temporary, unnamed
+from .disk import (
+    DISK_FULL,
+    TEMP_PREFIX,
+    NewFile,
+    create_empty,
+    exclusive,
+    make_folder,
+    read,
+    refuse,
+    tag_of,
+    temporary,
+    unnamed,
+)
 from .interface import Durable, Entry, Outcome, Put, Stored
 from .location import check_path, parse
 
@@ -51,6 +63,8 @@ class LocalStore:
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
         if os.path.lexists(self._full(path)):
             return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
+        if not body:
+            return create_empty(self._full(path), durable)
         with self._new(path, durable) as new:
             new.write(body)
             return new.publish(durable=durable)
