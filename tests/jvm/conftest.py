@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +33,7 @@ class Library:
     def __init__(self) -> None:
         self.stories: dict[str, Story] = {}
         self.answers: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.demo = Path()
 
     def questions(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         asked: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -50,6 +53,9 @@ class Library:
                 "rows": WRITTEN_BY_JVM,
                 "options": WRITE_OPTIONS | options | own,
             }
+        path = {"path": str(self.demo)}
+        asked["demo", "snapshot"] = path | {"kind": "snapshot"}
+        asked["demo", "incremental", EARLIEST, None] = path | {"kind": "incremental", "begin": EARLIEST, "end": None}
         return asked
 
     def jvm(self, *question: Any) -> list[Row]:
@@ -99,9 +105,19 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         made.stories |= spark_stories(folder)
         for story in made.stories.values():
             stack.callback(story.table.close)
+        made.demo = demo_table(folder)
         asked = made.questions()
         made.answers = dict(zip(asked, ask_jvm(list(asked.values()), folder), strict=True))
         yield made
+
+
+def demo_table(folder: Path) -> Path:
+    """The table that the demo leaves: PySpark and plain writers at once, one killed, others retried."""
+    kept = folder / "demo"
+    command = [sys.executable, "-m", "lakelatch.cli.demo", "--rows", "4000", "--keep", str(kept)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    return kept / "flights"
 
 
 def spark_stories(folder: Path) -> dict[str, Story]:

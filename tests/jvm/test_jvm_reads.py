@@ -11,7 +11,7 @@ from lakelatch.occ.names import bucket_of
 from lakelatch.occ.partition_path import escape
 
 from .cases import BY_SPARK, CASES, WRITES, WRITTEN_BY_JVM
-from .conftest import Library, by_spark, jvm_moments, jvm_spans, moments, spans, written
+from .conftest import EARLIEST, Library, by_spark, jvm_moments, jvm_spans, moments, spans, written
 from .readers import Row, by_hudi_rs, by_us, in_order, plain_rows, rs_as_of, rs_between, rs_read_optimized
 from .story import Story
 
@@ -81,6 +81,14 @@ def test_time_travel_by_requested_time(library, name, story):
     for instant in jvm_moments(story):
         wanted = expected(story, as_of=instant)
         assert in_order(library.jvm(name, "as_of", instant)) == wanted, instant
+
+
+def test_the_demo_table_is_the_same_for_every_reader(library):
+    wanted = in_order(by_us(library.demo))
+    assert len(wanted) > 3000
+    assert in_order(by_hudi_rs(library.demo, HudiReadOptions())) == wanted
+    assert in_order(library.jvm("demo", "snapshot")) == wanted
+    assert in_order(library.jvm("demo", "incremental", EARLIEST, None)) == wanted
 
 
 @pytest.mark.parametrize("index", WRITES)
