@@ -167,7 +167,7 @@ def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
 def decode(body: bytes, path: str) -> LogEntry:
     """An entry from its bytes. Raises `DamagedTableError` for a torn one, `UnsupportedTableError` for a newer one."""
     try:
-        raw = json.loads(body)
+        raw = json.loads(body.decode())
         version, kind = raw["v"], raw["kind"]
     except (ValueError, KeyError, TypeError) as e:
         raise DamagedTableError(

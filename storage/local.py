@@ -122,7 +122,7 @@ class LocalStore:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return None
-            body = read(fd)
+            body = read(fd, found.st_size)
             return Stored(body, tag_of(found, body))
         except OSError as error:
             refuse(error, full, "was not read")
