@@ -44,15 +44,17 @@ class RunResult(Generic[T]):
 class Contention:
     """Remembers that this table is contended, so that the next attempts take the lock before their snapshot.
 
-    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention.
+    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and work
+    that takes long is never done under the lock: others would wait for it, or give up.
     """
 
     calm_after_s: float = 5.0
+    short_s: float = 5.0
     _lost_at: float | None = None
 
-    def lost(self, now: float) -> None:
-        """An attempt lost at this monotonic time."""
-        self._lost_at = now
+    def lost(self, now: float, *, took_s: float) -> None:
+        """An attempt lost at this monotonic time, after so many seconds."""
+        self._lost_at = now if took_s <= self.short_s else None
 
     def lasts(self, now: float) -> bool:
         """Whether a loss is recent."""
@@ -81,9 +83,10 @@ def run(
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, Exception)
         losses.append(error)
-        wasted += env.monotonic() - attempt_began
+        now = env.monotonic()
+        wasted += now - attempt_began
         if isinstance(error, ConflictError):
-            table.contention.lost(env.monotonic())
+            table.contention.lost(now, took_s=now - attempt_began)
         _log.info("attempt %d of %s lost, running it again: %s", len(losses), operation, error)
 
     def pause(state: tenacity.RetryCallState) -> float:

@@ -225,7 +225,7 @@ class Table:
 
     # --- what a transaction needs ----------------------------------------------------------------------------
 
-    def lease(self, why: str) -> Lease:
+    def lease(self, why: str, *, max_hold_s: float | None = None) -> Lease:
         """The table's lock, waited for. Raises `LockTimeoutError` naming the holder."""
         settings = self.settings
         if settings.lock == NO_LOCK:
@@ -241,6 +241,7 @@ class Table:
             lease_s=settings.lease_s,
             above=self.log.state.token,
             reason=f"{self.writer}: {why}",
+            max_hold_s=max_hold_s,
         )
 
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:

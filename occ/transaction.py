@@ -87,7 +87,10 @@ class Transaction:
         self._open_files: list[NewFile] = []
         self._state = "open"
         self.result: CommitResult | None = None
-        self._lease: Lease | None = table.lease(f"{name}, from its beginning") if lock_first else None
+        self._lease: Lease | None = None
+        if lock_first:
+            # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
+            self._lease = table.lease(f"{name}, from its beginning", max_hold_s=table.settings.lock_wait_s / 2)
         try:
             self._begin()
         except BaseException:

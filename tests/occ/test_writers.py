@@ -286,6 +286,32 @@ def test_run_works_again_on_a_fresh_snapshot(world):
         check_sound(table)
 
 
+@pytest.mark.parametrize(("took_s", "under_the_lock"), [(1.0, True), (60.0, False)])
+def test_after_a_loss_short_work_takes_the_lock_first_and_long_work_does_not(world, took_s, under_the_lock):
+    a, b = world.writer("A"), world.writer("B")
+    held: list[bool] = []
+
+    def work(txn) -> None:
+        held.append(txn._lease is not None)
+        add(txn, "a")
+        world.env.advance(took_s)
+        if len(held) == 1:
+            b.add("a", 10)
+
+    a.table.run(work)
+    assert held == [False, under_the_lock]
+
+
+def test_a_lock_held_from_the_beginning_is_given_up_before_others_stop_waiting(world):
+    a, b = world.writer("A"), world.writer("B")
+    txn = a.table.transaction("upsert", lock_first=True)
+    add(txn, "a")
+    world.env.advance(a.table.settings.lock_wait_s / 2 + 1)
+    b.add("b", 10)
+    txn.commit()  # under a new lease, validated again
+    assert world.content() == BEGUN | {"a0": 1, "a1": 1, "b0": 10, "b1": 10}
+
+
 def test_a_transaction_that_was_begun_under_the_lock_cannot_lose(world):
     a, b = world.writer("A"), world.writer("B")
     world.env.peer()
