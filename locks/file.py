@@ -35,7 +35,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ..environment import Environment, SystemEnvironment
 from ..errors import ConfigError, StorageError
@@ -274,14 +274,14 @@ class _FilePlace:
         """False for a waiter that has just come while others stand in the kernel queue."""
         return self._kernel.enter() or self._waited or not ask.waits
 
-    def wait(self, limit_s: float, idle: Callable[[], None] | None) -> None:
+    def wait(self, limit_s: float) -> None:
         self._waited = True
         jitter = 0.5 + self._env.random()
         if self._kernel.inside:
             self._env.sleep(min(limit_s, self._pause_s * jitter))
             self._pause_s = min(self._pause_s * 2, self._look_s)
         else:
-            self._kernel.wait(min(limit_s, self._look_s * jitter), idle)
+            self._kernel.wait(min(limit_s, self._look_s * jitter))
 
     def leave(self) -> None:
         self._kernel.leave(self._parked, os.path.join(self.folder, "queue"))

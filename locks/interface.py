@@ -118,12 +118,8 @@ class LockProvider(Protocol):
         above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
-        idle: Callable[[], None] | None = None,
     ) -> Lease:
-        """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then.
-
-        ``idle``: short work that the caller would do after the wait; a provider may call it now and then meanwhile.
-        """
+        """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
         ...
 
     def inspect(self, key: str) -> Holder | None:

@@ -18,10 +18,8 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable
 
 from ..environment import Environment, Event
-from .queue import wait_idling
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -73,7 +71,7 @@ class KernelPlace:
                         self._unusable(e)
             return self._state == "in"
 
-    def wait(self, limit_s: float, idle: Callable[[], None] | None = None) -> None:
+    def wait(self, limit_s: float) -> None:
         """Until at the head, at most ``limit_s``."""
         with self._lock:
             if self._state == "in":
@@ -85,7 +83,7 @@ class KernelPlace:
         if start:
             # The call in the kernel has no time limit, so a thread of its own makes it.
             self._env.thread(self._sleep_in_kernel, name="lakelatch-queue")
-        wait_idling(self._env, woken, limit_s, idle)
+        woken.wait(limit_s)
         if not self._block:
             self.enter()
 

@@ -6,7 +6,6 @@ things in `acquire` is the same for all: front of this process's queue, a place 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -33,17 +32,13 @@ class Ask:
     above: int
     reason: str
     waits: bool  # True: the caller will wait, so it must not overtake those who wait already
-    idle: Callable[[], None] | None = None
 
 
 class Place(Protocol):
     """A place in the backend's own line for one key."""
 
-    def wait(self, limit_s: float, idle: Callable[[], None] | None) -> None:
-        """Block until another try is worth its cost, at most ``limit_s``. The backend decides the pace.
-
-        ``idle`` may be called now and then meanwhile (`wait_idling`).
-        """
+    def wait(self, limit_s: float) -> None:
+        """Block until another try is worth its cost, at most ``limit_s``. The backend decides the pace."""
         ...
 
     def leave(self) -> None:
@@ -122,10 +117,9 @@ class LeasedLocks:
         above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
-        idle: Callable[[], None] | None = None,
     ) -> HeldLease:
         """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
-        ask = self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0, idle=idle)
+        ask = self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0)
         until = self._env.monotonic() + wait_s
         ticket = self._front.enter(key, until=until)
         lease = None if ticket is None else self._take(ask, ticket, until=until)
@@ -171,15 +165,7 @@ class LeasedLocks:
         return process
 
     def _ask(
-        self,
-        key: str,
-        lease_s: float | None,
-        max_hold_s: float | None,
-        above: int,
-        reason: str,
-        *,
-        waits: bool,
-        idle: Callable[[], None] | None = None,
+        self, key: str, lease_s: float | None, max_hold_s: float | None, above: int, reason: str, *, waits: bool
     ) -> Ask:
         if self._closed:
             raise LockError(f"The lock provider {self.url} is closed; open it again.", key=key)
@@ -193,7 +179,6 @@ class LeasedLocks:
             above=above,
             reason=reason,
             waits=waits,
-            idle=idle,
         )
 
     @staticmethod
@@ -226,7 +211,7 @@ class LeasedLocks:
                     left = 0.0 if until is None else until - env.monotonic()
                     if left <= 0:
                         return None
-                    place.wait(left, ask.idle)
+                    place.wait(left)
             finally:
                 if not taken:
                     place.leave()

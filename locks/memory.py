@@ -8,7 +8,6 @@ and for tables that only one process writes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..environment import Environment, Event
@@ -17,7 +16,6 @@ from .config import parse_lock_url
 from .held import Grant
 from .interface import Holder, Release
 from .leased import Ask, LeasedLocks, Place
-from .queue import wait_idling
 
 
 def open_memory_locks(url: str, *, env: Environment) -> LeasedLocks:
@@ -162,7 +160,7 @@ class _MemoryPlace:
         self._key = key
         self._env = env
 
-    def wait(self, limit_s: float, idle: Callable[[], None] | None) -> None:
+    def wait(self, limit_s: float) -> None:
         event = self._env.event()
         with self._space.lock:
             slot = self._space.slot(self._key)
@@ -171,7 +169,7 @@ class _MemoryPlace:
             left_s = max(0.0, slot.deadline - self._env.monotonic())
             slot.waiting.append(event)
         try:
-            wait_idling(self._env, event, min(limit_s, left_s), idle)
+            event.wait(min(limit_s, left_s))
         finally:
             with self._space.lock:
                 slot.waiting.remove(event)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
 
 from ..environment import Environment, Event
 
 _WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
-_IDLE_S = 0.02
 
 # One queue per environment, process and place, shared by all provider objects for it. Two threads that both find none
 # would make two; the backend still excludes them, so this needs no lock (which could be held at a fork).
@@ -94,15 +92,3 @@ class Ticket:
         """Let the next thread in."""
         if self._once.acquire(blocking=False):
             self._queue.leave(self._key)
-
-
-def wait_idling(env: Environment, event: Event, limit_s: float, idle: Callable[[], None] | None) -> bool:
-    """Wait for the event, calling ``idle`` every now and then; True when the event is set."""
-    if idle is None:
-        return event.wait(limit_s)
-    end = env.monotonic() + limit_s
-    while (left := end - env.monotonic()) > 0:
-        if event.wait(min(left, _IDLE_S)):
-            return True
-        idle()
-    return event.is_set()

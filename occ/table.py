@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -243,13 +242,7 @@ class Table:
             above=self.log.state.token,
             reason=f"{self.writer}: {why}",
             max_hold_s=max_hold_s,
-            idle=self._read_on,
         )
-
-    def _read_on(self) -> None:
-        # While we queue for the lock others commit: what is read now need not be read while everybody waits for us.
-        with suppress(LatchError):  # whoever needs the state reads it again and raises
-            self.log.catch_up()
 
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
