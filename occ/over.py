@@ -1,13 +1,31 @@
-"""Why a transaction did not land: the sentences that its writer reads. Each says what landed and what to do next."""
+"""How a transaction ends: the result of one that landed, and the sentences that the writer of one that did not reads."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..conflict import Conflict
 from ..errors import CommitError, ConflictError, RolledBackError
 
 _SHOWN = 3  # file groups of an overlap that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A transaction that landed.
+
+    Attributes:
+        instant: its requested time T.
+        completion: its completion time C, the checkpoint for incremental readers.
+        slot: its place in the log; what began after it has seen it.
+        published: False when the entry is in but the timeline could not be written; the next writer does that.
+    """
+
+    instant: str
+    completion: str
+    slot: int
+    published: bool = True
 
 
 class Attempt(Protocol):

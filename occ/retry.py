@@ -12,8 +12,9 @@ import tenacity
 from ..errors import ConflictError, LockTimeoutError, RolledBackError
 
 if TYPE_CHECKING:
+    from .over import CommitResult
     from .table import Table
-    from .transaction import CommitResult, Transaction
+    from .transaction import Transaction
 
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch.retry")

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -37,7 +36,7 @@ from .commit_log import Follower
 from .instant import Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import list_markers, remove
-from .over import ended_by_others, is_over, log_made_anew, lost_against
+from .over import CommitResult, ended_by_others, is_over, log_made_anew, lost_against
 from .publish import attach, plain_metadata_of
 from .staging import Staged, write_set_of
 from .view import arrow_schema
@@ -51,23 +50,6 @@ if TYPE_CHECKING:
     from .writer import NewFile
 
 _log = logging.getLogger("lakelatch.transaction")
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """A transaction that landed.
-
-    Attributes:
-        instant: its requested time T.
-        completion: its completion time C, the checkpoint for incremental readers.
-        slot: its place in the log; what began after it has seen it.
-        published: False when the entry is in but the timeline could not be written; the next writer does that.
-    """
-
-    instant: str
-    completion: str
-    slot: int
-    published: bool = True
 
 
 class Transaction:

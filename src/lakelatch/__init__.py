@@ -33,15 +33,16 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .occ.create import adopt, create
+    from .occ.over import CommitResult
     from .occ.retry import RunResult
     from .occ.settings import Settings
     from .occ.table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
-    from .occ.transaction import CommitResult, Transaction
+    from .occ.transaction import Transaction
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "CommitResult": "occ.transaction",
+    "CommitResult": "occ.over",
     "RunResult": "occ.retry",
     "Settings": "occ.settings",
     "Table": "occ.table",
