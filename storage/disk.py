@@ -284,8 +284,8 @@ def _spread(folder: str) -> None:
     """Ask ext4 to put the folder's sub-folders into different block groups (``chattr +T``); others ignore it.
 
     ext4 does not use an inode again for a minute after its deletion, and looks at every such inode of the group when it
-    makes a file there. Markers and heartbeats come and go with every commit: beside the log and the timeline they made
-    each new entry cost milliseconds.
+    makes a file there. Markers and heartbeats come and go with every commit, so they had better not lie beside the log
+    and the timeline (docs/benchmarks.md has what it gains).
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
