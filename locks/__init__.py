@@ -5,7 +5,7 @@ if __name__ != "lakelatch.locks":
         "import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .interface import Holder, Lease, LockProvider, Release
+from .interface import BreakRecord, Holder, Lease, LockProvider, Release
 from .registry import known_schemes, open_provider
 
-__all__ = ["Holder", "Lease", "LockProvider", "Release", "known_schemes", "open_provider"]
+__all__ = ["BreakRecord", "Holder", "Lease", "LockProvider", "Release", "known_schemes", "open_provider"]

@@ -1,4 +1,7 @@
-"""A lock URL, taken apart in one place: ``scheme://place?lease=30s&max_hold=10m``.
+"""A lock URL, taken apart in one place: ``scheme://place?lease=30s&max_hold=10m&key=flights``.
+
+``key`` names the one lock that this URL is for, whatever key a caller asks for: a lock shared with writers that derive
+its name otherwise (the JVM's). A URL never holds a secret, because it is stored with the table and printed.
 
 Precedence is argument of the call > URL > default. Unknown query keys are errors, because a mistyped ``laese=5s``
 would otherwise be a table whose writers disagree about when a lock ends.
@@ -28,6 +31,7 @@ class LockUrl:
     path: str
     lease_s: float = LEASE_S
     max_hold_s: float | None = None
+    key: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -35,6 +39,8 @@ class LockUrl:
         query = dict(self.options)
         if self.lease_s != LEASE_S:
             query["lease"] = format_duration(self.lease_s)
+        if self.key:
+            query["key"] = self.key
         if self.max_hold_s is not None:
             query["max_hold"] = format_duration(self.max_hold_s)
         tail = "&".join(f"{quote(key)}={quote(query[key], safe='/:,')}" for key in sorted(query))
@@ -52,6 +58,11 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     parts = urlsplit(url)
     if parts.fragment:
         raise ConfigError(f"The lock URL {url!r} has a part after '#', which means nothing here; remove it.", url=url)
+    if ":" in parts.netloc.rpartition("@")[0]:
+        raise ConfigError(
+            f"The lock URL at {parts.netloc.rpartition('@')[2]} holds a password; lock URLs are stored and printed, so leave "
+            "it out and give it through the environment (docs/locks.md names the variable of each backend).",
+        )
     query: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key in query:
@@ -59,9 +70,10 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
         query[key] = value
     lease = query.pop("lease", None)
     max_hold = query.pop("max_hold", None)
+    fixed_key = query.pop("key", "")
     unknown = sorted(set(query) - set(options))
     if unknown:
-        known = ", ".join(sorted({"lease", "max_hold", *options}))
+        known = ", ".join(sorted({"lease", "max_hold", "key", *options}))
         raise ConfigError(
             f"The lock URL {url!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
             url=url,
@@ -73,6 +85,7 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
         unquote(parts.path),
         LEASE_S if lease is None else check_lease(parse_duration(lease, what="lease")),
         None if max_hold is None else check_max_hold(parse_duration(max_hold, what="max_hold")),
+        fixed_key,
         query,
     )
 

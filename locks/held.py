@@ -61,6 +61,11 @@ class Grant(Protocol):
         """End this grant and nobody else's; also frees what this process keeps for it. Twice is fine."""
         ...
 
+    def listen(self, call: Callable[[str], None]) -> None:
+        """Have ``call`` told the reason (``STOLEN``, ``EXPIRED``) if the backend itself brings the news that the grant
+        has ended; it may be called on any thread and more than once. A backend that brings no news does nothing."""
+        ...
+
 
 class Hold:
     """The state of one lease, shared by its handle and the renewer."""

@@ -46,6 +46,17 @@ class Holder:
     details: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class BreakRecord:
+    """That somebody ended a lease: the audit record of `LockProvider.break_`. ``at`` is in wall-clock seconds."""
+
+    key: str
+    token: int
+    reason: str
+    who: str
+    at: float
+
+
 class Lease(Protocol):
     """Held until ``deadline`` (local monotonic seconds) unless renewed, released or lost. A context manager.
 
@@ -90,12 +101,15 @@ class LockProvider(Protocol):
     """Opened by URL (`open_provider`); holds addresses until first use, so it pickles and survives fork.
 
     ``fair`` says whether waiters are served in order; ``durable_tokens`` whether tokens survive a restart of the
-    backend. Both are facts that the table of providers in the docs is generated from.
+    backend; ``lifts_tokens`` whether it can be told to grant above a token it never gave (``above=``). Facts that the
+    table of providers in the docs is generated from. Where tokens cannot be lifted, asking raises `TokenBehindError`
+    instead of granting too small a one, and whoever keeps tokens compares them as (generation, token).
     """
 
     url: str
     fair: bool
     durable_tokens: bool
+    lifts_tokens: bool
 
     def try_acquire(
         self,
@@ -128,6 +142,10 @@ class LockProvider(Protocol):
 
     def break_(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder."""
+        ...
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """What `break_` did to the key, oldest first; backends keep at least the last 20."""
         ...
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from ..environment import Environment, Process
 from ..errors import ConfigError, LockError, LockTimeoutError
 from .config import LockUrl, check_lease, check_max_hold
 from .held import STOLEN, Grant, HeldLease, Hold
-from .interface import Holder
+from .interface import BreakRecord, Holder
 from .queue import Ticket, shared_queue
 from .renewer import shared_renewer
 
@@ -47,17 +47,24 @@ class Place(Protocol):
 
 
 class Backend(Protocol):
-    """The few things that differ between lock services. Raises `StorageError` or `LockError` when it cannot answer."""
+    """The few things that differ between lock services. Raises `StorageError` or `LockError` when it cannot answer.
+
+    ``max_leases`` is the number of leases that one process can keep alive here, as measured (None: as many as fit in
+    memory); more are refused. ``requests`` counts the requests that went to the server since the backend was opened.
+    """
 
     fair: bool
     durable_tokens: bool
+    lifts_tokens: bool
+    max_leases: int | None
+    requests: int
 
     def line_up(self, key: str) -> Place:
         """A place for one request; touches the backend if that needs to know who waits."""
         ...
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:
-        """One try; None when the key is busy."""
+        """One try; None when the key is busy. Raises `TokenBehindError` where a token above ``ask.above`` cannot be had."""
         ...
 
     def inspect(self, key: str) -> Holder | None:
@@ -66,6 +73,10 @@ class Backend(Protocol):
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """Break the grant that has ``token`` and keep a record; False when it is not the holder."""
+        ...
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """What `end` did to the key, oldest first."""
         ...
 
     def close(self) -> None:
@@ -80,6 +91,7 @@ class LeasedLocks:
         self.url = str(url)
         self.fair = backend.fair
         self.durable_tokens = backend.durable_tokens
+        self.lifts_tokens = backend.lifts_tokens
         self._backend = backend
         self._settings = url
         self._env = env
@@ -141,6 +153,10 @@ class LeasedLocks:
         if ended:
             self._renewer.lose(key, token, STOLEN)
         return ended
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """What `break_` did to the key, oldest first."""
+        return self._backend.breaks(self._check_key(key))
 
     def close(self) -> None:
         """Take nothing more; leases that are held stay held until they are released or end. Twice is fine."""

@@ -20,6 +20,15 @@ GROUP = "lakelatch.lock_providers"
 _BUILT_IN = {
     "file": (".file", "open_file_locks", ""),
     "memory": (".memory", "open_memory_locks", ""),
+    "zk": (".zookeeper", "open_zookeeper_locks", "zookeeper"),
+    "redis": (".redis", "open_redis_locks", "redis"),
+    "rediss": (".redis", "open_redis_locks", "redis"),
+    "redis+sentinel": (".redis", "open_redis_locks", "redis"),
+    "redis+cluster": (".redis", "open_redis_locks", "redis"),
+    "dynamodb": (".dynamodb", "open_dynamodb_locks", "dynamodb"),
+    "s3": (".objects", "open_object_locks", "cloud"),
+    "gs": (".objects", "open_object_locks", "cloud"),
+    "az": (".objects", "open_object_locks", "cloud"),
 }
 
 

@@ -19,25 +19,8 @@ JAR="$HOME_DIR/jars/$BUNDLE-$HUDI.jar"
 STAMP="$HOME_DIR/venv/.installed-$SPARK"
 
 mkdir -p "$HOME_DIR/jars"
-if command -v flock >/dev/null 2>&1; then
-  exec 9>"$HOME_DIR/.lock"
-  flock 9         # two makes at once must not install over each other
-fi
-
-say() { echo "ensure_jvm: $*" >&2; }
-has() { command -v "$1" >/dev/null 2>&1; }
-
-apt() {  # apt PACKAGE...: true when installed
-  local sudo=()
-  has apt-get || return 1
-  if [ "$(id -u)" != 0 ]; then
-    has sudo && sudo -n true 2>/dev/null || return 1
-    sudo=(sudo -n)
-  fi
-  say "installing $* (apt-get)"
-  "${sudo[@]}" apt-get update -qq >>"$LOG" 2>&1
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >>"$LOG" 2>&1
-}
+. scripts/tools/common.sh
+alone "$HOME_DIR/.lock"
 
 ensure_venv() {
   local venv="$HOME_DIR/venv" python="$PWD/.venv/bin/python"   # the interpreter that the project's environment has

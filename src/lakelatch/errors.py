@@ -124,6 +124,19 @@ class LockLostError(LockError):
     retryable = True
 
 
+class LockUnavailableError(LockError):
+    """The lock service did not answer, or refused for want of capacity; nothing is held. Says which host and what was tried."""
+
+    retryable = True
+
+
+class TokenBehindError(LockError):
+    """The backend's tokens went back (it was rebuilt) and it cannot lift them; nothing is held.
+
+    ``token`` is what it would grant, ``above`` what was asked for. A table begins a new generation of tokens then.
+    """
+
+
 class CommitError(LatchError):
     """About one transaction; ``table`` and ``instant`` name it."""
 

@@ -20,7 +20,7 @@ import pytest
 
 from lakelatch.storage import Store, open_store
 
-TOOLS = Path(__file__).parents[1] / ".cache" / "tools"
+TOOLS = Path(__file__).parents[2] / ".cache" / "tools"
 START_S_MAX = 60  # Azurite needs two seconds, or ten on a busy machine
 BUCKET = "latch"
 KEY = "latchlatch"
