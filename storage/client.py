@@ -64,7 +64,7 @@ class Requests(Protocol):
     """What both `Client` and `Relay` can be asked. Each raises `Failure`."""
 
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str: ...
-    def get(self, path: str) -> tuple[bytes, str]: ...
+    def get(self, path: str) -> tuple[bytes, str, float]: ...
     def get_range(self, path: str, start: int, end: int) -> bytes: ...
     def head(self, path: str) -> Found: ...
     def listing(self, folder: str, after: str | None) -> list[Found]: ...
@@ -107,12 +107,13 @@ class Client:
         make: Any = {"s3": kinds.S3Store, "gs": kinds.GCSStore, "az": kinds.AzureStore}[place.kind]
         client = {key: value for key, value in place.options.items() if key in _CLIENT_OPTIONS}
         config = {key: value for key, value in place.options.items() if key not in _CLIENT_OPTIONS}
+        patience_s = float(config.pop("retry_s", 60))  # for how long what may be repeated is begun again
         if place.account:
             config["account_name"] = place.account
         shared: dict[str, Any] = {"config": config, "prefix": place.path or None}
         if client:
             shared["client_options"] = client
-        patient = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
+        patient = {"max_retries": 5, "retry_timeout": timedelta(seconds=patience_s)}
         try:
             self._patient: Any = make(place.bucket, retry_config=patient, **shared)
             # A write with a condition is sent once: obstore would send it again after a lost reply, find the first
@@ -126,9 +127,9 @@ class Client:
         result = self._ask(self._obstore.put, store, path, body, mode=mode, use_multipart=False)
         return _tag(result)
 
-    def get(self, path: str) -> tuple[bytes, str]:
+    def get(self, path: str) -> tuple[bytes, str, float]:
         answer = self._ask(self._obstore.get, self._patient, path)
-        return bytes(self._ask(answer.bytes)), _tag(answer.meta)
+        return bytes(self._ask(answer.bytes)), _tag(answer.meta), answer.meta["last_modified"].timestamp()
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         return bytes(self._ask(self._obstore.get_range, self._patient, path, start=start, end=end))
@@ -180,9 +181,9 @@ class Relay:
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:
         return str(self._ask("put", path, body, mode))
 
-    def get(self, path: str) -> tuple[bytes, str]:
-        body, tag = self._ask("get", path)
-        return body, tag
+    def get(self, path: str) -> tuple[bytes, str, float]:
+        body, tag, mtime = self._ask("get", path)
+        return body, tag, mtime
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         return bytes(self._ask("get_range", path, start, end))

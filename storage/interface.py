@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import builtins
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Literal, Protocol, runtime_checkable
 
@@ -49,10 +49,14 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object's bytes and the tag to hand to `Store.replace_if_match`."""
+    """An object's bytes and the tag to hand to `Store.replace_if_match`.
+
+    ``mtime`` is when it was written, by the server's own clock and cut to whole seconds; None where no server says so.
+    """
 
     body: bytes
     tag: str
+    mtime: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

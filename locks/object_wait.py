@@ -1,0 +1,167 @@
+"""Waiting at an object store, where nothing wakes a waiter: whom to let go first, and when to look again.
+
+A bare loop of compare-and-set is unfair (whoever has just released is the first to try) and dear (all look all the
+time). Here the lock object itself carries the order: each holder leaves a *line* in it, the processes that were served
+lately, the longest ago first. Whoever stands at its head goes at once; number r lets r others go first and looks when
+its turn should be near. It costs no request.
+
+    line [B, C, A], A holds          B looks often, C after half a hand-off, A (when it comes again) after one and a half
+    A releases                       B sees it and takes the lock; the line is now [C, A, B]
+    B is dead                        C sees the lock free, waits a little for B, takes it; the line is [-B, A, C]
+    B misses its turn again          it is dropped; if it was only slow, it stands somewhere as a newcomer does
+
+A *turn* is a few times as long as a look: within it the process that released may take the lock again at once, without
+a look, by replacing the version that it has left there. Where nobody else comes, it may so at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..environment import Environment
+from .object_record import LINE_MAX, LockObject
+
+_PAUSE_S_MIN = 0.0003
+_FIRST_GUESS_S = 0.02  # of a hand-off
+_WEIGHT = 0.3  # of what was seen last
+_TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
+_TURN_GRANTS = 4  # up to so many times in all
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A lock object and the version that was read or written."""
+
+    lock: LockObject
+    tag: str
+
+
+class Rhythm:
+    """What a process has learned of one key: how long things take, and what it left there itself."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self.cycle_s = _FIRST_GUESS_S  # from one turn to the next
+        self.look_s = 0.0
+        self._left: Found | None = None
+        self._left_at = 0.0
+        self._turn_began, self._grants = 0.0, 0
+        self._alone = False  # nobody had come between the last two times
+
+    def looked(self, seconds: float, found: Found | None) -> None:
+        """A look took so long."""
+        self.look_s += (seconds - self.look_s) * _WEIGHT
+        self._alone = found is not None and self._left is not None and found.tag == self._left.tag
+
+    def cycled(self, seconds: float) -> None:
+        """A turn began so long after the one before."""
+        self.cycle_s += (seconds - self.cycle_s) * _WEIGHT
+
+    def left(self, found: Found) -> None:
+        """We have released it."""
+        self._left, self._left_at = found, self._env.monotonic()
+
+    def recall(self) -> Found | None:
+        """What we left, if it is probably there still: nobody comes, or our turn is not over."""
+        left, self._left = self._left, None
+        if left is None or (self._alone and not left.lock.line):
+            return left
+        now = self._env.monotonic()
+        over = self._grants >= _TURN_GRANTS or now - self._turn_began > _TURN_LOOKS * self.look_s
+        if not over and now - self._left_at < self.look_s:
+            return left
+        self._left = left
+        return None
+
+    def took(self, *, turn: bool) -> None:
+        """We hold it, perhaps in a new turn."""
+        if turn:
+            self._turn_began, self._grants = self._env.monotonic(), 0
+        self._grants += 1
+
+    def behind(self, me: str) -> int:
+        """How many we left waiting, if that was just now."""
+        if self._left is None or self._env.monotonic() - self._left_at > self.cycle_s:
+            return 0
+        return rank(self._left.lock, me) or 0
+
+
+class Pace:
+    """One wait of one process, called ``me`` in the line."""
+
+    def __init__(self, env: Environment, me: str, rhythm: Rhythm, pause_s_max: float) -> None:
+        self._env = env
+        self._me = me
+        self._rhythm = rhythm
+        self._pause_s_max = pause_s_max
+        self.waited = False
+        self._seen: tuple[int, float] | None = None  # the last turn that was seen, and when for the first time
+        self._free: tuple[str, float] | None = None  # the free lock's tag, and from when we may take it
+        self._turn: int | None = None  # a newcomer's
+        self._pause_s = 0.0
+
+    def holds_back(self) -> bool:
+        """True when a look would be wasted: others are to go first, as we know from our own release."""
+        behind = self._rhythm.behind(self._me) if not self.waited else 0
+        self._pause_s = min(max(0.0, behind - 0.5) * 0.9 * self._rhythm.cycle_s, self._pause_s_max)
+        return behind > 0
+
+    def saw_held(self, lock: LockObject, ends_in_s: float) -> None:
+        """Somebody holds it, for ``ends_in_s`` more seconds as he has published."""
+        now = self._env.monotonic()
+        if self._seen is None or lock.turn != self._seen[0]:
+            if self._seen is not None and 0 < lock.turn - self._seen[0] < LINE_MAX:
+                cycle_s = (now - self._seen[1]) / (lock.turn - self._seen[0])
+                self._rhythm.cycled(min(cycle_s, self._pause_s_max * 8))
+            self._seen = lock.turn, now
+        # Half a hand-off before the end of the one that is before ours, then often; more seldom when it is overdue.
+        elapsed_s, turn_s = now - self._seen[1], (self._rank(lock) + 0.5) * self._rhythm.cycle_s
+        pause_s = max(self._look_s, turn_s * 0.9 - elapsed_s, (elapsed_s - 2 * turn_s) / 4)
+        self._pause_s = min(pause_s * (0.75 + self._env.random() / 2), max(ends_in_s, _PAUSE_S_MIN), self._pause_s_max)
+
+    def saw_free(self, lock: LockObject, tag: str) -> bool:
+        """Is it ours to take now? Others who came before get the time to see it too."""
+        now = self._env.monotonic()
+        if self._free is None or self._free[0] != tag:
+            patience_s = self._rank(lock) * (1.5 * self._look_s + 2 * self._rhythm.look_s)
+            self._free = tag, now + min(patience_s, self._pause_s_max)
+        self._pause_s = max(0.0, self._free[1] - now)
+        return self._pause_s == 0.0
+
+    def wait(self, limit_s: float) -> None:
+        """Until another look is worth its cost."""
+        self.waited = True
+        self._env.sleep(min(limit_s, self._pause_s))
+
+    def line_with_me(self, lock: LockObject | None, *, waits: bool) -> list[str]:
+        """The line that we leave as the holder. Who stood before us and did not come is marked, or dropped if marked."""
+        line = lock.line if lock else []
+        at = _position(line, self._me)
+        if at is None:
+            left = line
+        elif waits:
+            left = [f"-{name}" for name in line[:at] if name[0] != "-"] + line[at + 1 :]
+        else:
+            left = line[:at] + line[at + 1 :]
+        return [*left, self._me][-LINE_MAX:] if left or self.waited else []
+
+    @property
+    def _look_s(self) -> float:
+        return max(_PAUSE_S_MIN, self._rhythm.cycle_s / 16)
+
+    def _rank(self, lock: LockObject) -> int:
+        known = rank(lock, self._me)
+        if known is not None:
+            return known
+        if self._turn is None:  # a newcomer gets a place by lot
+            self._turn = lock.turn + int(self._env.random() * len(lock.line))
+        return min(max(0, self._turn - lock.turn), len(lock.line))
+
+
+def rank(lock: LockObject, me: str) -> int | None:
+    """How many go before ``me``; None for a newcomer."""
+    return _position(lock.line, me)
+
+
+def _position(line: list[str], me: str) -> int | None:
+    return next((at for at, name in enumerate(line) if name.lstrip("-") == me), None)

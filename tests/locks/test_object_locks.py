@@ -1,0 +1,618 @@
+"""The contract on real object stores, and what only they can show."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from lakelatch.environment import SYSTEM, Environment
+from lakelatch.errors import ConfigError, LockError, LockUnavailableError, UnsafeStoreError
+from lakelatch.locks import LockProvider, Release, open_provider
+from lakelatch.locks.config import parse_lock_url
+from lakelatch.locks.leased import LeasedLocks
+from lakelatch.locks.object_clock import ServerClock
+from lakelatch.locks.object_record import LockObject
+from lakelatch.locks.object_wait import Found, Pace, Rhythm
+from lakelatch.locks.objects import TOKEN_BLOCK, ObjectBackend
+from lakelatch.storage import Store, open_store
+from lakelatch.storage.local import LocalStore
+from lakelatch.testing import FakeEnvironment, LockProviderContract
+from lakelatch.testing.faults import FaultStore, Late, LoseReply, On, Pause
+from lakelatch.testing.unsafe_store import CheckThenWrite
+
+from ..servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET, KEY, Bucket, Wire, azurite, free_port, require, running, s3s_fs
+
+
+class Gateway:
+    """A versitygw that can be killed and started again where it was."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._program = require("versitygw")
+        self._running = ExitStack()
+        (folder / "objects" / BUCKET).mkdir(parents=True)
+        self.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [self._program, "--port", f"127.0.0.1:{self.port}", "posix", str(self._folder / "objects")]
+        keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": KEY}
+        self._server = self._running.enter_context(running(command, self.port, self._folder, keys))
+
+    def kill(self) -> None:
+        self._server.kill()
+        self._running.close()
+
+    def store(self, folder: str) -> Store:
+        return open_store(f"s3://{BUCKET}/{folder}", endpoint=self.endpoint, region="us-east-1", allow_http="1")
+
+    def url(self, folder: str = "locks", *, port: int | None = None, **options: str) -> str:
+        told = {"endpoint": f"http://127.0.0.1:{port or self.port}", "region": "us-east-1", "allow_http": "1"} | options
+        return f"s3://{BUCKET}/{folder}?" + "&".join(f"{name}={value}" for name, value in told.items())
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("versitygw"))
+    yield gateway
+    gateway.kill()
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    with azurite(tmp_path_factory.mktemp("azurite")) as bucket:
+        yield bucket
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where users have them: in the environment, never in a URL."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
+
+
+class Blind(ServerClock):
+    """Learns nothing: the server's clock does not follow a fake one."""
+
+    def saw(self, mtime: float | None, before: float, after: float) -> None:
+        super().saw(None, before, after)
+
+
+class _Contract(LockProviderContract):
+    across_processes = True
+    lease_s = 2.0  # less than the URLs say
+
+    def open(self, url: str, env: Environment) -> LockProvider:
+        locks = open_provider(url, env=env)
+        if isinstance(env, FakeEnvironment):
+            locks._backend.clock = Blind(env, 5.0, url)
+        return locks
+
+
+@pytest.mark.server
+class TestS3Locks(_Contract):
+    @pytest.fixture(autouse=True)
+    def _server(self, s3: Gateway) -> None:
+        self.server = s3
+
+    @pytest.fixture
+    def url(self, s3: Gateway) -> str:
+        return s3.url(lease="3s")  # requests are bounded by a third of it
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self.server.kill()
+        try:
+            yield
+        finally:
+            self.server.start()
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
+
+
+@pytest.mark.server
+class TestAzureLocks(_Contract):
+    @pytest.fixture
+    def url(self, azure: Bucket) -> str:
+        return (
+            f"{azure.url}/locks?endpoint={azure.options['endpoint']}&allow_http=1&account_name={AZURE_ACCOUNT}&lease=5s"
+        )
+
+
+# Without a server: the same code on a folder, where answers can be lost at will -------------------------------------
+
+KEY_NAME = "flights"
+
+
+def locks_on(store: Store, env: Environment, *, url: str = "s3://bucket/locks", race: bool = False) -> LeasedLocks:
+    settings = parse_lock_url(url, options=("layout",))
+    kept = {} if race else {"race": lambda _: None}
+    return LeasedLocks(ObjectBackend(store, settings.host, settings, 5.0, env, **kept), settings, env)
+
+
+@pytest.fixture
+def env() -> FakeEnvironment:
+    return FakeEnvironment()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FaultStore:
+    return FaultStore(LocalStore(tmp_path))
+
+
+@pytest.fixture
+def locks(store: FaultStore, env: FakeEnvironment) -> LeasedLocks:
+    locks = locks_on(store, env)
+    locks.acquire("another", wait_s=0).release()  # what is done once is done
+    return locks
+
+
+@pytest.fixture
+def rival(store: FaultStore, env: FakeEnvironment) -> LeasedLocks:
+    return locks_on(store.inner, env.peer())
+
+
+def lock_file(root: Path) -> Path:
+    (found,) = [path for path in root.rglob("table_lock.json") if "another" not in str(path)]
+    return found
+
+
+def requests_of(locks: LeasedLocks, call: object) -> int:
+    before = locks._backend.requests
+    call()
+    return locks._backend.requests - before
+
+
+def test_requests_are_as_few_as_documented(locks: LeasedLocks, rival: LeasedLocks, env: FakeEnvironment) -> None:
+    held = []
+
+    def take() -> None:
+        held.append(locks.acquire(KEY_NAME, wait_s=0))
+
+    def give_back() -> None:
+        held.pop().release()
+
+    assert requests_of(locks, take) == 4  # the first time for this key: also a look at the tokens and a block of them
+    assert requests_of(locks, lambda: held[0]._hold.grant.renew()) == 1
+    assert requests_of(locks, lambda: held[0].ensure_held()) == 0
+    assert requests_of(locks, lambda: held[0].ensure_held(fresh=True)) == 1
+    assert requests_of(locks, give_back) == 1
+    assert requests_of(locks, take) == 2
+    give_back()
+    assert requests_of(locks, take) == 1  # nobody else was there the last time
+    assert (
+        requests_of(rival, lambda: rival.try_acquire(KEY_NAME)) == 4
+    )  # in a new process: is the place proven? the clocks?
+    assert requests_of(rival, lambda: rival.try_acquire(KEY_NAME)) == 1
+    assert requests_of(rival, lambda: rival.inspect(KEY_NAME)) == 1
+    give_back()
+    rival.acquire(KEY_NAME, wait_s=0).release()
+    assert requests_of(locks, take) == 3  # the guess that nobody came was wrong
+    give_back()
+
+
+def test_the_object_is_hudis_at_every_moment(locks: LeasedLocks, env: FakeEnvironment, tmp_path: Path) -> None:
+    def seen() -> tuple[float, bool]:
+        value = json.loads(lock_file(tmp_path).read_text())
+        assert type(value["validUntil"]) is int
+        assert type(value["expired"]) is bool
+        assert str(uuid.UUID(value["owner"])) == value["owner"]
+        return value["validUntil"] / 1000 - env.now(), value["expired"]
+
+    lease = locks.acquire(KEY_NAME, wait_s=0, lease_s=30)
+    assert seen() == (pytest.approx(30, abs=0.01), False)
+    env.advance(12)
+    assert seen() == (pytest.approx(28, abs=3), False)  # renewed
+    lease.release()
+    assert seen()[1] is True
+
+
+def test_a_grant_whose_answer_is_lost_is_found(locks: LeasedLocks, store: FaultStore, rival: LeasedLocks) -> None:
+    store.add(LoseReply(On("put_if_absent", "table_lock")))
+    with locks.acquire(KEY_NAME, wait_s=0):
+        assert rival.try_acquire(KEY_NAME) is None
+    store.add(LoseReply(On("replace_if_match", "table_lock")))
+    with locks.acquire(KEY_NAME, wait_s=0):
+        assert rival.try_acquire(KEY_NAME) is None
+    assert rival.inspect(KEY_NAME) is None
+
+
+@pytest.mark.parametrize("op", ["put_if_absent", "replace_if_match"])
+def test_a_request_that_lands_after_we_gave_up_gets_nothing(
+    op: str, locks: LeasedLocks, store: FaultStore, rival: LeasedLocks
+) -> None:
+    if op == "replace_if_match":
+        locks.acquire(KEY_NAME, wait_s=0).release()
+    store.add(Late(On(op, "table_lock")))
+    assert locks.try_acquire(KEY_NAME) is None
+    store.land()
+    assert rival.inspect(KEY_NAME) is None
+    rival.acquire(KEY_NAME, wait_s=0).release()
+
+
+def test_a_request_that_landed_late_while_we_wait_is_ours(locks: LeasedLocks, store: FaultStore) -> None:
+    locks.acquire(KEY_NAME, wait_s=0).release()
+    store.add(Late(On("replace_if_match", "table_lock")), Pause(On("get", "table_lock"), call=store.land, after=True))
+    with locks.acquire(KEY_NAME, wait_s=5):
+        pass
+
+
+def test_a_token_reservation_without_answer_wastes_numbers_only(locks: LeasedLocks, store: FaultStore) -> None:
+    store.add(LoseReply(On("put_if_absent", "tokens")))
+    with locks.acquire(KEY_NAME, wait_s=1) as lease:
+        assert lease.token == TOKEN_BLOCK + 1
+
+
+@pytest.mark.parametrize("fault", [LoseReply, Late])
+def test_a_renewal_without_answer_keeps_the_lease(
+    fault: type, locks: LeasedLocks, store: FaultStore, rival: LeasedLocks, env: FakeEnvironment
+) -> None:
+    lease = locks.acquire(KEY_NAME, wait_s=0, lease_s=10)
+    store.add(fault(On("replace_if_match", "table_lock")))
+    env.advance(4)
+    store.land()
+    env.advance(8)
+    lease.ensure_held(fresh=True)
+    assert rival.try_acquire(KEY_NAME) is None
+    assert lease.release() is Release.RELEASED
+
+
+def test_a_late_renewal_does_not_undo_a_release(locks: LeasedLocks, store: FaultStore, rival: LeasedLocks) -> None:
+    lease = locks.acquire(KEY_NAME, wait_s=0)
+    store.add(Late(On("replace_if_match", "table_lock")))
+    lease._hold.grant.renew()
+    assert lease.release() is Release.RELEASED
+    store.land()
+    assert rival.inspect(KEY_NAME) is None
+
+
+def test_a_release_whose_answer_is_lost_is_seen_to_have_landed(
+    locks: LeasedLocks, store: FaultStore, rival: LeasedLocks
+) -> None:
+    lease = locks.acquire(KEY_NAME, wait_s=0)
+    store.add(LoseReply(On("replace_if_match", "table_lock")))
+    assert lease.release() is Release.RELEASED
+    lease = locks.acquire(KEY_NAME, wait_s=0)
+    store.add(
+        LoseReply(On("replace_if_match", "table_lock")),
+        Pause(On("get", "table_lock"), call=lambda: rival.acquire(KEY_NAME, wait_s=0)),
+    )
+    assert lease.release() is Release.RELEASED
+
+
+def test_a_break_whose_answer_is_lost_is_done_once(locks: LeasedLocks, store: FaultStore, rival: LeasedLocks) -> None:
+    lease = rival.acquire(KEY_NAME, wait_s=0)
+    store.add(LoseReply(On("replace_if_match", "table_lock")))
+    assert locks.break_(KEY_NAME, token=lease.token, reason="stuck", who="alice")
+    assert [record.token for record in locks.breaks(KEY_NAME)] == [lease.token]
+    assert lease.release() is Release.WAS_LOST
+
+
+def test_a_break_record_outlives_a_breaker_that_dies_in_between(
+    locks: LeasedLocks, store: FaultStore, rival: LeasedLocks
+) -> None:
+    lease = rival.acquire(KEY_NAME, wait_s=0)
+    store.add(Pause(On("get", "tokens"), call=lambda: 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        locks.break_(KEY_NAME, token=lease.token, reason="stuck", who="alice")
+    assert lease.release() is Release.WAS_LOST
+    rival.acquire(KEY_NAME, wait_s=0).release()
+    assert [record.who for record in rival.breaks(KEY_NAME)] == ["alice"]
+
+
+def test_a_torn_object_is_refused_and_named(locks: LeasedLocks, tmp_path: Path) -> None:
+    locks.acquire(KEY_NAME, wait_s=0).release()
+    for body in (
+        "",
+        "{",
+        "[]",
+        '{"validUntil": 1, "expired": false}',
+        '{"validUntil": "1", "expired": true, "owner": ""}',
+    ):
+        lock_file(tmp_path).write_text(body)
+        with pytest.raises(LockError, match=r"table_lock.json cannot be read .* delete it"):
+            locks_on(LocalStore(tmp_path), SYSTEM).try_acquire(KEY_NAME)
+        assert lock_file(tmp_path).read_text() == body
+
+
+# Beside a JVM -------------------------------------------------------------------------------------------------------
+
+
+class Jvm:
+    """Hudi's storage-based provider by its documented rules, sharing no code with ours."""
+
+    def __init__(self, store: Store, env: FakeEnvironment) -> None:
+        self.store, self.env, self.owner = store, env, str(uuid.uuid4())
+        self.tag = ""
+
+    def try_lock(self, validity_s: float = 300) -> bool:
+        found = self.store.get(".hoodie/.locks/table_lock.json")
+        if found is not None:
+            value = json.loads(found.body)
+            if not value["expired"] and not self.env.now() * 1000 > value["validUntil"] + 500:
+                return False
+        return self._put(False, self.env.now() + validity_s, found.tag if found else None)
+
+    def unlock(self) -> bool:
+        value = json.loads(self.store.get(".hoodie/.locks/table_lock.json").body)
+        return self._put(True, value["validUntil"] / 1000, self.tag)
+
+    def _put(self, expired: bool, until: float, tag: str | None) -> bool:
+        body = json.dumps({"validUntil": int(until * 1000), "expired": expired, "owner": self.owner}).encode()
+        path = ".hoodie/.locks/table_lock.json"
+        put = self.store.put_if_absent(path, body) if tag is None else self.store.replace_if_match(path, body, tag)
+        self.tag = put.tag or self.tag
+        return put.done
+
+
+@pytest.fixture
+def shared(store: FaultStore, env: FakeEnvironment) -> LeasedLocks:
+    return locks_on(store, env, url="s3://bucket/t?layout=hudi&key=table")
+
+
+@pytest.fixture
+def jvm(store: FaultStore, env: FakeEnvironment) -> Jvm:
+    return Jvm(store.inner, env)
+
+
+def test_we_and_a_jvm_exclude_each_other(shared: LeasedLocks, jvm: Jvm) -> None:
+    tokens = []
+    for _ in range(3):
+        with shared.acquire("t", wait_s=0) as lease:
+            tokens.append(lease.token)
+            assert not jvm.try_lock()
+        assert jvm.try_lock()
+        assert shared.try_acquire("t") is None
+        holder = shared.inspect("t")
+        assert (holder.owner, holder.details) == (jvm.owner, {"writer": "JVM"})
+        assert jvm.unlock()
+    assert tokens == [
+        1,
+        TOKEN_BLOCK + 1,
+        2 * TOKEN_BLOCK + 1,
+    ]  # a JVM's write drops ours; a new block never repeats one
+
+
+def test_both_take_over_half_a_second_after_the_published_end(
+    shared: LeasedLocks, jvm: Jvm, env: FakeEnvironment
+) -> None:
+    assert jvm.try_lock(validity_s=10)
+    env.suspend(10.49)
+    assert shared.try_acquire("t") is None
+    env.suspend(0.02)
+    lease = shared.acquire("t", wait_s=0, lease_s=10)
+    assert not jvm.unlock()
+    env.suspend(10.49)
+    assert not jvm.try_lock()
+    env.suspend(0.02)
+    assert jvm.try_lock()
+    assert lease.release() is Release.WAS_LOST
+    assert shared.try_acquire("t") is None
+
+
+def test_a_jvms_hold_can_be_broken_by_its_number(shared: LeasedLocks, jvm: Jvm) -> None:
+    assert jvm.try_lock()
+    token = shared.inspect("t").token
+    assert token < 0
+    assert not shared.break_("t", token=token - 1, reason="wrong", who="x")
+    assert shared.break_("t", token=token, reason="its host is gone", who="alice")
+    with shared.acquire("t", wait_s=0):
+        assert not jvm.unlock()
+    assert [record.token for record in shared.breaks("t")] == [token]
+
+
+# The place and the clock ----------------------------------------------------------------------------------------------
+
+
+def test_a_store_whose_conditional_writes_race_is_refused_before_anything_is_granted(tmp_path: Path) -> None:
+    locks = locks_on(CheckThenWrite(tmp_path), SYSTEM, race=True)
+    with pytest.raises(UnsafeStoreError):
+        locks.try_acquire(KEY_NAME)
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+@pytest.mark.server
+def test_s3s_fs_is_refused(tmp_path: Path) -> None:
+    with s3s_fs(tmp_path) as bucket:
+        url = f"{bucket.url}/locks?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=1"
+        with open_provider(url) as locks, pytest.raises(UnsafeStoreError):
+            locks.try_acquire(KEY_NAME)
+
+
+def test_a_place_is_raced_for_once(tmp_path: Path) -> None:
+    raced: list[str] = []
+    for where in ("one", "one", "two"):  # a copy of the objects elsewhere proves nothing
+        settings = parse_lock_url("s3://b/l")
+        backend = ObjectBackend(
+            LocalStore(tmp_path), where, settings, 5.0, SYSTEM, race=lambda _, w=where: raced.append(w)
+        )
+        LeasedLocks(backend, settings, SYSTEM).acquire(KEY_NAME, wait_s=0).release()
+    assert raced == ["one", "two"]
+
+
+def clock_of(env: FakeEnvironment) -> ServerClock:
+    return ServerClock(env, 5.0, "s3://b/l")
+
+
+def test_a_proven_difference_is_corrected_and_no_more(env: FakeEnvironment) -> None:
+    clock, now = clock_of(env), env.now()
+    clock.saw(float(int(now)), now, now + 0.1)
+    assert clock.now() == now
+    clock.saw(float(int(now)) + 3, now, now + 0.1)
+    assert clock.now() == pytest.approx(now + 3, abs=1.1)
+    assert clock.now() < now + 3
+    clock.saw(float(int(now)) - 3, now, now + 0.1)  # one of the clocks was set
+    assert now - 3 < clock.now() < now - 1.9
+
+
+def test_a_clock_beyond_the_bound_is_refused(env: FakeEnvironment) -> None:
+    for wrong_s, way in ((7, "behind"), (-7, "ahead of")):
+        clock = clock_of(env)
+        clock.saw(env.now() + wrong_s, env.now(), env.now())
+        with pytest.raises(LockError, match=f"{way} that of the server at s3://b/l.*NTP"):
+            clock.check()
+
+
+@pytest.mark.server
+def test_a_machine_with_a_wrong_clock_gets_no_lock(s3: Gateway) -> None:
+    for wrong_s in (60, -60):
+        with (
+            open_provider(s3.url("clock"), env=FakeEnvironment(wall=time.time() + wrong_s)) as locks,
+            pytest.raises(LockError, match="clock of this machine"),
+        ):
+            locks.try_acquire(KEY_NAME)
+    with open_provider(s3.url("clock"), env=FakeEnvironment(wall=time.time() + 3)) as locks:
+        lease = locks.acquire(KEY_NAME, wait_s=0, lease_s=30)
+        assert locks.inspect(KEY_NAME).until == pytest.approx(time.time() + 30, abs=1.5)
+        lease.release()
+
+
+# Order ------------------------------------------------------------------------------------------------------------------
+
+
+def test_who_waited_longest_is_let_go_first(env: FakeEnvironment) -> None:
+    lock = LockObject(0, True, "o", {"token": 7, "line": ["b", "c", "a"]})
+    paces = {me: Pace(env, me, Rhythm(env), 1.0) for me in "abc"}
+    assert [paces[me].saw_free(lock, "tag") for me in "bca"] == [True, False, False]
+    waits = {me: pace._pause_s for me, pace in paces.items()}
+    assert waits["b"] < waits["c"] < waits["a"]
+    assert paces["b"].line_with_me(lock, waits=True) == ["c", "a", "b"]
+    env.advance(waits["c"])
+    assert paces["c"].saw_free(lock, "tag")
+    missed = LockObject(0, True, "o", {"token": 8, "line": paces["c"].line_with_me(lock, waits=True)})
+    assert missed.line == ["-b", "a", "c"]
+    assert paces["a"].line_with_me(missed, waits=True) == ["c", "a"]  # b has missed its turn twice
+    assert paces["b"].line_with_me(missed, waits=True) == ["a", "c", "b"]  # it was only slow
+
+
+def test_a_turn_is_a_few_grants_and_no_more(env: FakeEnvironment) -> None:
+    rhythm = Rhythm(env)
+    rhythm.look_s = 0.01
+    rhythm.took(turn=True)
+    grants = 1
+    for _ in range(10):
+        rhythm.left(Found(LockObject(0, True, "o", {"token": 1, "line": ["b", "a"]}), "tag"))
+        if rhythm.recall() is None:
+            break
+        rhythm.took(turn=False)
+        grants += 1
+    assert grants == 4
+    rhythm.took(turn=True)
+    env.advance(0.2)  # a hold that is longer than a turn
+    rhythm.left(Found(LockObject(0, True, "o", {"token": 1, "line": ["b", "a"]}), "tag"))
+    assert rhythm.recall() is None
+
+
+def test_a_lonely_process_leaves_no_line(locks: LeasedLocks, tmp_path: Path) -> None:
+    for _ in range(3):
+        locks.acquire(KEY_NAME, wait_s=1).release()
+    assert json.loads(lock_file(tmp_path).read_text())["lakelatch"]["line"] == []
+
+
+# Bad weather on a real server ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.server
+def test_lost_replies_of_a_real_server(s3: Gateway) -> None:
+    with (
+        Wire(s3.port) as wire,
+        open_provider(s3.url("wire", port=wire.port)) as locks,
+        open_provider(s3.url("wire")) as other,
+    ):
+        locks.acquire(KEY_NAME, wait_s=5).release()
+        for _ in range(2):  # with a look first, and without
+            wire.lose_next_reply()
+            lease = locks.acquire(KEY_NAME, wait_s=5)
+            assert other.try_acquire(KEY_NAME) is None
+            wire.lose_next_reply()
+            assert lease.release() is Release.RELEASED
+        other.acquire(KEY_NAME, wait_s=5).release()
+
+
+@pytest.mark.server
+def test_what_cannot_be_reached_or_used_is_said_with_its_name(s3: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    for url in (
+        f"s3://{BUCKET}/x?endpoint=http://{nobody}&region=us-east-1&allow_http=1&lease=2s",
+        s3.url("x").replace(BUCKET, "missing-bucket"),
+    ):
+        with open_provider(url) as locks, pytest.raises(LockUnavailableError, match="Nothing is held") as caught:
+            locks.acquire(KEY_NAME, wait_s=5)
+        assert nobody in str(caught.value) or "missing-bucket" in str(caught.value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")
+    with open_provider(s3.url("x")) as locks, pytest.raises(LockUnavailableError) as caught:
+        locks.acquire(KEY_NAME, wait_s=5)
+    assert "wrong-secret" not in str(caught.value)
+
+
+HOLD = """
+import sys, time
+from lakelatch.locks import open_provider
+lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=30)
+print("held", flush=True)
+sys.stdin.read()
+lease.ensure_held()
+"""
+
+
+@pytest.mark.server
+@pytest.mark.process
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_holder_that_is_killed_or_stopped_is_followed_after_its_lease(s3: Gateway, how: signal.Signals) -> None:
+    url = s3.url("dead", lease="2s")
+    with open_provider(url) as locks:
+        locks.acquire("warm", wait_s=30).release()
+        command = [sys.executable, "-c", HOLD, url, f"k{how}"]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert child.stdout.readline() == b"held\n"
+            child.send_signal(how)
+            start = time.monotonic()
+            locks.acquire(f"k{how}", wait_s=30).release()
+            assert time.monotonic() - start < 10  # 2 + 1.5 s on a quiet machine
+            child.send_signal(signal.SIGCONT)
+            if how is signal.SIGSTOP:
+                assert b"LockLostError" in child.communicate(timeout=60)[1]
+        finally:
+            child.kill()
+            child.communicate()
+
+
+# URLs -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("s3://user:secret@bucket/x", "password"),
+        ("s3://bucket/x?secret_access_key=hidden", "unknown settings"),
+        ("s3://bucket/x?layout=delta", "layout=hudi"),
+        ("s3://bucket/x?max_skew=5", "max_skew"),
+    ],
+)
+def test_senseless_urls_are_refused(url: str, match: str) -> None:
+    with pytest.raises(ConfigError, match=match) as caught:
+        open_provider(url)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_table_shared_with_a_jvm_has_one_lock_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_provider("s3://bucket/base?layout=hudi") as locks:
+        assert locks._backend._store.url == "s3://bucket/base"
+        assert locks._key("s3://bucket/base") == locks._key("something else") == "table"
