@@ -14,8 +14,8 @@ lease. Taking over means to create the next number, so of several that try, one 
     or      a process C that has slept since generation 3 links 4, which was pruned long ago. It lists again, sees 8,
             and withdraws: only the highest number counts, and the newest is never deleted
 
-No two clocks are compared, and wall clocks are written down only for people. A's deadline runs from before its beat;
-B's stop-watch starts after it has read the beat; so A knows first.
+No two clocks are compared; wall clocks are for people, for the order in the queue and for a JVM's file. A's deadline
+runs from before its beat; B's stop-watch starts after it has read the beat; so A knows first.
 
 ``above=`` lifts a counter that has gone back (folder restored from a backup, power cut: nothing here is flushed to
 disk, because the commit log stores the token too). The next number is taken as usual, so that there is one winner;
@@ -35,33 +35,39 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import resource
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from ..environment import Environment, SystemEnvironment
-from ..errors import ConfigError, StorageError
+from ..errors import ConfigError
 from . import generations as gen
-from .config import LockUrl, parse_lock_url
+from .config import parse_lock_url
+from .file_grant import FileGrant, FilePlace, told
 from .held import Grant
-from .interface import Holder, Release
-from .kernel_queue import KernelPlace
+from .hudi_file import HudiLockFile, open_hudi_file
+from .interface import BREAKS_KEPT, BreakRecord, Holder
+from .kernel_queue import KernelPlace, tickets
 from .leased import Ask, LeasedLocks, Place
 from .link_check import check_link
 
-_LOOK_S = 0.25  # how often a waiter that is not at the head looks by itself, in case the head is paused
-_PAUSE_S_MIN = 0.004
+_OPTIONS = ("jvm", "jvm_expire", "jvm_pause")
+_BELOW_HUDI = os.path.join(".lakelatch", "locks")  # Hudi leaves this part of its folder alone
+_LEASES_MAX = 8000  # a tenth of a processor renews them (leases of 30 s)
 _checked: set[str] = set()  # folders where link() was tried by this process
 
 
 def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
     """The provider for a folder; the folder is made at first use."""
-    settings = parse_lock_url(url)
+    settings = parse_lock_url(url, options=_OPTIONS)
     if settings.host not in ("", "localhost"):
         raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes.", url=url)
     if settings.path in ("", "/"):
         raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks.", url=url)
-    folder = os.path.realpath(settings.path)
-    place = LockUrl("file", "", folder, settings.lease_s, settings.max_hold_s)
-    return LeasedLocks(FileBackend(folder, settings.lease_s, env), place, env)
+    place = replace(settings, host="", path=os.path.realpath(settings.path))
+    hudi, place = open_hudi_file(place, env)
+    root = place.path if hudi is None else os.path.join(place.path, _BELOW_HUDI)
+    return LeasedLocks(FileBackend(root, place.lease_s, env, hudi), place, env)
 
 
 class FileBackend:
@@ -69,9 +75,14 @@ class FileBackend:
 
     fair = False  # threads of a process in order, processes nearly so; hosts find out by looking
     durable_tokens = True
+    lifts_tokens = True
+    requests = 0  # a file system is asked, no server
 
-    def __init__(self, root: str, lease_s: float, env: Environment) -> None:
+    def __init__(self, root: str, lease_s: float, env: Environment, hudi: HudiLockFile | None = None) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.max_leases: int | None = _LEASES_MAX if files < 0 else min(_LEASES_MAX, files // 2)  # one open file each
         self._root = root
+        self._hudi = hudi
         self._lease_s = lease_s
         self._env = env
         self._observer = gen.Observer(env, lease_s)
@@ -79,44 +90,66 @@ class FileBackend:
         self._parked_in = env.process()
 
     def __getstate__(self) -> dict[str, object]:
-        return {"root": self._root, "lease_s": self._lease_s, "env": self._env}
+        return {"root": self._root, "lease_s": self._lease_s, "env": self._env, "hudi": self._hudi}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
     def line_up(self, key: str) -> Place:
         """Open the key's kernel queue, or wait on with a thread that sleeps there already."""
-        folder = gen.key_folder(self._root, key)
+        folder = self._folder(key)
         path = os.path.join(folder, "queue")
         if self._env.process() != self._parked_in:  # forked: the threads that slept for us are not here
             self._parked, self._parked_in = {}, self._env.process()
         kernel = self._parked.pop(path, None)
         if kernel is None or not kernel.adopt():
-            with _told(self._root):
+            with told(self._root):
                 self._make(folder)
                 kernel = KernelPlace(path, self._env, block=isinstance(self._env, SystemEnvironment))
-        return _FilePlace(folder, kernel, self._parked, self._env, self._lease_s)
+        return FilePlace(folder, kernel, self._parked, self._env, self._lease_s)
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:
-        """Create the next generation if the newest has ended."""
-        assert isinstance(place, _FilePlace)
+        """Create the next generation if the newest has ended, and take Hudi's file if it is shared with a JVM."""
+        assert isinstance(place, FilePlace)
+        folder, hudi = place.folder, self._hudi
+        if hudi is not None:
+            hudi.check_lease(ask.lease_s)
         if not place.may_try(ask):
             return None
-        folder = place.folder
-        with _told(self._root):
+        with told(self._root):
             newest = gen.look(folder)
             if not newest.ended and not self._observer.has_ended(folder, gen.Record.read(folder, newest.token)):
+                return None
+            if not place.may_take(ask, newest.token):
+                return None
+            if hudi is not None and (hudi.is_room(folder) or hudi.jvm() is not None):
                 return None
             token = newest.token + 1
             claim = self._claim(folder, token, ask)
             if claim is None:
                 return None
-            if gen.look(folder).token != token:
-                os.unlink(claim)  # the number was free because it is long past; the newest generation holds
-                return None
-            if token <= ask.above:
-                return self._lift(folder, token, claim, ask, place)
-            return _FileGrant(folder, token, claim, ask, place, self._env)
+            try:
+                if gen.look(folder).token != token:
+                    os.unlink(claim)  # the number was free because it is long past; the newest generation holds
+                    return None
+                if token <= ask.above:
+                    return self._lift(folder, token, claim, ask, place)
+                return self._grant(folder, token, claim, ask, place)
+            except BaseException:  # nobody would know that this process holds it
+                with contextlib.suppress(OSError):
+                    gen.release(folder, token, claim)
+                raise
+
+    def _grant(self, folder: str, token: int, claim: str, ask: Ask, place: FilePlace) -> Grant | None:
+        grant = FileGrant(folder, token, claim, ask, self._env, self._hudi)
+        try:
+            if grant.take_hudi():
+                grant.place = place
+                return grant
+        finally:
+            if grant.place is None:
+                grant.release()
+        return None
 
     def _claim(self, folder: str, token: int, ask: Ask) -> str | None:
         now = self._env.now()
@@ -126,7 +159,7 @@ class FileBackend:
         }  # fmt: skip
         return gen.claim(folder, token, value, self._env.uuid())
 
-    def _lift(self, folder: str, token: int, claim: str, ask: Ask, place: _FilePlace) -> Grant | None:
+    def _lift(self, folder: str, token: int, claim: str, ask: Ask, place: FilePlace) -> Grant | None:
         """From ``token``, which we hold, to the number above ``ask.above``.
 
         Somebody may take us for dead in this very moment and take ``token + 1``. They list after that and see our
@@ -144,41 +177,49 @@ class FileBackend:
             # hold the number in between. It ends like the grant of a silent holder.
             os.unlink(second)
             return None
-        return _FileGrant(folder, lifted, second, ask, place, self._env)
+        return self._grant(folder, lifted, second, ask, place)
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the newest generation and judge it as a waiter would."""
-        folder = gen.key_folder(self._root, key)
-        with _told(self._root):
-            try:
-                newest = gen.look(folder)
-            except FileNotFoundError:
-                return None
-            if newest.ended:
-                return None
-            record = gen.Record.read(folder, newest.token)
-            if self._observer.has_ended(folder, record):
-                return None
+        """Read the newest generation and judge it as a waiter would; if there is none, a JVM's hold."""
+        folder = self._folder(key)
+        with told(self._root):
+            record = self._holding(folder)
+            if record is None:
+                return None if self._hudi is None else self._hudi.holder(key)
             until = record.until
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                until = float(json.loads(gen.read_beat(folder, newest.token))["until"])
+                until = float(json.loads(gen.read_beat(folder, record.token))["until"])
         process = record.process
         return Holder(
             key=key, owner=record.owner, token=record.token, since=record.since, until=until, reason=record.reason,
-            host=process.host if process else "", pid=process.pid if process else 0, details={"folder": folder},
+            host=process.host if process else "", pid=process.pid if process else 0,
+            queue=tuple(f"since {_time(ticket)}" for ticket in tickets(os.path.join(folder, "queue"))[1:]),
+            details={"folder": folder},
         )  # fmt: skip
 
+    def _holding(self, folder: str) -> gen.Record | None:
+        try:
+            newest = gen.look(folder)
+        except FileNotFoundError:
+            return None
+        if newest.ended:
+            return None
+        record = gen.Record.read(folder, newest.token)
+        return None if self._observer.has_ended(folder, record) else record
+
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """Put the record beside generation ``token``, which ends it."""
-        folder = gen.key_folder(self._root, key)
-        with _told(self._root):
-            try:
-                newest = gen.look(folder)
-            except FileNotFoundError:
+        """Put the record beside generation ``token``, which ends it; a JVM's hold is ended by deleting its file."""
+        folder = self._folder(key)
+        with told(self._root):
+            self._make(folder)
+            newest = gen.look(folder)
+            found = None if self._hudi is None else self._hudi.jvm()
+            if token < 0:
+                if found is None or found.token_of_jvm != token:
+                    return False
+            elif newest.ended or newest.token != token:
                 return False
-            if newest.ended or newest.token != token:
-                return False
-            target = os.path.join(folder, gen.generation_name(token) + ".broken")
+            target = os.path.join(folder, gen.generation_name(abs(token)) + ".broken")
             value = {
                 "v": 1, "key": key, "token": token, "who": who, "reason": reason, "at": self._env.now(),
                 "process": self._env.process().to_json(),
@@ -187,20 +228,19 @@ class FileBackend:
             if not gen.put_if_absent(target, temporary, value):
                 return False
             os.unlink(temporary)
-            return True
+            return token > 0 or (self._hudi is not None and found is not None and self._hudi.remove(found, temporary))
 
-    def records(self, key: str) -> list[dict[str, object]]:
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """What `end` did to the key, oldest first."""
-        folder = gen.key_folder(self._root, key)
-        with _told(self._root):
+        folder = self._folder(key)
+        with told(self._root):
             if not os.path.isdir(folder):
-                return []
-            names = sorted(name for name in os.listdir(folder) if name.endswith(".broken"))
-            found = []
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    found.append(json.loads(file.read()))
-            return found
+                return ()
+            values = [
+                gen.read_json(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".broken")
+            ]
+        found = [BreakRecord(key, v["token"], v["reason"], v["who"], v["at"]) for v in values if v]
+        return tuple(sorted(found, key=lambda record: record.at)[-BREAKS_KEPT:])
 
     def close(self) -> None:
         """Let go of the threads that sleep in the kernel."""
@@ -213,86 +253,10 @@ class FileBackend:
             check_link(self._root, self._env)
             _checked.add(self._root)
 
-
-class _FileGrant:
-    """One generation, and the place at the head of the kernel queue if we had it."""
-
-    def __init__(self, folder: str, token: int, claim: str, ask: Ask, place: _FilePlace, env: Environment) -> None:
-        self.token = token
-        self._folder = folder
-        self._claim = claim
-        self._ask = ask
-        self._place = place
-        self._env = env
-        self._beats = 0
-
-    def renew(self) -> bool:
-        self._beats += 1
-        beat = {"beat": self._beats, "until": self._env.now() + self._ask.lease_s}
-        path = os.path.join(self._folder, gen.generation_name(self.token) + ".beat")
-        with _told(self._folder):
-            try:
-                with open(path, "wb") as file:
-                    file.write(json.dumps(beat).encode())
-            except FileNotFoundError:
-                return False  # the folder is gone
-            return self.check()  # after the beat: whoever looks later than this has seen it
-
-    def check(self) -> bool:
-        with _told(self._folder):
-            try:
-                newest = gen.look(self._folder)
-            except FileNotFoundError:
-                return False
-        return newest.token == self.token and not newest.ended
-
-    def release(self) -> Release:
-        with _told(self._folder):
-            try:
-                outcome = gen.release(self._folder, self.token, self._claim)
-            finally:
-                self._place.leave()
-            gen.prune(self._folder, self.token)
-        return outcome
+    def _folder(self, key: str) -> str:
+        # Hudi has one lock for the table, so with it all keys are one.
+        return gen.key_folder(self._root, key if self._hudi is None else "hudi")
 
 
-class _FilePlace:
-    """The kernel queue, and patience where it says nothing (another host, a paused head)."""
-
-    def __init__(
-        self, folder: str, kernel: KernelPlace, parked: dict[str, KernelPlace], env: Environment, lease_s: float
-    ) -> None:
-        self.folder = folder
-        self._kernel = kernel
-        self._parked = parked
-        self._env = env
-        self._look_s = min(_LOOK_S, lease_s / 10)
-        self._pause_s = min(_PAUSE_S_MIN, self._look_s)
-        self._waited = False
-
-    def may_try(self, ask: Ask) -> bool:
-        """False for a waiter that has just come while others stand in the kernel queue."""
-        return self._kernel.enter() or self._waited or not ask.waits
-
-    def wait(self, limit_s: float) -> None:
-        self._waited = True
-        jitter = 0.5 + self._env.random()
-        if self._kernel.inside:
-            self._env.sleep(min(limit_s, self._pause_s * jitter))
-            self._pause_s = min(self._pause_s * 2, self._look_s)
-        else:
-            self._kernel.wait(min(limit_s, self._look_s * jitter))
-
-    def leave(self) -> None:
-        self._kernel.leave(self._parked, os.path.join(self.folder, "queue"))
-
-
-@contextlib.contextmanager
-def _told(folder: str) -> Iterator[None]:
-    """An error of the file system becomes one of ours."""
-    try:
-        yield
-    except OSError as e:
-        raise StorageError(
-            f"The lock folder {folder} failed: {e}. Check space and permissions there.", folder=folder
-        ) from e
+def _time(ticket: int) -> str:
+    return datetime.fromtimestamp(ticket / 1e9, UTC).isoformat(timespec="milliseconds")

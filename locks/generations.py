@@ -6,6 +6,7 @@
 00000000000000000007.broken     somebody ended it: who and why; kept for ever
 00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
 queue                           see kernel_queue.py
+room                            until when we leave the lock to a JVM; see hudi_file.py
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any
 from ..environment import Environment, Process
 from .interface import Release
 
-KEEP = 16  # generations that stay, for people; any number above one is safe, and listings stay short
-_PRUNE_EVERY = 16
+KEEP = 8  # generations that stay, for people; any number above one is safe, and listings stay short
+_PRUNE_EVERY = 8
 _DRIFT = 1.01  # an observer waits 1 % longer than the lease, since no two clocks run equally fast
 
 
@@ -53,7 +54,7 @@ class Record:
     @classmethod
     def read(cls, folder: str, token: int) -> Record:
         """Whatever can be read of it."""
-        value = _read_json(os.path.join(folder, generation_name(token)))
+        value = read_json(os.path.join(folder, generation_name(token)))
         try:
             return cls(
                 token, str(value["key"]), str(value["owner"]), Process.from_json(value["process"]),
@@ -126,12 +127,15 @@ def claim(folder: str, token: int, value: dict[str, Any], nonce: str) -> str | N
     return None
 
 
-def put_if_absent(target: str, temporary: str, value: dict[str, Any]) -> bool:
+def put_if_absent(target: str, temporary: str, value: dict[str, Any], *, flush: bool = False) -> bool:
     """Write ``temporary`` whole, then link it to ``target``. Keeps the temporary name only if it won."""
     done = False
     try:
         with open(temporary, "xb") as file:
             file.write(json.dumps(value).encode())
+            if flush:
+                file.flush()
+                os.fsync(file.fileno())
         try:
             os.link(temporary, target)
             done = True
@@ -173,7 +177,8 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-def _read_json(path: str) -> dict[str, Any]:
+def read_json(path: str) -> dict[str, Any]:
+    """The object in the file, or an empty one where there is none."""
     try:
         with open(path, "rb") as file:
             value = json.loads(file.read())

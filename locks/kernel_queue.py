@@ -1,12 +1,23 @@
-"""A queue made of a kernel file lock: who waits sleeps in the kernel, and a release or a death wakes the next.
+"""A queue made of kernel file locks: who waits sleeps in the kernel, and a release or a death wakes exactly the next.
 
-It gives order and speed, never safety: whoever is handed this lock still has to win a generation (file.py). So a
-paused process that keeps it delays others but cannot block them, and where the file system has no locks, everything
+It gives order and speed, never safety: whoever comes to the head still has to win a generation (file.py). So a paused
+process that keeps its place delays others but cannot block them, and where the file system has no locks, everything
 goes on without.
 
-Open-file-description locks are used where the system has them: they exclude threads, are not dropped when another
-descriptor of the file is closed, and are handed out more evenly than ``flock``. The file is never unlinked; otherwise
-waiters would stand in the queues of two different files of one name.
+A place is a lock on one byte of the file, at the number of nanoseconds since 1970: the *ticket*. The head is who has
+no locked byte before its own. Everybody else sleeps until the nearest byte before it is free, then looks again:
+
+    bytes    ...100   ...250   ...371
+    held by  A        B        C           A is the head; B sleeps for 100, C sleeps for 250
+             -        B        C           A has left or died: the kernel wakes B and nobody else
+             -        -        C   ...402  B was killed while it waited or held: C is next; A is back, behind C
+
+Who has just left cannot overtake, unlike with one lock for all, which is free for a moment whenever it is handed on.
+Hosts share the order as far as their clocks agree. The file is never unlinked; otherwise waiters would stand in the
+queues of two different files of one name.
+
+Open-file-description locks make this possible: they exclude threads, and are not dropped when another descriptor of the
+file is closed. Systems without them get ``flock``: one lock for all, and an order that is only nearly kept.
 """
 
 from __future__ import annotations
@@ -18,6 +29,7 @@ import os
 import struct
 import threading
 import weakref
+from typing import Protocol
 
 from ..environment import Environment, Event
 
@@ -26,8 +38,9 @@ _log = logging.getLogger("lakelatch.locks")
 _BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 # struct flock of 64-bit Linux: type, whence, start, length, pid (must be 0). Elsewhere flock() is used.
 _OFD = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("l") == 8
-_WRITE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-_UNLOCK = struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+_FLOCK = struct.Struct("hhqqi4x")
+_END = 1 << 62
+_STAND_TRIES = 4
 
 _open: weakref.WeakSet[KernelPlace] = weakref.WeakSet()
 
@@ -52,6 +65,7 @@ class KernelPlace:
         self._state = "out"
         self._woken: Event | None = None
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._line: _Line = _Tickets(self._fd, env) if _OFD else _OneLock(self._fd)
         _open.add(self)
 
     @property
@@ -64,11 +78,10 @@ class KernelPlace:
         with self._lock:
             if self._state == "out":
                 try:
-                    _take(self._fd, wait=False)
-                    self._state = "in"
+                    if self._line.at_head():
+                        self._state = "in"
                 except OSError as e:
-                    if e.errno not in _BUSY:
-                        self._unusable(e)
+                    self._unusable(e)
             return self._state == "in"
 
     def wait(self, limit_s: float) -> None:
@@ -89,7 +102,7 @@ class KernelPlace:
 
     def _sleep_in_kernel(self) -> None:
         try:
-            _take(self._fd, wait=True)
+            self._line.sleep()
         except OSError as e:
             with self._lock:
                 self._unusable(e)
@@ -141,32 +154,117 @@ class KernelPlace:
         self._state = "gone"
         # Unlocked before it is closed: a forked program may hold a copy of the descriptor.
         try:
-            _give(self._fd)
+            self._line.leave()
         except OSError as e:
             _log.debug("kernel queue: %s", e)
         os.close(self._fd)
         _open.discard(self)
 
 
-def _take(fd: int, *, wait: bool) -> None:
-    if _OFD:
+class _Line(Protocol):
+    def at_head(self) -> bool: ...
+    def sleep(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class _Tickets:
+    """See the module's text."""
+
+    def __init__(self, fd: int, env: Environment) -> None:
+        self._fd = fd
+        self._env = env
+        self._ticket: int | None = None
+
+    def at_head(self) -> bool:
+        """Stand in line, if not done yet: nobody before us?"""
+        return _find(self._fd, 0, self._stand()) is None
+
+    def sleep(self) -> None:
+        """Until at the head."""
+        mine = self._stand()
+        while (before := _last(self._fd, mine)) is not None:
+            _lock(self._fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, before, 1)
+            _lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, before, 1)
+
+    def leave(self) -> None:
+        _lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 0)
+
+    def _stand(self) -> int:
+        tries = 0
+        while self._ticket is None:
+            ticket = int(self._env.now() * 1e9) + tries
+            tries += 1
+            try:
+                _lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, ticket, 1)
+            except OSError as e:
+                if e.errno not in _BUSY:
+                    raise
+                continue  # somebody has this very number
+            if tries < _STAND_TRIES and _find(self._fd, ticket + 1, _END) is not None:
+                # We were slow between the clock and the lock: who came later may be at the head already.
+                self.leave()
+            else:
+                self._ticket = ticket
+        return self._ticket
+
+
+class _OneLock:
+    """``flock`` on the whole file."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def at_head(self) -> bool:
         try:
-            return _fcntl(fd, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, _WRITE)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
-            if e.errno != errno.EINVAL:  # a kernel that does not know them
+            if e.errno not in _BUSY:
                 raise
-    return fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return False
+        return True
+
+    def sleep(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def leave(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
-def _give(fd: int) -> None:
-    if _OFD:
-        try:
-            return _fcntl(fd, fcntl.F_OFD_SETLK, _UNLOCK)
-        except OSError as e:
-            if e.errno != errno.EINVAL:
-                raise
-    return fcntl.flock(fd, fcntl.LOCK_UN)
+def tickets(path: str) -> list[int]:
+    """Everybody in line, the head first, as nanoseconds since 1970; empty where that cannot be known."""
+    found: list[int] = []
+    if not _OFD:
+        return found
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        end = _END
+        while (last := _last(fd, end)) is not None:
+            found.append(last)
+            end = last
+    except OSError as e:
+        _log.debug("no kernel queue: %s", e)
+    finally:
+        os.close(fd)
+    return found[::-1]
 
 
-def _fcntl(fd: int, command: int, lock: bytes) -> None:
-    fcntl.fcntl(fd, command, lock)
+def _last(fd: int, end: int) -> int | None:
+    """The greatest locked byte below ``end``. The kernel names any one of a range, so the range is narrowed."""
+    last, start = None, 0
+    while start < end and (found := _find(fd, start, end)) is not None:
+        last, start = found, found + 1
+    return last
+
+
+def _find(fd: int, start: int, end: int) -> int | None:
+    """Some byte from ``start`` on and below ``end`` that another place has, or None."""
+    answer = _lock(fd, fcntl.F_OFD_GETLK, fcntl.F_RDLCK, start, end - start)
+    kind, _, found, _, _ = _FLOCK.unpack(answer)
+    return None if kind == fcntl.F_UNLCK else found
+
+
+def _lock(fd: int, command: int, kind: int, start: int, length: int) -> bytes:
+    return fcntl.fcntl(fd, command, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
