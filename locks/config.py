@@ -75,8 +75,8 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     if unknown:
         known = ", ".join(sorted({"lease", "max_hold", "key", *options}))
         raise ConfigError(
-            f"The lock URL {url!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
-            url=url,
+            f"The lock URL {url.partition('?')[0]!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
+            url=url.partition("?")[0],  # what is unknown may be a secret
             unknown=unknown,
         )
     return LockUrl(

@@ -17,62 +17,50 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
-from ..environment import Environment
+from ..environment import Environment, Process
 from ..errors import LatchError, LockLostError
+from .grant import (
+    EXPIRED,
+    FORKED,
+    MAX_HOLD,
+    MEANING,
+    NO_ANSWER,
+    RELEASED,
+    STOLEN,
+    UNREACHABLE,
+    Grant,
+    RenewMany,
+)
 from .interface import Release
+from .observer import current, scheme_of
 from .queue import Ticket
 
 if TYPE_CHECKING:
     from .renewer import Renewer
 
+# Backends take these from here.
+__all__ = ["EXPIRED", "NO_ANSWER", "RELEASED", "STOLEN", "Grant", "HeldLease", "Hold", "RenewMany", "renew"]
+
 _log = logging.getLogger("lakelatch.locks")
-
-EXPIRED, STOLEN, UNREACHABLE, MAX_HOLD, FORKED = "expired", "stolen", "unreachable", "max_hold", "forked"
-RELEASED = "released"  # not a loss, but the lease is as gone
-
-_MEANING = {
-    EXPIRED: "its deadline passed before it was renewed (this process was paused or too slow)",
-    STOLEN: "somebody else ended it or took the key over",
-    UNREACHABLE: "the lock backend did not answer any renewal before the deadline",
-    MAX_HOLD: "it was held for as long as max_hold allows",
-    FORKED: "it belongs to the parent process; a child of fork holds nothing",
-    RELEASED: "it was released",
-}
-
-
-class Grant(Protocol):
-    """What a backend hands out: proof and the three questions. Raises `LatchError` or `OSError` when no answer came."""
-
-    token: int
-
-    def renew(self) -> bool:
-        """True when the grant was still ours after the backend had taken the sign of life; False when it is not."""
-        ...
-
-    def check(self) -> bool:
-        """True when the backend still knows this grant as the holder's."""
-        ...
-
-    def release(self) -> Release:
-        """End this grant and nobody else's; also frees what this process keeps for it. Twice is fine."""
-        ...
-
-    def listen(self, call: Callable[[str], None]) -> None:
-        """Have ``call`` told the reason (``STOLEN``, ``EXPIRED``) if the backend itself brings the news that the grant
-        has ended; it may be called on any thread and more than once. A backend that brings no news does nothing."""
-        ...
 
 
 class Hold:
     """The state of one lease, shared by its handle and the renewer."""
 
+    __slots__ = (
+        "__weakref__", "_callbacks", "_done", "_gone", "_hold_until", "_io", "_mark", "_outcome", "_process", "_retry_s",
+        "_since", "_ticket", "deadline", "due_at", "env", "failure", "grant", "handle", "key", "lease_s", "next_at",
+        "owner", "place", "renew_many",
+    )  # fmt: skip
+
     def __init__(
         self,
         *,
+        place: str,
         key: str,
         owner: str,
         grant: Grant,
@@ -80,29 +68,51 @@ class Hold:
         lease_s: float,
         max_hold_s: float | None,
         env: Environment,
+        process: Process,
         ticket: Ticket,
+        renew_many: RenewMany | None = None,
+        done: Callable[[Hold], None] = lambda _: None,
     ) -> None:
+        self.place = place
         self.key = key
         self.owner = owner
         self.grant = grant
         self.lease_s = lease_s
         self.env = env
-        self.renewing = False
+        self.renew_many = renew_many
         self.failure = ""
-        self.renew_at = asked_at + lease_s / 3
-        self._process = env.process()
+        self.handle: Callable[[], HeldLease | None] = lambda: None  # a weak reference, set by the renewer
+        self._since = asked_at
+        self._process = process
         self._hold_until = float("inf") if max_hold_s is None else asked_at + max_hold_s
-        self.deadline = min(asked_at + lease_s, self._hold_until)
         self._ticket = ticket
+        self._done = done
         self._gone: str | None = None
         self._mark = threading.Lock()  # guards _gone and _callbacks; never held during a call to the outside
         self._io = threading.Lock()  # renewal and release never overlap: a late renewal must not follow a release
         self._callbacks: list[Callable[[str], None]] = []
         self._outcome: Release | None = None
+        self._extend(asked_at)
+        ticket.held = self
+
+    def _extend(self, asked_at: float) -> None:
+        self.failure = ""
+        self.deadline = min(asked_at + self.lease_s, self._hold_until)
+        self.due_at = asked_at + self.lease_s / 3  # when it is to be renewed
+        self.next_at = min(self.due_at, self.deadline)  # when the renewer looks at it again
+        self._retry_s = self.lease_s / 48
+
+    def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
+        """A log record about this lease, with its facts as fields."""
+        if _log.isEnabledFor(level):
+            facts = {"key": self.key, "owner": self.owner, "token": self.grant.token}
+            _log.log(
+                level, "lock %r (token %d): " + text, self.key, self.grant.token, *values, extra=facts, exc_info=error
+            )
 
     def gone(self) -> str | None:
         """Why this is not held now, or None. Asks nobody; takes no lock before it knows that this is no fork."""
-        if self.env.process() != self._process:
+        if self._is_copy():
             return FORKED
         if self._gone is None and self.env.monotonic() >= self.deadline:
             if self.deadline >= self._hold_until:
@@ -111,33 +121,45 @@ class Hold:
                 self.end(UNREACHABLE if self.failure else EXPIRED)
         return self._gone
 
+    def _is_copy(self) -> bool:
+        process = self.env.process()
+        return process is not self._process and process != self._process
+
+    def wanted(self) -> bool:
+        """True while it is held and somebody has its handle."""
+        return self.handle() is not None and self.gone() is None
+
     def end(self, reason: str) -> str:
         """Mark as gone; the first reason stays, and is returned."""
         with self._mark:
-            self._gone = self._gone or reason
-            return self._gone
+            if self._gone is not None:
+                return self._gone
+            self._gone = reason
+        self.next_at = 0.0  # at its next tick the renewer sees to the rest
+        if reason == RELEASED:
+            self.log(logging.DEBUG, "released")
+        else:
+            self.log(logging.WARNING, "lost, %s; %s", MEANING[reason], self.failure or "no failure before")
+        if current.observer is not None:
+            current.observer.ended(scheme_of(self.place), self.key, self.env.monotonic() - self._since, reason)
+        return reason
 
-    def renew(self) -> None:
-        """One renewal. A failure leaves the deadline where it was; the renewer comes again."""
-        try:
-            with self._io:
-                if self.gone() or self._outcome is not None:
-                    return
-                asked_at = self.env.monotonic()
-                try:
-                    ours = self.grant.renew()
-                except (LatchError, OSError) as e:
-                    self.failure = str(e) or type(e).__name__
-                    _log.warning("lock %r (token %d): renewal failed: %s", self.key, self.grant.token, self.failure)
-                    return
-                if not ours:
-                    self.end(STOLEN)
-                elif not self.gone():  # asked again after the answer: a lease that has run out is never revived
-                    self.failure = ""
-                    self.deadline = min(asked_at + self.lease_s, self._hold_until)
-                    self.renew_at = asked_at + self.lease_s / 3
-        finally:
-            self.renewing = False
+    def answered(self, asked_at: float, answer: bool | Exception) -> None:
+        """Take in the answer to a renewal. A failure leaves the deadline where it was; the renewer comes again."""
+        if isinstance(answer, Exception):
+            self.failure = str(answer) or type(answer).__name__
+            expected = isinstance(answer, LatchError | OSError)
+            self.log(logging.WARNING, "renewal failed: %s", self.failure, error=None if expected else answer)
+            self.next_at = min(self.env.monotonic() + self._retry_s, self.deadline)
+            self._retry_s = min(2 * self._retry_s, self.lease_s / 12)
+        if current.observer is not None:
+            outcome = "failed" if isinstance(answer, Exception) else "ok" if answer else "refused"
+            current.observer.renewed(scheme_of(self.place), self.key, outcome, max(0.0, asked_at - self.due_at))
+        if answer is False:
+            self.end(STOLEN)
+        elif answer is True and not self.gone():
+            # Asked again after the answer: a lease that has run out is never revived.
+            self._extend(asked_at)
 
     def ensure(self, *, fresh: bool) -> None:
         """Raise `LockLostError` unless held now."""
@@ -155,7 +177,7 @@ class Hold:
     def error(self, reason: str) -> LockLostError:
         """The error that tells the whole story."""
         return LockLostError(
-            f"The lease on lock {self.key!r} (token {self.grant.token}) is gone: {_MEANING.get(reason, reason)}. "
+            f"The lease on lock {self.key!r} (token {self.grant.token}) is gone: {MEANING.get(reason, reason)}. "
             "Take the lock again and validate again before anything is published.",
             key=self.key,
             token=self.grant.token,
@@ -175,36 +197,57 @@ class Hold:
         if reason != RELEASED:
             call(reason)
 
-    def finish_lost(self) -> None:
-        """After a loss, on a thread of the renewer: tell who wants to know, then let the backend and the queue go."""
-        reason = self.gone()
+    def tell(self) -> None:
+        """After a loss, on the thread for callbacks: tell who wants to know."""
+        reason = str(self.gone())
         with self._mark:
             calls, self._callbacks = self._callbacks, []
         for call in calls:
             try:
-                call(str(reason))
-            except Exception:  # noqa: BLE001 (it is the user's code; the others must still be told)
-                _log.exception("lock %r: a callback for the lost lease failed", self.key)
-        self.release()
+                call(reason)
+            except Exception as e:  # noqa: BLE001 (it is the user's code; the others must still be told)
+                self.log(logging.ERROR, "a callback for the lost lease failed", error=e)
 
     def release(self) -> Release:
         """Give back what is there to give back; the same answer every time."""
-        if self.env.process() != self._process:
+        if self._is_copy():
             return Release.WAS_LOST
         with self._io:
             if self._outcome is not None:
                 return self._outcome
             reason = self.gone() or self.end(RELEASED)
+            outcome = Release.UNKNOWN
             try:
                 # Also after a loss: it ends only this very token, and spares others the wait when max_hold ran out.
                 outcome = self.grant.release()
-            except (LatchError, OSError) as e:
-                _log.warning("lock %r (token %d): no answer to the release: %s", self.key, self.grant.token, e)
-                outcome = Release.UNKNOWN
+            except Exception as e:  # noqa: BLE001 (a release never raises; what became of it is unknown)
+                expected = isinstance(e, LatchError | OSError)
+                self.log(logging.WARNING, "no answer to the release: %s", e, error=None if expected else e)
             finally:
+                self._outcome = outcome if reason == RELEASED else Release.WAS_LOST
+                self._ticket.held = None
                 self._ticket.leave()
-            self._outcome = outcome if reason == RELEASED else Release.WAS_LOST
+                self._done(self)
             return self._outcome
+
+
+def renew(holds: Sequence[Hold], ask: RenewMany) -> None:
+    """One renewal of leases of one backend in one go; whatever happens, each of them has an answer or a deadline."""
+    locked = [hold for hold in holds if hold._io.acquire(blocking=False)]  # another one is just being released
+    try:
+        live = [hold for hold in locked if not hold.gone() and hold._outcome is None]
+        if not live:
+            return
+        asked_at = live[0].env.monotonic()
+        try:
+            answers = ask([hold.grant for hold in live])
+        except Exception as e:  # noqa: BLE001 (also a mistake of the backend is no answer; it is logged)
+            answers = [e] * len(live)
+        for hold, answer in zip(live, answers, strict=True):
+            hold.answered(asked_at, answer)
+    finally:
+        for hold in locked:
+            hold._io.release()
 
 
 class HeldLease:
@@ -237,7 +280,10 @@ class HeldLease:
         self._hold.ensure(fresh=fresh)
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Call once with the reason within a twelfth of the lease after the loss; at once if it is lost already."""
+        """Call once with the reason, within a second of the loss; at once, on this thread, if it is lost already.
+
+        Calls for leases of one place are made one after another on a thread of their own: keep them short.
+        """
         self._hold.on_lost(call)
 
     def release(self) -> Release:
@@ -262,4 +308,4 @@ class HeldLease:
             return
         if exc is None:
             raise self._hold.error(reason)
-        exc.add_note(f"The lease on lock {self.key!r} (token {self.token}) was lost meanwhile: {_MEANING[reason]}.")
+        exc.add_note(f"The lease on lock {self.key!r} (token {self.token}) was lost meanwhile: {MEANING[reason]}.")

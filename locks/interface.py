@@ -21,6 +21,8 @@ from enum import Enum
 from types import TracebackType
 from typing import Protocol, Self
 
+BREAKS_KEPT = 20
+
 
 class Release(Enum):
     """What `Lease.release` found."""
@@ -32,7 +34,10 @@ class Release(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a key, readable by anybody: ``since`` and ``until`` are wall-clock seconds as the holder wrote them."""
+    """Who holds a key, readable by anybody: ``since`` and ``until`` are wall-clock seconds as the holder wrote them.
+
+    ``queue`` names the owners that wait, the next one first, as far as the backend shows them.
+    """
 
     key: str
     owner: str
@@ -83,7 +88,9 @@ class Lease(Protocol):
         ...
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Call once with the reason when the lease is lost, on the renewer's thread; at once if it is lost already."""
+        """Call once with the reason, within a second of the loss, on a thread for such calls (at once and on this thread
+        if it is lost already). Keep it short: calls are made one after another.
+        """
         ...
 
     def release(self) -> Release:
@@ -106,10 +113,14 @@ class LockProvider(Protocol):
     instead of granting too small a one, and whoever keeps tokens compares them as (generation, token).
     """
 
-    url: str
-    fair: bool
-    durable_tokens: bool
-    lifts_tokens: bool
+    @property
+    def url(self) -> str: ...
+    @property
+    def fair(self) -> bool: ...
+    @property
+    def durable_tokens(self) -> bool: ...
+    @property
+    def lifts_tokens(self) -> bool: ...
 
     def try_acquire(
         self,
@@ -145,7 +156,7 @@ class LockProvider(Protocol):
         ...
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `break_` did to the key, oldest first; backends keep at least the last 20."""
+        """What `break_` did to the key, oldest first; the last `BREAKS_KEPT` of them."""
         ...
 
     def close(self) -> None:

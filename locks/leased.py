@@ -1,87 +1,33 @@
 """A lock provider made of a backend: waiting, time limits, errors and leases, written once.
 
-A backend says how to take a key once, how to wait in its own line, who holds a key and how to end that. The order of
-things in `acquire` is the same for all: front of this process's queue, a place in the backend's line, grant, lease.
+The order of things in `acquire` is the same for all: front of this process's queue, a place in the backend's line,
+grant, lease.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ..environment import Environment, Process
-from ..errors import ConfigError, LockError, LockTimeoutError
+from ..errors import ConfigError, LatchError, LockError, LockTimeoutError
+from . import refusals
+from .backend import Ask, Backend, Place
 from .config import LockUrl, check_lease, check_max_hold
 from .held import STOLEN, Grant, HeldLease, Hold
 from .interface import BreakRecord, Holder
-from .queue import Ticket, shared_queue
-from .renewer import shared_renewer
+from .keys import normal_key
+from .observer import current
+from .queue import FrontQueue, Ticket, shared_queue
+from .renewer import Renewer, shared_renewer
 
+__all__ = ["Ask", "Backend", "LeasedLocks", "Place"]
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One request for a key, as a backend sees it."""
-
-    key: str
-    owner: str
-    process: Process
-    lease_s: float
-    max_hold_s: float | None
-    above: int
-    reason: str
-    waits: bool  # True: the caller will wait, so it must not overtake those who wait already
-
-
-class Place(Protocol):
-    """A place in the backend's own line for one key."""
-
-    def wait(self, limit_s: float) -> None:
-        """Block until another try is worth its cost, at most ``limit_s``. The backend decides the pace."""
-        ...
-
-    def leave(self) -> None:
-        """Leave no trace. Called once if no grant came; with a grant, the grant has taken the place over."""
-        ...
-
-
-class Backend(Protocol):
-    """The few things that differ between lock services. Raises `StorageError` or `LockError` when it cannot answer.
-
-    ``max_leases`` is the number of leases that one process can keep alive here, as measured (None: as many as fit in
-    memory); more are refused. ``requests`` counts the requests that went to the server since the backend was opened.
-    """
-
-    fair: bool
-    durable_tokens: bool
-    lifts_tokens: bool
-    max_leases: int | None
-    requests: int
-
-    def line_up(self, key: str) -> Place:
-        """A place for one request; touches the backend if that needs to know who waits."""
-        ...
-
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
-        """One try; None when the key is busy. Raises `TokenBehindError` where a token above ``ask.above`` cannot be had."""
-        ...
-
-    def inspect(self, key: str) -> Holder | None:
-        """Who holds the key now."""
-        ...
-
-    def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """Break the grant that has ``token`` and keep a record; False when it is not the holder."""
-        ...
-
-    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `end` did to the key, oldest first."""
-        ...
-
-    def close(self) -> None:
-        """Free connections and threads; grants stay."""
-        ...
+_log = logging.getLogger("lakelatch.locks")
 
 
 class LeasedLocks:
@@ -89,19 +35,53 @@ class LeasedLocks:
 
     def __init__(self, backend: Backend, url: LockUrl, env: Environment) -> None:
         self.url = str(url)
-        self.fair = backend.fair
-        self.durable_tokens = backend.durable_tokens
-        self.lifts_tokens = backend.lifts_tokens
         self._backend = backend
         self._settings = url
         self._env = env
         self._closed = False
         # Queue and renewer are shared in a process, kept alive from here, and looked up again after a fork.
         self._process: Process | None = None
+        self._front: FrontQueue
+        self._renewer: Renewer
+        self._name: str  # every request has an owner of its own: this, and a number
+        self._numbers: Iterator[int]
+        self._live: set[Hold] = set()
+
+    @property
+    def fair(self) -> bool:
+        """True when waiters are served in order."""
+        return self._backend.fair
+
+    @property
+    def durable_tokens(self) -> bool:
+        """True when tokens survive a restart of the backend; some backends know only after they were reached."""
+        return self._backend.durable_tokens
+
+    @property
+    def lifts_tokens(self) -> bool:
+        """True when a token above one that was never granted can be had."""
+        return self._backend.lifts_tokens
+
+    @property
+    def max_leases(self) -> int | None:
+        """How many leases one process can keep alive, as measured; None: as many as fit in memory."""
+        return self._backend.max_leases
+
+    @property
+    def requests(self) -> int:
+        """How many requests went to the server since this provider was opened."""
+        return self._backend.requests
+
+    @property
+    def _place(self) -> str:
+        return self.url.partition("?")[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Addresses only: queue and renewer belong to a process."""
-        return {**self.__dict__, "_process": None, "_front": None, "_renewer": None}
+        """Addresses only: queue, renewer and leases belong to a process."""
+        state = {**self.__dict__, "_process": None, "_live": set()}
+        for name in ("_front", "_renewer", "_name", "_numbers"):
+            state.pop(name, None)
+        return state
 
     def __repr__(self) -> str:
         return f"<locks at {self.url}>"
@@ -116,9 +96,7 @@ class LeasedLocks:
         max_hold_s: float | None = None,
     ) -> HeldLease | None:
         """A lease whose token exceeds ``above``, or None when the key is busy."""
-        ask = self._ask(key, lease_s, max_hold_s, above, reason, waits=False)
-        ticket = self._front.enter(key, until=None)
-        return None if ticket is None else self._take(ask, ticket, until=None)
+        return self._grant(self._ask(key, lease_s, max_hold_s, above, reason, waits=False), wait_s=None)
 
     def acquire(
         self,
@@ -131,38 +109,56 @@ class LeasedLocks:
         max_hold_s: float | None = None,
     ) -> HeldLease:
         """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
-        ask = self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0)
-        until = self._env.monotonic() + wait_s
-        ticket = self._front.enter(key, until=until)
-        lease = None if ticket is None else self._take(ask, ticket, until=until)
-        if lease is None:
-            raise self._busy(key, wait_s)
+        lease = self._grant(self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0), wait_s=wait_s)
+        assert lease is not None
         return lease
 
     def inspect(self, key: str) -> Holder | None:
-        """Who holds the key now, or None."""
-        return self._backend.inspect(self._check_key(key))
+        """Who holds the key now, or None. Behind the backend's own queue stand the waiting threads of this process."""
+        self._ready()
+        key = self._key(key)
+        holder = self._backend.inspect(key)
+        return holder and replace(holder, queue=holder.queue + self._front.waiting(key))
 
     def break_(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder.
 
-        The holder learns it at its next renewal or ``ensure_held(fresh=True)``; until then it believes that it holds.
+        A holder in this process learns it at once; others do when the backend brings them the news, or at their next
+        renewal or ``ensure_held(fresh=True)``; until then they believe that they hold.
         """
         self._ready()
-        ended = self._backend.end(self._check_key(key), token=token, reason=reason, who=who)
+        key = self._key(key)
+        ours = self._renewer.find(self._place, key, token)
+        ended = self._backend.end(key, token=token, reason=reason, who=who)
         if ended:
-            self._renewer.lose(key, token, STOLEN)
+            facts = {"key": key, "owner": who, "token": token}
+            _log.warning("lock %r (token %d): broken by %s: %s", key, token, who, reason, extra=facts)
+            if current.observer is not None:
+                current.observer.broke(self._settings.scheme, key)
+            for hold in ours:
+                self._renewer.lost(hold, STOLEN)
+                hold.release()
         return ended
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """What `break_` did to the key, oldest first."""
-        return self._backend.breaks(self._check_key(key))
+        self._ready()
+        return self._backend.breaks(self._key(key))
 
     def close(self) -> None:
         """Take nothing more; leases that are held stay held until they are released or end. Twice is fine."""
         if not self._closed:
+            self._ready()
             self._closed = True
+            self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        if self._closed and not self._live:
             self._backend.close()
+
+    def _done(self, hold: Hold) -> None:
+        self._live.discard(hold)
+        self._close_when_idle()
 
     def __enter__(self) -> Self:
         return self
@@ -173,22 +169,25 @@ class LeasedLocks:
         self.close()
 
     def _ready(self) -> Process:
+        if self._closed:
+            raise LockError(f"The lock provider {self.url} is closed; open it again.", key="")
         process = self._env.process()
-        if process != self._process:
-            self._front = shared_queue(self._env, self.url.partition("?")[0])
+        if process is not self._process and process != self._process:
+            self._front = shared_queue(self._env, self._place)
             self._renewer = shared_renewer(self._env)
+            self._live = set()  # a child of fork holds nothing
+            self._name = f"{process.host}:{process.pid}:{self._env.uuid()[-12:]}"
+            self._numbers = count(1)
             self._process = process
         return process
 
     def _ask(
         self, key: str, lease_s: float | None, max_hold_s: float | None, above: int, reason: str, *, waits: bool
     ) -> Ask:
-        if self._closed:
-            raise LockError(f"The lock provider {self.url} is closed; open it again.", key=key)
         process = self._ready()
         return Ask(
-            key=self._check_key(key),
-            owner=f"{process.host}:{process.pid}:{self._env.uuid()[-12:]}",
+            key=self._key(key),
+            owner=f"{self._name}-{next(self._numbers)}",
             process=process,
             lease_s=self._settings.lease_s if lease_s is None else check_lease(lease_s),
             max_hold_s=self._settings.max_hold_s if max_hold_s is None else check_max_hold(max_hold_s),
@@ -197,64 +196,108 @@ class LeasedLocks:
             waits=waits,
         )
 
-    @staticmethod
-    def _check_key(key: str) -> str:
-        if not isinstance(key, str) or not key:
+    def _key(self, key: str) -> str:
+        if not isinstance(key, str) or not key.strip():
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}.", key=key)
-        return key
+        return self._settings.key or normal_key(key)
 
-    def _take(self, ask: Ask, ticket: Ticket, *, until: float | None) -> HeldLease | None:
-        """The lease, or None at the time limit; ticket and place are left unless a lease took them over."""
-        env = self._env
-        taken = False
+    def _grant(self, ask: Ask, *, wait_s: float | None) -> HeldLease | None:
+        """The lease; else None where ``wait_s`` is None, or `LockTimeoutError`."""
+        most = self._backend.max_leases
+        if most is not None and self._renewer.count(self._place) >= most:
+            raise refusals.too_many(ask, self._place, most)
+        start = self._env.monotonic()
+        until = None if wait_s is None else start + wait_s
+        lease = None
         try:
-            place = self._backend.line_up(ask.key)
-            try:
-                while True:
-                    asked_at = env.monotonic()
-                    grant = self._backend.try_grant(ask, place)
-                    if grant is not None and env.monotonic() < asked_at + ask.lease_s:
-                        taken = True
-                        hold = Hold(
-                            key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
-                            max_hold_s=ask.max_hold_s, env=env, ticket=ticket,
-                        )  # fmt: skip
-                        return self._hand_out(hold)
-                    if grant is not None:
-                        # The lease ran out while the answer was on its way: never hand out what is lost already.
-                        grant.release()
-                        place = self._backend.line_up(ask.key)
-                    left = 0.0 if until is None else until - env.monotonic()
-                    if left <= 0:
-                        return None
-                    place.wait(left)
-            finally:
-                if not taken:
-                    place.leave()
+            ticket = self._front.enter(ask.key, until=until, owner=ask.owner)
+            if isinstance(ticket, Ticket):
+                lease = self._take(ask, ticket, wait_s, until)
+            elif wait_s is not None:
+                raise self._busy(ask, wait_s, ticket)
         finally:
-            if not taken:
-                ticket.leave()
+            if current.observer is not None:
+                waited_s = self._env.monotonic() - start
+                current.observer.waited(self._settings.scheme, ask.key, waited_s, granted=lease is not None)
+        return lease
 
-    def _hand_out(self, hold: Hold) -> HeldLease:
+    def _take(self, ask: Ask, ticket: Ticket, wait_s: float | None, until: float | None) -> HeldLease | None:
+        """The same; ticket and place are left unless a lease took them over."""
+        env = self._env
+        place: Place | None = None
+        lease = None
         try:
-            return HeldLease(hold, self._renewer)
-        except BaseException:  # no thread could be started: nobody would ever release it
-            hold.release()
-            raise
+            while True:
+                place = place or self._backend.line_up(ask.key)
+                asked_at = env.monotonic()
+                grant = self._backend.try_grant(ask, place)
+                if grant is not None:
+                    place = None  # the grant has it
+                    asked_at = min(asked_at, getattr(grant, "asked_at", asked_at))  # it came while waiting: not later
+                    if env.monotonic() < asked_at + ask.lease_s:
+                        lease = self._hand_out(ask, grant, asked_at, ticket)
+                        return lease
+                    # The lease ran out while the answer was on its way: never hand out what is lost already.
+                    _give_back(ask, grant)
+                left = 0.0 if until is None else until - env.monotonic()
+                if left <= 0:
+                    if wait_s is None:
+                        return None
+                    raise self._busy(ask, wait_s, None)
+                if place is not None:
+                    place.wait(left)
+        finally:
+            try:
+                if place is not None:
+                    place.leave()
+            except (LatchError, OSError) as e:  # the caller's answer is known, whatever becomes of the place
+                _log.warning("lock %r: a waiter may have left a trace: %s", ask.key, e, extra=_facts(ask, 0))
+            finally:
+                if lease is None:
+                    ticket.leave()
 
-    def _busy(self, key: str, wait_s: float) -> LockTimeoutError:
-        holder = self._backend.inspect(key)
-        if holder is None:
-            return LockTimeoutError(
-                f"Lock {key!r} was busy for {wait_s:g} s (free just now; others were first). Nothing is held; "
-                "try again or wait longer.",
-                key=key, wait_s=wait_s, holder=None,
+    def _hand_out(self, ask: Ask, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
+        lease = None
+        try:
+            if grant.token <= ask.above:
+                raise refusals.token_behind(ask, self._place, grant.token)
+            hold = Hold(
+                place=self._place, key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
+                max_hold_s=ask.max_hold_s, env=self._env, process=ask.process, ticket=ticket, done=self._done,
+                renew_many=getattr(self._backend, "renew_many", None),
             )  # fmt: skip
-        since = datetime.fromtimestamp(holder.since, UTC).isoformat(timespec="seconds")
-        purpose = f" for {holder.reason!r}" if holder.reason else ""
-        return LockTimeoutError(
-            f"Lock {key!r} was busy for {wait_s:g} s: held by process {holder.pid} on {holder.host or 'some host'}"
-            f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, or end that "
-            f"holder with break_(key, token={holder.token}, ...) if it is known to be stuck.",
-            key=key, wait_s=wait_s, holder=holder,
-        )  # fmt: skip
+            renewer = self._renewer
+            lease = HeldLease(hold, renewer)
+            self._live.add(hold)
+            grant.listen(lambda reason: renewer.lost(hold, reason))
+        except BaseException:  # also when no thread could be started: nobody would ever release it
+            if lease is None:
+                _give_back(ask, grant)
+            else:
+                lease.release()
+            raise
+        hold.log(logging.DEBUG, "granted for %g s", ask.lease_s)
+        return lease
+
+    def _busy(self, ask: Ask, wait_s: float, ahead: int | None) -> LockTimeoutError:
+        """Asked before the place is left, so that the backend's queue still shows it."""
+        holder = None
+        try:
+            holder = self._backend.inspect(ask.key)
+        except (LatchError, OSError) as e:
+            _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
+        if holder is not None and ask.owner in holder.queue:
+            ahead = holder.queue.index(ask.owner) + 1
+        return refusals.busy(ask, wait_s, holder, ahead)
+
+
+def _give_back(ask: Ask, grant: Grant) -> None:
+    """End a grant that nobody will have; one that cannot be ended now ends by itself."""
+    try:
+        grant.release()
+    except (LatchError, OSError) as e:
+        _log.warning("lock %r: a grant was not given back: %s", ask.key, e, extra=_facts(ask, grant.token))
+
+
+def _facts(ask: Ask, token: int) -> dict[str, Any]:
+    return {"key": ask.key, "owner": ask.owner, "token": token}

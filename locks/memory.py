@@ -2,19 +2,21 @@
 
 All providers of one name in a process share their keys; another process, a child of fork included, has its own.
 Tokens grow for as long as the process lives, also when a provider is closed and opened again. For tests, for notebooks
-and for tables that only one process writes.
+and for tables that only one process writes. The smallest backend, and so the one to read before writing another.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..environment import Environment, Event
 from ..errors import ConfigError
 from .config import parse_lock_url
-from .held import Grant
-from .interface import Holder, Release
+from .held import STOLEN, Grant
+from .interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from .leased import Ask, LeasedLocks, Place
 
 
@@ -29,13 +31,22 @@ def open_memory_locks(url: str, *, env: Environment) -> LeasedLocks:
 
 @dataclass
 class _Slot:
-    """One key; ``holder`` and ``deadline`` (monotonic) are those of the last grant."""
+    """One key; ``holder``, ``deadline`` (monotonic) and ``tell`` (who hears of its loss) are those of the last grant."""
 
     token: int = 0
     holder: Holder | None = None
     deadline: float = 0.0
-    waiting: list[Event] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
+    tell: Callable[[str], None] | None = None
+    line: list[_MemoryPlace] = field(default_factory=list)
+    broken: deque[BreakRecord] = field(default_factory=lambda: deque(maxlen=BREAKS_KEPT))
+
+    def free(self) -> None:
+        self.holder = self.tell = None
+        self.wake()
+
+    def wake(self) -> None:
+        if self.line:
+            self.line[0].woken.set()
 
 
 class _Space:
@@ -44,7 +55,7 @@ class _Space:
         self.slots: dict[str, _Slot] = {}
 
     def slot(self, key: str) -> _Slot:
-        return self.slots.setdefault(key, _Slot())
+        return self.slots.get(key) or self.slots.setdefault(key, _Slot())
 
 
 # Kept for the life of the process, because tokens must never go back. The name includes the process: a child of fork
@@ -57,6 +68,9 @@ class MemoryBackend:
 
     fair = True
     durable_tokens = False
+    lifts_tokens = True
+    max_leases = None
+    requests = 0  # nothing is sent anywhere
 
     def __init__(self, name: str, env: Environment) -> None:
         self._name = name
@@ -64,21 +78,28 @@ class MemoryBackend:
 
     @property
     def _space(self) -> _Space:
-        return _spaces.setdefault((self._env.process(), self._name), _Space())
+        name = (self._env.process(), self._name)
+        return _spaces.get(name) or _spaces.setdefault(name, _Space())
 
     def line_up(self, key: str) -> Place:
-        """A place that is only an event, made when it waits."""
+        """A place that stands in no line before it waits."""
         return _MemoryPlace(self._space, key, self._env)
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:  # noqa: ARG002 (the place is only for waiting)
-        """Take the slot if its holder is gone or silent."""
+    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        """Take the slot if its holder is gone or silent and nobody came before."""
+        assert isinstance(place, _MemoryPlace)
         space, env = self._space, self._env
+        place.owner = ask.owner
         with space.lock:
             slot = space.slot(ask.key)
             if slot.holder is not None and env.monotonic() < slot.deadline:
                 return None
+            if slot.line and slot.line[0] is not place:
+                return None
+            place.step_out(slot)
             slot.token = max(slot.token, ask.above) + 1
             slot.deadline = env.monotonic() + ask.lease_s
+            slot.tell = None
             slot.holder = Holder(
                 key=ask.key, owner=ask.owner, token=slot.token, since=env.now(), until=env.now() + ask.lease_s,
                 reason=ask.reason, host=ask.process.host, pid=ask.process.pid,
@@ -92,7 +113,7 @@ class MemoryBackend:
             slot = space.slots.get(key)
             if slot is None or slot.holder is None or self._env.monotonic() >= slot.deadline:
                 return None
-            return slot.holder
+            return replace(slot.holder, queue=tuple(place.owner for place in slot.line))
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """Empty the slot and write down who did it."""
@@ -101,13 +122,18 @@ class MemoryBackend:
             slot = space.slots.get(key)
             if slot is None or slot.holder is None or slot.token != token:
                 return False
-            slot.broken.append(f"token {token} broken by {who} at {self._env.now():.3f}: {reason}")
-            _free(slot)
-            return True
+            slot.broken.append(BreakRecord(key, token, reason, who, self._env.now()))
+            tell = slot.tell
+            slot.free()
+        if tell is not None:
+            tell(STOLEN)
+        return True
 
-    def records(self, key: str) -> list[str]:
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """What `end` did to the key, oldest first."""
-        return list(self._space.slot(key).broken)
+        space = self._space
+        with space.lock:
+            return tuple(space.slots[key].broken) if key in space.slots else ()
 
     def close(self) -> None:
         """Nothing is open."""
@@ -142,18 +168,23 @@ class _MemoryGrant:
             slot = self._ours()
             if slot is None:
                 return Release.WAS_LOST
-            _free(slot)
+            slot.free()
             return Release.RELEASED
 
-
-def _free(slot: _Slot) -> None:
-    slot.holder = None
-    for event in slot.waiting:
-        event.set()
+    def listen(self, call: Callable[[str], None]) -> None:
+        with self._space.lock:
+            slot = self._ours()
+            if slot is not None:
+                slot.tell = call
+                return
+        call(STOLEN)
 
 
 class _MemoryPlace:
-    """Woken by a release; looks again at the holder's deadline."""
+    """In line from the first wait on; the head is woken by a release, and looks again at the holder's deadline."""
+
+    owner = ""
+    woken: Event  # since it stands in line
 
     def __init__(self, space: _Space, key: str, env: Environment) -> None:
         self._space = space
@@ -161,18 +192,23 @@ class _MemoryPlace:
         self._env = env
 
     def wait(self, limit_s: float) -> None:
-        event = self._env.event()
         with self._space.lock:
             slot = self._space.slot(self._key)
-            if slot.holder is None:
-                return
-            left_s = max(0.0, slot.deadline - self._env.monotonic())
-            slot.waiting.append(event)
-        try:
-            event.wait(min(limit_s, left_s))
-        finally:
-            with self._space.lock:
-                slot.waiting.remove(event)
+            self.woken = self._env.event()
+            if self not in slot.line:
+                slot.line.append(self)
+            if slot.line[0] is self:
+                if slot.holder is None:
+                    return
+                limit_s = min(limit_s, max(0.0, slot.deadline - self._env.monotonic()))
+        self.woken.wait(limit_s)
 
     def leave(self) -> None:
-        pass  # nothing is kept while it does not wait
+        with self._space.lock:
+            self.step_out(self._space.slot(self._key))
+
+    def step_out(self, slot: _Slot) -> None:
+        """Leave the line; the next one looks for itself."""
+        if self in slot.line:
+            slot.line.remove(self)
+            slot.wake()

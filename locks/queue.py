@@ -10,8 +10,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
 
 from ..environment import Environment, Event
+from ..errors import LockError
 
 _WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
 
@@ -25,70 +28,126 @@ def shared_queue(env: Environment, place: str) -> FrontQueue:
     name = (id(env), env.process(), place)
     found = _shared.get(name)
     if found is None:
-        found = _shared.setdefault(name, FrontQueue(env))
+        found = _shared.setdefault(name, FrontQueue(env, place))
     return found
+
+
+def all_queues(env: Environment) -> list[FrontQueue]:
+    """Those of this process."""
+    return [queue for (_, process, _), queue in list(_shared.items()) if process == env.process()]
+
+
+class Held(Protocol):
+    """What the queue wants to know about the lease of the thread at the front."""
+
+    def wanted(self) -> bool:
+        """True while the lease is held and somebody has its handle."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    owner: str
+    turn: Event
 
 
 class FrontQueue:
     """First in, first out, per key. Passing on is by name: nobody can overtake the thread that was handed the key."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, place: str = "") -> None:
+        self.place = place
         self._env = env  # also keeps id(env) from being used again while this object lives
         self._lock = threading.Lock()
-        self._lines: dict[str, deque[Event]] = {}  # a key is here while somebody is at its front; those behind wait
+        # A key is in both while somebody is at its front; those behind wait.
+        self._lines: dict[str, deque[_Waiter]] = {}
+        self._fronts: dict[str, Ticket] = {}
 
-    def enter(self, key: str, *, until: float | None) -> Ticket | None:
-        """Stand at the front of ``key``, or None if ``until`` (monotonic) passes first; ``until=None`` never waits."""
+    def enter(self, key: str, *, until: float | None, owner: str = "") -> Ticket | int:
+        """Stand at the front of ``key``; or how many were ahead when ``until`` (monotonic; None: now) had passed.
+
+        Raises `LockError` when the calling thread itself holds the key: it would wait for itself.
+        """
         with self._lock:
             line = self._lines.get(key)
             if line is None:
                 self._lines[key] = deque()
-                return Ticket(self, key)
+                return self._front(key)
             if until is None:
-                return None
-            mine = self._env.event()
+                return len(line) + 1
+            if self._fronts[key].is_ours() and self._env.monotonic() < until:
+                raise LockError(
+                    f"This thread holds lock {key!r} already and would wait for itself: locks are not re-entrant. "
+                    "Hand the lease on to the code that needs it, or release it first.",
+                    key=key,
+                )
+            mine = _Waiter(owner, self._env.event())
             line.append(mine)
-        while not mine.is_set():
+        while not mine.turn.is_set():
             left = until - self._env.monotonic()
             if left <= 0:
                 break
             try:
-                mine.wait(min(left, _WAIT_S_MAX))
+                mine.turn.wait(min(left, _WAIT_S_MAX))
             except BaseException:  # KeyboardInterrupt in a waiter must not leave its place behind
                 if not self._give_up(key, mine):
                     self.leave(key)
                 raise
-        if not mine.is_set() and self._give_up(key, mine):
-            return None
-        return Ticket(self, key)
-
-    def _give_up(self, key: str, mine: Event) -> bool:
-        """Leave the line without a trace; False when the key was handed over in this very moment."""
+        if not mine.turn.is_set() and (ahead := self._give_up(key, mine)):
+            return ahead
         with self._lock:
-            if mine.is_set():
-                return False
-            self._lines[key].remove(mine)
-            return True
+            return self._front(key)
+
+    def waiting(self, key: str) -> tuple[str, ...]:
+        """Owners in line behind the front, the next one first."""
+        with self._lock:
+            return tuple(waiter.owner for waiter in self._lines.get(key, ()))
+
+    def depths(self) -> dict[str, int]:
+        """How many threads wait for each key that is taken."""
+        with self._lock:
+            return {key: len(line) for key, line in self._lines.items()}
+
+    def _front(self, key: str) -> Ticket:
+        ticket = self._fronts[key] = Ticket(self, key)
+        return ticket
+
+    def _give_up(self, key: str, mine: _Waiter) -> int:
+        """Leave the line without a trace; how many were ahead, 0 when the key was handed over in this very moment."""
+        with self._lock:
+            if mine.turn.is_set():
+                return 0
+            line = self._lines[key]
+            ahead = line.index(mine) + 1
+            line.remove(mine)
+            return ahead
 
     def leave(self, key: str) -> None:
         """Hand the key to the next thread; called once, by the ticket."""
         with self._lock:
             line = self._lines[key]
             if line:
-                line.popleft().set()
+                line.popleft().turn.set()
             else:
-                del self._lines[key]
+                del self._lines[key], self._fronts[key]
 
 
 class Ticket:
     """The front place of one key. Leaving twice is fine."""
 
+    __slots__ = ("_key", "_left", "_queue", "_thread", "held")
+
     def __init__(self, queue: FrontQueue, key: str) -> None:
+        self.held: Held | None = None
         self._queue = queue
         self._key = key
-        self._once = threading.Lock()
+        self._thread: threading.Thread | None = threading.current_thread()
+        self._left = threading.Lock()
+
+    def is_ours(self) -> bool:
+        """True when the calling thread took this place and has the key, so that nobody would end its wait."""
+        return self._thread is threading.current_thread() and self.held is not None and self.held.wanted()
 
     def leave(self) -> None:
         """Let the next thread in."""
-        if self._once.acquire(blocking=False):
+        if self._left.acquire(blocking=False):
             self._queue.leave(self._key)

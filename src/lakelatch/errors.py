@@ -13,6 +13,8 @@ Each class answers two questions: whose fault is it, and did anything land?
     │  └─ UnsafeStoreError       the store's conditional writes are not atomic; it must not be used
     ├─ LockError
     │  ├─ LockTimeoutError       nothing is held; safe to retry
+    │  ├─ LockUnavailableError   the lock service did not answer or refused; nothing is held; safe to retry
+    │  ├─ TokenBehindError       the service's tokens went back; nothing is held; begin a new generation of tokens
     │  └─ LockLostError          was held, is not now; take it again and validate again before publishing
     └─ CommitError
        ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
@@ -38,10 +40,12 @@ __all__ = [
     "LockError",
     "LockLostError",
     "LockTimeoutError",
+    "LockUnavailableError",
     "NotATableError",
     "RolledBackError",
     "StorageError",
     "TableError",
+    "TokenBehindError",
     "UnsafeStoreError",
     "UnsupportedTableError",
 ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from lakelatch.environment import Process
 from lakelatch.errors import LockLostError, StorageError
 from lakelatch.locks import Release
-from lakelatch.locks.held import HeldLease, Hold
-from lakelatch.locks.queue import FrontQueue
+from lakelatch.locks.held import HeldLease, Hold, renew
+from lakelatch.locks.queue import FrontQueue, Ticket
 from lakelatch.locks.renewer import Renewer
 from lakelatch.testing import FakeEnvironment
 
@@ -42,6 +43,9 @@ class Script:
             raise self.release_answer
         return self.release_answer
 
+    def listen(self, call: Callable[[str], None]) -> None:
+        self.news = call
+
 
 @pytest.fixture
 def env() -> FakeEnvironment:
@@ -55,10 +59,10 @@ def script(env: FakeEnvironment) -> Script:
 
 def hold_it(env: FakeEnvironment, script: Script, renewer: Renewer | None = None, lease_s: float = 12.0) -> HeldLease:
     ticket = FrontQueue(env).enter("k", until=None)
-    assert ticket is not None
+    assert isinstance(ticket, Ticket)
     hold = Hold(
-        key="k", owner="me", grant=script, asked_at=env.monotonic(), lease_s=lease_s, max_hold_s=None, env=env,
-        ticket=ticket,
+        place="script://", key="k", owner="me", grant=script, asked_at=env.monotonic(), lease_s=lease_s,
+        max_hold_s=None, env=env, process=env.process(), ticket=ticket,
     )  # fmt: skip
     return HeldLease(hold, renewer or Renewer(env))
 
@@ -71,14 +75,16 @@ def test_renewals_come_at_a_third_of_the_lease(env: FakeEnvironment, script: Scr
     assert lease.deadline == start + 24
 
 
-def test_a_failed_renewal_is_tried_at_every_twelfth_until_the_deadline(env: FakeEnvironment, script: Script) -> None:
+def test_a_failed_renewal_is_tried_again_ever_more_slowly_until_the_deadline(
+    env: FakeEnvironment, script: Script
+) -> None:
     start = env.monotonic()
     lease = hold_it(env, script)
     told: list[str] = []
     lease.on_lost(told.append)
     script.answer = StorageError("no answer")
     env.advance(30)
-    assert [at - start for at in script.renewals] == [4, 5, 6, 7, 8, 9, 10, 11]
+    assert [at - start for at in script.renewals] == [4, 4.5, 5, 6, 7, 8, 9, 10, 11]
     assert (lease.lost, told) == ("unreachable", ["unreachable"])
     with pytest.raises(LockLostError) as caught:
         lease.ensure_held()
@@ -90,7 +96,7 @@ def test_an_answer_after_the_deadline_revives_nothing(env: FakeEnvironment, scri
     script.takes_s = 8.5
     env.advance(4)
     assert script.renewals
-    assert lease.lost == "expired"
+    assert lease.lost == "unreachable"
 
 
 def test_the_deadline_counts_from_before_the_request(env: FakeEnvironment, script: Script) -> None:
@@ -138,6 +144,16 @@ def test_a_callback_may_release(env: FakeEnvironment, script: Script) -> None:
     assert answers == [Release.WAS_LOST]
 
 
+def test_a_late_renewal_does_not_follow_a_release_or_a_loss(env: FakeEnvironment, script: Script) -> None:
+    renewer = Renewer(env)
+    released, lost = hold_it(env, script, renewer), hold_it(env, script, renewer)
+    released.release()
+    env.suspend(1000)
+    renew([released._hold, lost._hold], lambda grants: [grant.renew() for grant in grants])
+    assert script.renewals == []
+    assert (released.lost, lost.lost) == ("released", "expired")
+
+
 def test_a_release_without_answer_is_unknown_and_does_not_raise(env: FakeEnvironment, script: Script) -> None:
     script.release_answer = StorageError("no answer")
     with hold_it(env, script) as lease:
@@ -178,13 +194,13 @@ def test_a_lease_belongs_to_the_process_that_took_it(env: FakeEnvironment, scrip
 def test_a_waiter_that_gives_up_does_not_stop_the_line(env: FakeEnvironment) -> None:
     queue = FrontQueue(env)
     first = queue.enter("k", until=None)
-    assert first is not None
-    assert queue.enter("k", until=None) is None
-    assert queue.enter("k", until=env.monotonic() + 5) is None
+    assert isinstance(first, Ticket)
+    assert queue.enter("k", until=None) == 1
+    assert queue.enter("k", until=env.monotonic() + 5) == 1
     first.leave()
     first.leave()
     second = queue.enter("k", until=None)
-    assert second is not None
+    assert isinstance(second, Ticket)
     second.leave()
     assert queue._lines == {}
 
@@ -196,7 +212,7 @@ def test_a_waiter_that_is_interrupted_passes_on_what_it_was_handed(env: FakeEnvi
 
     class Interrupting(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            assert first is not None
+            assert isinstance(first, Ticket)
             first.leave()  # handed over in the very moment of the interrupt
             raise KeyboardInterrupt
 
@@ -204,7 +220,7 @@ def test_a_waiter_that_is_interrupted_passes_on_what_it_was_handed(env: FakeEnvi
     first = queue.enter("k", until=None)
     with pytest.raises(KeyboardInterrupt):
         queue.enter("k", until=1e9)
-    assert queue.enter("k", until=None) is not None
+    assert isinstance(queue.enter("k", until=None), Ticket)
 
 
 def test_fake_timers_fire_in_order_at_their_times(env: FakeEnvironment) -> None:

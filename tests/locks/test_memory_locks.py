@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from lakelatch.errors import ConfigError
-from lakelatch.locks import LockProvider, open_provider
+from lakelatch.locks import open_provider
 from lakelatch.testing import LockProviderContract
 
 
@@ -16,10 +16,12 @@ class TestMemoryLocks(LockProviderContract):
     def url(self) -> str:
         return f"memory://{uuid.uuid4()}"
 
-    def check_break_record(self, provider: LockProvider, key: str, *, who: str, reason: str) -> None:
-        (record,) = provider._backend.records(key)  # type: ignore[attr-defined]
-        assert who in record
-        assert reason in record
+
+class TestMemoryLocksInRealTime(TestMemoryLocks):
+    """As a server with a clock of its own would be tested."""
+
+    server_clock = True
+    lease_s = 0.6
 
 
 def test_a_name_is_needed() -> None:

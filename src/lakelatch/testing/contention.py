@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 from ..environment import SystemEnvironment
 
@@ -52,3 +54,11 @@ def run_threads(threads: list[threading.Thread], *, start: bool = True) -> None:
     for thread in threads:
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "a thread still waits for the lock"
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Look at the real state until it is as it should be; ``what`` says what is wrong if it never is."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.01)

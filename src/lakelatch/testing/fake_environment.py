@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,11 +21,41 @@ from dataclasses import dataclass, replace
 from ..environment import Event, Process, Timer
 
 _START = 1_000.0  # not zero, so that a forgotten default does not look like a time
+_WALL = 1_750_000_000.0
+_SLICE_S = 0.01  # how long real time passes before something is looked at that another thread may have changed
 
 
 class _Clock:
+    """Stands still until told."""
+
     def __init__(self) -> None:
-        self.now_s = _START
+        self._now_s = _START
+
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    def skip(self, seconds: float) -> None:
+        """Jump."""
+        self._now_s += seconds
+
+    def go_to(self, at_s: float) -> None:
+        """Let time pass until then, or part of the way."""
+        self._now_s = max(self._now_s, at_s)
+
+
+class _RealClock(_Clock):
+    """Runs by itself, for tests against a server that has a clock of its own."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    @property
+    def now_s(self) -> float:
+        return time.monotonic() + self._now_s
+
+    def go_to(self, at_s: float) -> None:
+        time.sleep(max(0.0, min(at_s - self.now_s, _SLICE_S)))
 
 
 @dataclass(eq=False)
@@ -60,12 +91,19 @@ class _FakeEvent:
 
 
 class FakeEnvironment:
-    """See the module's text. ``wall`` is the wall clock at the start; ``seed`` fixes `random` and `uuid`."""
+    """See the module's text. ``wall`` is the wall clock at the start; ``seed`` fixes `random` and `uuid`.
+
+    With ``real_time`` the clocks run by themselves and `advance` and `sleep` really wait, but still timers and threads
+    run only when the caller gives way. It is for a server that judges leases by its own clock.
+    """
 
     def __init__(
-        self, *, seed: int = 0, wall: float = 1_750_000_000.0, process: Process | None = None, number: int = 0
-    ) -> None:
-        self._clock = _Clock()
+        self, *, seed: int = 0, wall: float | None = None, process: Process | None = None, number: int = 0,
+        real_time: bool = False,
+    ) -> None:  # fmt: skip
+        self._clock = _RealClock() if real_time else _Clock()
+        if wall is None:
+            wall = time.time() if real_time else _WALL
         self._wall_offset = wall - self._clock.now_s
         self._random = random.Random(seed)
         self._seed = seed
@@ -94,7 +132,7 @@ class FakeEnvironment:
 
     def uuid(self) -> str:
         self._uuids += 1
-        return f"{self._seed:08x}-{self._number:04x}-4000-8000-{self._uuids:012x}"
+        return f"{self._seed:08x}-0000-4000-8000-{self._number:04x}{self._uuids:08x}"  # owners use the tail
 
     def event(self) -> Event:
         return _FakeEvent(self)
@@ -124,7 +162,7 @@ class FakeEnvironment:
 
     def suspend(self, seconds: float) -> None:
         """Time passes and nothing here runs, as if the process was stopped; timers are overdue then."""
-        self._clock.now_s += seconds
+        self._clock.skip(seconds)
 
     def set_wall(self, wall: float) -> None:
         """Set the wall clock, backwards if you like; the monotonic one goes on."""
@@ -164,9 +202,12 @@ class FakeEnvironment:
             if timer is None or (until is not None and timer.due_s > until):
                 if until is None:
                     raise RuntimeError("a wait without time limit that no timer or queued thread can end")
-                self._clock.now_s = max(self._clock.now_s, until)
-                return
-            self._clock.now_s = max(self._clock.now_s, timer.due_s)
-            timer.due_s = self._clock.now_s + timer.period_s
-            timer.call()
-            self.run_threads()
+                self._clock.go_to(until)
+                if self._clock.now_s >= until:
+                    return
+                continue
+            self._clock.go_to(timer.due_s)
+            if self._clock.now_s >= timer.due_s:
+                timer.due_s = self._clock.now_s + timer.period_s
+                timer.call()
+                self.run_threads()

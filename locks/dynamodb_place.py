@@ -1,0 +1,157 @@
+"""A place in a DynamoDB lock's queue, and a grant of the lock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ..environment import Environment
+from ..errors import LatchError
+from .backend import Ask
+from .dynamodb_item import MINE, Seen, parse_breaks, parse_item
+from .dynamodb_table import Table
+from .interface import Release
+
+_log = logging.getLogger("lakelatch.locks")
+
+PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock lying
+_PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
+_BEHIND_S_MAX = 1.0
+_SOON_S = 0.03
+
+
+class DynamoPlace:
+    """A name in the queue, and the pace of looking again. ``in_doubt``: a write may have made us the owner."""
+
+    def __init__(self, table: Table, item: str, env: Environment) -> None:
+        self.item = item
+        self.ask: Ask | None = None
+        self.queued = False
+        self.in_doubt = False
+        self.version = ""
+        self.until = float("inf")  # how long the caller waits; known from the first wait on
+        self._table = table
+        self._env = env
+        self._seen: Seen | None = None
+        self._state: tuple[object, ...] = ()
+        self._since = 0.0  # when this holder, or this free lock with this head of the queue, was first seen
+        self._ends_at = 0.0
+        self._first: tuple[int, float] | None = (
+            None  # a token and when it was seen: how quickly they follow is the pace
+        )
+
+    def note(self, seen: Seen, *, ends_at: float, free: bool) -> None:
+        """Remember what was seen, for the pace."""
+        state = (seen.owner, free, seen.queue[:1] if free else ())
+        if state != self._state:
+            self._state, self._since = state, self._env.monotonic()
+        self._seen, self._ends_at = seen, ends_at
+        if seen.fence is not None and (self._first is None or seen.fence < self._first[0]):
+            self._first = seen.fence, self._env.monotonic()
+
+    def expects_soon(self) -> bool:
+        """We are the first in the queue and the holder is new: asking for the lock itself saves the look before it."""
+        first = self._seen is not None and self.ask is not None and self._seen.queue[:1] == (self.ask.owner,)
+        return first and self._env.monotonic() < self._since + _SOON_S
+
+    def head_is_absent(self) -> bool:
+        """The lock lies free and its first waiter does not come."""
+        return self._env.monotonic() > self._since + PATIENCE_S
+
+    def wait(self, limit_s: float) -> None:
+        """Look again after a part of the time that this state has lasted; those behind when half of them may be gone."""
+        env, seen, ask = self._env, self._seen, self.ask
+        self.until = env.monotonic() + limit_s
+        if seen is None or ask is None:
+            pause_s = _PAUSE_S_MAX * env.random()  # throttled before anything was seen
+        else:
+            behind = seen.queue.index(ask.owner) if ask.owner in seen.queue else len(seen.queue)
+            lasted_s = env.monotonic() - self._since
+            pause_s = min(max(lasted_s / 4, _PAUSE_S), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
+            if behind:
+                pause_s = min(max(pause_s, behind * self._pace_s() / 2), _BEHIND_S_MAX)
+            if env.monotonic() < self._ends_at:
+                pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
+        env.sleep(min(limit_s, pause_s))
+
+    def _pace_s(self) -> float:
+        """How long one turn of the lock takes here, from the tokens that were seen; as long as this one, to begin with."""
+        now, seen = self._env.monotonic(), self._seen
+        if self._first is None or seen is None or seen.fence is None or seen.fence <= self._first[0]:
+            return now - self._since
+        return (now - self._first[1]) / (seen.fence - self._first[0])
+
+    def leave(self) -> None:
+        """Take the name out of the queue, and give back what may have been granted without our knowing."""
+        if self.ask is None or not (self.queued or self.in_doubt):
+            return
+        try:
+            for _ in range(5):  # others change the queue meanwhile
+                found = self._table.read(self.item)
+                seen = parse_item(found) if found else None
+                if seen is None or self._clean(self.ask, seen):
+                    return
+        except LatchError as e:
+            _log.warning("lock %r: could not leave the queue: %s", self.ask.key, e)
+
+    def _clean(self, ask: Ask, seen: Seen) -> bool:
+        """True when nothing of ours is left."""
+        if seen.owner == ask.owner and not seen.released:
+            self._table.update(self.item, "SET isReleased = :yes", MINE, {":yes": "1", ":owner": ask.owner})
+        if ask.owner not in seen.queue:
+            return True
+        at = f"lakelatchQueue[{seen.queue.index(ask.owner)}]"
+        return self._table.update(self.item, f"REMOVE {at}", f"{at} = :owner", {":owner": ask.owner}).done
+
+
+class DynamoGrant:
+    """The owner's name is new in every grant, so it proves whose the item is, whatever answers got lost."""
+
+    def __init__(self, table: Table, item: str, ask: Ask, token: int, env: Environment, crowded: set[str]) -> None:
+        self.token = token
+        self._crowded = crowded
+        self._table = table
+        self._item = item
+        self._ask = ask
+        self._env = env
+
+    def renew(self) -> bool:
+        """A new version, unless it is no longer ours."""
+        values = {
+            ":owner": self._ask.owner,
+            ":version": self._env.uuid(),
+            ":lease": str(round(self._ask.lease_s * 1000)),
+            ":until": str(round(self._env.now() + self._ask.lease_s, 3)),
+        }
+        change = "SET recordVersionNumber = :version, leaseDuration = :lease, lakelatchUntil = :until"
+        return self._table.update(self._item, change, MINE, values).done
+
+    def check(self) -> bool:
+        """Read it."""
+        seen = self._read()
+        return seen is not None and seen.owner == self._ask.owner and not seen.released
+
+    def release(self) -> Release:
+        """Mark as released. The item stays, and with it the token."""
+        values = {":owner": self._ask.owner, ":yes": "1", ":token": self.token}
+        change = "SET isReleased = :yes, lakelatchReleased = :token"
+        answer = self._table.update(self._item, change, MINE, values, want=True)
+        seen = parse_item(answer.item) if answer.item else None
+        if answer.done:
+            if seen is not None and len(seen.queue) > 1:
+                self._crowded.add(self._item)
+            return Release.RELEASED
+        if not answer.doubt:
+            return Release.WAS_LOST
+        # An earlier try of this release got no answer; it may be the reason that the item is not ours now.
+        if seen is not None and seen.last_released == self.token:
+            return Release.RELEASED
+        broken = parse_breaks(self._ask.key, [seen.broken]) if seen else ()
+        return Release.WAS_LOST if any(each.token == self.token for each in broken) else Release.UNKNOWN
+
+    def listen(self, call: Callable[[str], None]) -> None:
+        """DynamoDB brings no news of its own."""
+
+    def _read(self) -> Seen | None:
+        found = self._table.read(self._item)
+        return parse_item(found) if found else None

@@ -1,0 +1,37 @@
+"""What happens to locks, told to whoever measures it (metrics.py). Nothing is told, and nothing spent, by default."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Observer(Protocol):
+    """Called on the thread where it happens, so each call is short and never raises."""
+
+    def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:
+        """An `acquire` or `try_acquire` came to its end."""
+        ...
+
+    def renewed(self, scheme: str, key: str, outcome: str, late_s: float) -> None:
+        """A renewal was answered: "ok", "refused", or "failed"; ``late_s`` after it was due."""
+        ...
+
+    def ended(self, scheme: str, key: str, seconds: float, reason: str) -> None:
+        """A lease was given back ("released") or lost, after ``seconds``."""
+        ...
+
+    def broke(self, scheme: str, key: str) -> None:
+        """This process broke somebody's lease."""
+        ...
+
+
+class _Current:
+    observer: Observer | None = None
+
+
+current = _Current()
+
+
+def scheme_of(place: str) -> str:
+    """What metrics are labelled by: there are few schemes, and never more than that."""
+    return place.partition(":")[0]

@@ -1,0 +1,82 @@
+"""What the lock contract needs to know about a backend: fixtures and hooks, all of them with a sane default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import ClassVar
+from uuid import uuid4
+
+import pytest
+
+from ..environment import Environment
+from ..locks import LockProvider, open_provider
+from .fake_environment import FakeEnvironment
+
+
+class LockContractBase:
+    """Override the fixture ``url``, and declare what your backend cannot do, with a reason beside it."""
+
+    across_processes: ClassVar[bool] = False
+    """True when other processes that open the same URL contend for the same keys."""
+    breakable: ClassVar[bool] = True
+    """False when the backend has no way to end somebody else's lease."""
+    server_clock: ClassVar[bool] = False
+    """True when the server itself ends leases, by a clock that no test can move: then tests wait, a few `lease_s`."""
+    lease_s: ClassVar[float] = 10.0
+    """The lease where it has to end; with `server_clock` as short as a slow machine can keep it alive, say 2 s."""
+    many: ClassVar[int] = 100
+    """How many keys one process holds at once."""
+    threads_max: ClassVar[int] = 6
+    """How many threads one provider may start, however many leases it keeps alive."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        """Override: where the locks are; fresh or shared between tests, each test uses keys of its own."""
+        raise NotImplementedError("a test class of LockProviderContract must override the fixture `url`")
+
+    @pytest.fixture
+    def env(self) -> FakeEnvironment:
+        """The environment of `provider`."""
+        return FakeEnvironment(real_time=self.server_clock)
+
+    @pytest.fixture
+    def rival_env(self, env: FakeEnvironment) -> FakeEnvironment:
+        """Another process's environment, on the same clock; while it is advanced, `env` stands still."""
+        return env.peer()
+
+    @pytest.fixture
+    def provider(self, url: str, env: FakeEnvironment) -> Iterator[LockProvider]:
+        with self.open(url, env) as provider:
+            yield provider
+
+    @pytest.fixture
+    def rival(self, url: str, rival_env: FakeEnvironment) -> Iterator[LockProvider]:
+        """A second client that shares nothing with `provider` but the backend."""
+        with self.open(url, rival_env) as provider:
+            yield provider
+
+    @pytest.fixture
+    def key(self, request: pytest.FixtureRequest) -> str:
+        return f"contract/{request.node.name}/{uuid4().hex[:8]}"
+
+    def open(self, url: str, env: Environment) -> LockProvider:
+        """How a provider is made; override when it is not registered under its scheme."""
+        return open_provider(url, env=env)
+
+    def let_pass(self, env: FakeEnvironment, seconds: float) -> None:
+        """Let time pass for everybody; only ``env`` does anything meanwhile."""
+        env.advance(seconds)
+
+    def outlast(self, locks: LockProvider, key: str, env: FakeEnvironment) -> None:
+        """Make a silent holder's lease end, as ``locks`` sees it: a first look, then more than the lease."""
+        assert locks.try_acquire(key) is None
+        self.let_pass(env, self.lease_s * 1.5)
+
+    def cut_off(self) -> AbstractContextManager[None]:
+        """Override: within this block the backend answers nobody. Requests made meanwhile may be lost or come late."""
+        pytest.skip("cut_off() is not overridden: nobody told how to keep this backend from answering")
+
+    def restart(self) -> None:
+        """Override: stop the backend as a crash would, and start it again where it was."""
+        pytest.skip("restart() is not overridden: nobody told how to restart this backend")

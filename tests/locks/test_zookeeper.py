@@ -1,0 +1,466 @@
+"""The contract on zk://, and what only a ZooKeeper server can show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+from threading import Event
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from lakelatch.environment import SystemEnvironment
+from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError, TokenBehindError
+from lakelatch.locks import LockProvider, Release, open_provider
+from lakelatch.locks.interface import BREAKS_KEPT
+from lakelatch.locks.zookeeper import node_name
+from lakelatch.testing import FakeEnvironment, LockProviderContract
+from lakelatch.testing.contention import PATIENCE_S, until
+
+from ..servers import Wire, free_port
+from ..servers.zookeeper_server import Node, Relay, zookeeper
+
+pytestmark = [pytest.mark.server, pytest.mark.process]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with zookeeper(tmp_path_factory.mktemp("zookeeper")) as node:
+        yield node
+
+
+def end_session(node: Node, locks: LockProvider) -> None:
+    """Have the server end the session of ``locks``, as it does after a session time-out."""
+    client = locks._backend._session().open()  # type: ignore[attr-defined]
+    thief = KazooClient(f"127.0.0.1:{node.port}", client_id=(client._session_id, client._session_passwd))
+    thief.start(timeout=60)
+    thief.stop()  # for everybody who has it
+    thief.close()
+
+
+@pytest.fixture
+def relay(node: Node) -> Iterator[Relay]:
+    relay = Relay(node.port)
+    yield relay
+    relay.close()
+
+
+@pytest.fixture
+def address(node: Node) -> str:
+    return f"zk://127.0.0.1:{node.port}/tests?session=6s"
+
+
+class TestZooKeeperLocks(LockProviderContract):
+    across_processes = True
+    server_clock = True
+    lease_s = 2.0
+
+    @pytest.fixture(autouse=True)
+    def _server(self, node: Node, relay: Relay) -> None:
+        self.node, self.relay = node, relay
+
+    @pytest.fixture
+    def url(self, address: str) -> str:
+        return address
+
+    @pytest.fixture
+    def provider(self, url: str, env: FakeEnvironment) -> Iterator[LockProvider]:
+        with self.open(url.replace(f":{self.node.port}", f":{self.relay.port}"), env) as provider:
+            self.silent = provider
+            yield provider
+            self.relay.heal()  # before the provider is closed
+
+    def outlast(self, locks: LockProvider, key: str, env: FakeEnvironment) -> None:
+        # The client sends signs of life by itself, so it takes a cut line to silence it.
+        self.relay.silence()
+        end_session(self.node, self.silent)
+        self.let_pass(env, self.lease_s * 1.1)
+        self.relay.heal()
+
+    def test_a_waiter_gets_it_when_the_holder_goes_silent(
+        self, provider: LockProvider, rival: LockProvider, key: str
+    ) -> None:
+        first = provider.acquire(key, wait_s=0)
+        self.relay.silence()
+        with rival.acquire(key, wait_s=60) as second:
+            assert second.token > first.token
+            assert first.lost == "expired"
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self.node.signal(SIGSTOP)
+        try:
+            yield
+        finally:
+            self.node.signal(SIGCONT)
+
+    def restart(self) -> None:
+        self.node.kill()
+        self.node.start()
+        self.node.wait_ready()
+
+
+@pytest.fixture
+def admin(node: Node) -> Iterator[KazooClient]:
+    """Somebody who looks at the server without us."""
+    client = KazooClient(f"127.0.0.1:{node.port}")
+    client.start(timeout=60)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def key() -> str:
+    return f"k-{uuid4().hex}"
+
+
+@pytest.fixture
+def locks(address: str) -> Iterator[LockProvider]:
+    with open_provider(address) as provider:
+        yield provider
+
+
+def line(admin: KazooClient, key: str) -> list[str]:
+    return admin.get_children(f"/tests/{key}")
+
+
+# Answers that are lost.
+
+
+def test_a_node_whose_creation_was_not_answered_is_found_again(node: Node, admin: KazooClient, key: str) -> None:
+    with Wire(node.port) as wire, open_provider(f"zk://127.0.0.1:{wire.port}/tests?session=20s") as locks:
+        locks.acquire(key, wait_s=20).release()  # all is open now
+        wire.lose_next_reply()
+        with locks.acquire(key, wait_s=20) as lease:
+            lease.ensure_held(fresh=True)
+            assert len(line(admin, key)) == 1
+        assert line(admin, key) == []
+
+
+def test_a_release_that_was_not_answered_is_looked_up(node: Node, admin: KazooClient, key: str) -> None:
+    with Wire(node.port) as wire, open_provider(f"zk://127.0.0.1:{wire.port}/tests?session=20s") as locks:
+        lease = locks.acquire(key, wait_s=20)
+        wire.lose_next_reply()
+        assert lease.release() is Release.RELEASED
+        assert line(admin, key) == []
+
+
+def test_what_could_not_be_removed_is_removed_later(relay: Relay, admin: KazooClient, key: str) -> None:
+    with open_provider(f"zk://127.0.0.1:{relay.port}/tests?session=6s") as locks:
+        lease = locks.acquire(key, wait_s=20)
+        relay.silence()
+        assert lease.release() is Release.UNKNOWN
+        relay.heal()
+        until(lambda: line(admin, key) == [], "the node of an unknown release stays")
+
+
+def test_a_waiter_that_gives_up_while_cut_off_leaves_nothing(
+    relay: Relay, locks: LockProvider, admin: KazooClient, key: str
+) -> None:
+    with (
+        open_provider(f"zk://127.0.0.1:{relay.port}/tests?session=6s", env=SystemEnvironment()) as waiter,
+        locks.acquire(key, wait_s=20),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(waiter.acquire, key, wait_s=3)
+        until(lambda: len(line(admin, key)) == 2, "the waiter does not line up")
+        relay.silence()
+        with pytest.raises((LockTimeoutError, LockUnavailableError)):
+            waiting.result()
+        relay.heal()
+        until(lambda: len(line(admin, key)) == 1, "the waiter's node stays")
+
+
+# News of a loss.
+
+
+def test_a_holder_is_told_at_once_when_its_session_ends(node: Node, address: str, key: str) -> None:
+    told = Event()
+    with open_provider(address.replace("session=6s", "session=40s")) as locks, locks.acquire(key, wait_s=20) as lease:
+        lease.on_lost(lambda _: told.set())
+        end_session(node, locks)
+        assert told.wait(PATIENCE_S)
+        assert lease.lost == "expired"
+        assert lease.release() is Release.WAS_LOST
+
+
+def test_a_holder_is_told_when_somebody_removes_its_node(address: str, admin: KazooClient, key: str) -> None:
+    told = Event()
+    with open_provider(address) as locks:
+        lease = locks.acquire(key, wait_s=20, lease_s=30)
+        lease.on_lost(lambda _: told.set())
+        backend = locks._backend  # type: ignore[attr-defined]
+        before = backend.requests
+        until(lambda: backend.requests >= before + 2, "no renewal came")  # with it the holder begins to listen
+        asked = backend.requests
+        admin.delete(f"/tests/{key}/{line(admin, key)[0]}")
+        assert told.wait(PATIENCE_S)
+        assert lease.lost == "stolen"
+        assert backend.requests == asked, "it was a renewal that noticed, not the watch"
+        assert lease.release() is Release.WAS_LOST
+
+
+def test_a_record_of_a_break_is_no_contender(address: str, locks: LockProvider, admin: KazooClient, key: str) -> None:
+    for i in range(BREAKS_KEPT + 2):
+        lease = locks.acquire(key, wait_s=20)
+        assert locks.break_(key, token=lease.token, reason=f"round {i}", who="alice")
+    assert line(admin, key) == []
+    assert [record.reason for record in locks.breaks(key)] == [f"round {i}" for i in range(2, BREAKS_KEPT + 2)]
+    assert len(admin.get_children(f"/tests/{key}~breaks")) == BREAKS_KEPT
+
+
+def test_a_break_that_was_not_answered_is_looked_up(node: Node, locks: LockProvider, key: str) -> None:
+    with Wire(node.port) as wire, open_provider(f"zk://127.0.0.1:{wire.port}/tests?session=20s") as breaker:
+        first = locks.acquire(key, wait_s=20)
+        assert breaker.break_(key, token=first.token, reason="makes the folder", who="alice")
+        first.release()
+        second = locks.acquire(key, wait_s=20)
+        session = breaker._backend._session()  # type: ignore[attr-defined]
+        ask = session.ask
+
+        def lose(send: Any, *, proves: bool = False) -> Any:
+            if proves:  # the transaction
+                session.ask = ask
+                wire.lose_next_reply()
+            return ask(send, proves=proves)
+
+        session.ask = lose
+        assert breaker.break_(key, token=second.token, reason="again", who="alice")
+        assert [record.token for record in breaker.breaks(key)] == [first.token, second.token]
+
+
+# Processes.
+
+_HOLD = """
+import sys
+from lakelatch.locks import open_provider
+lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=60)
+print(lease.token, flush=True)
+sys.stdin.readline()
+print(lease.lost, lease.release().value, flush=True)
+"""
+
+
+@contextmanager
+def holding(url: str, key: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", _HOLD, url, key]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_a_killed_holder_is_followed_when_its_session_ends(address: str, locks: LockProvider, key: str) -> None:
+    with holding(address.replace("6s", "2s"), key) as holder:
+        holder.kill()
+        began = time.monotonic()
+        with locks.acquire(key, wait_s=60):
+            assert time.monotonic() - began > 0.5, (
+                "the lock did not outlive the process, so the session was not its own"
+            )
+
+
+def test_a_stopped_holder_is_followed_and_knows_it(address: str, locks: LockProvider, key: str) -> None:
+    with holding(address.replace("6s", "2s"), key) as holder:
+        holder.send_signal(SIGSTOP)
+        with locks.acquire(key, wait_s=60) as lease:
+            holder.send_signal(SIGCONT)
+            said, _ = holder.communicate("\n", timeout=PATIENCE_S)
+            assert said.split() == ["expired", "was", "lost"]
+            lease.ensure_held(fresh=True)
+
+
+# The server.
+
+
+def test_waiters_sit_out_a_restart(node: Node, address: str, key: str) -> None:
+    url = address.replace("6s", "30s")
+    with (
+        open_provider(url) as first,
+        open_provider(url, env=SystemEnvironment()) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        lease = first.acquire(key, wait_s=20)
+        waiting = pool.submit(second.acquire, key, wait_s=PATIENCE_S)
+        until(lambda: len(_queue(first, key)) == 1, "the waiter does not line up")
+        node.kill()
+        node.start()
+        node.wait_ready()
+        lease.ensure_held(fresh=True)
+        assert lease.release() is Release.RELEASED
+        waiting.result().release()
+
+
+def _queue(locks: LockProvider, key: str) -> tuple[str, ...]:
+    holder = locks.inspect(key)
+    return () if holder is None else holder.queue
+
+
+def test_a_server_that_was_built_anew_grants_nothing_below_the_known_tokens(tmp_path: Path, key: str) -> None:
+    with zookeeper(tmp_path) as node:
+        url = f"zk://127.0.0.1:{node.port}"
+        with open_provider(url) as locks:
+            for _ in range(5):
+                with locks.acquire(key, wait_s=20) as lease:
+                    token = lease.token
+            node.kill()
+            node.wipe()
+            node.start()
+            node.wait_ready()
+        with open_provider(url) as locks:
+            with pytest.raises(TokenBehindError) as caught:
+                locks.acquire(key, wait_s=20, above=token)
+            assert caught.value.token <= token
+            assert locks.inspect(key) is None
+            locks.acquire(key, wait_s=20).release()
+
+
+def test_an_unreachable_server_is_named_and_no_thread_stays() -> None:
+    before = set(threading.enumerate())
+    url = f"zk://127.0.0.1:{free_port()}/tests?session=1s"
+    with open_provider(url, env=SystemEnvironment()) as locks:
+        with pytest.raises(LockUnavailableError, match=r"No ZooKeeper server of 127\.0\.0\.1:\d+ answered") as caught:
+            locks.try_acquire("k")
+        assert caught.value.retryable
+    until(lambda: set(threading.enumerate()) <= before, "a thread stays behind")
+
+
+def test_kazoos_own_lock_is_waited_for(locks: LockProvider, admin: KazooClient, key: str) -> None:
+    theirs = admin.Lock(f"/tests/{key}", "somebody")
+    theirs.acquire()
+    assert locks.try_acquire(key) is None
+    holder = locks.inspect(key)
+    assert holder is not None
+    assert holder.owner == "somebody"
+    theirs.release()
+    locks.acquire(key, wait_s=20).release()
+
+
+def test_what_a_lock_costs(locks: LockProvider, key: str) -> None:
+    backend = locks._backend  # type: ignore[attr-defined]
+    locks.acquire(key, wait_s=20).release()  # the folder is there
+
+    def cost(call: Callable[[], Any]) -> tuple[int, Any]:
+        before = backend.requests
+        result = call()
+        return backend.requests - before, result
+
+    requests, lease = cost(lambda: locks.acquire(key, wait_s=20))
+    assert requests == 2  # make the node, look at the line
+    assert cost(lambda: lease.ensure_held(fresh=True))[0] == 1
+    assert cost(lease.release)[0] == 1
+    requests, lease = cost(lambda: locks.try_acquire(key))
+    assert requests == 3  # first look whether it is free
+    lease.release()
+
+
+def test_many_leases_are_renewed_in_one_request(locks: LockProvider, key: str) -> None:
+    leases = [locks.acquire(f"{key}/{i}", wait_s=20) for i in range(30)]
+    backend = locks._backend  # type: ignore[attr-defined]
+    grants = [lease._hold.grant for lease in leases]  # type: ignore[attr-defined]
+    before = backend.requests
+    assert backend.renew_many(grants) == [True] * 30
+    assert backend.requests - before <= 1 + 30  # and each is watched from now on
+    assert leases[3].release() is Release.RELEASED
+    assert backend.renew_many(grants) == [True] * 3 + [False] + [True] * 26
+    for lease in leases:
+        lease.release()
+
+
+# Credentials.
+
+
+def test_nodes_belong_to_the_user_of_the_environment(address: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"{address.partition('?')[0]}/{uuid4().hex}?session=5s"  # a base that alice makes
+    monkeypatch.setenv("LAKELATCH_ZK_AUTH", "digest:alice:secret")
+    with open_provider(url) as alices, alices.acquire(key, wait_s=20):
+        with open_provider(url, env=SystemEnvironment()) as also_alices:
+            assert also_alices.try_acquire(key) is None
+        for other in ("digest:alice:wrong", ""):
+            monkeypatch.setenv("LAKELATCH_ZK_AUTH", other)
+            with open_provider(url, env=SystemEnvironment()) as others:
+                with pytest.raises(ConfigError, match="LAKELATCH_ZK_AUTH=digest:user:password"):
+                    others.try_acquire(key)
+                with pytest.raises(ConfigError):
+                    others.acquire(key + "/new", wait_s=5)
+    monkeypatch.setenv("LAKELATCH_ZK_AUTH", "alice:secret")
+    with open_provider(url) as locks, pytest.raises(ConfigError, match="must read") as caught:
+        locks.try_acquire(key)
+    assert "secret" not in str(caught.value)
+
+
+def test_tls(tmp_path: Path, key: str) -> None:
+    store, ca = tmp_path / "server.p12", tmp_path / "ca.pem"
+    keytool = ["keytool", "-keystore", str(store), "-storepass", "changeit", "-alias", "zk"]
+    make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=localhost", "-ext", "san=dns:localhost", "-validity", "2"]
+    subprocess.run([*keytool, *make], check=True, capture_output=True)
+    subprocess.run([*keytool, "-exportcert", "-rfc", "-file", str(ca)], check=True, capture_output=True)
+    port = free_port()
+    settings = [
+        f"secureClientPort={port}", "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        f"ssl.keyStore.location={store}", "ssl.keyStore.password=changeit", "ssl.clientAuth=none",
+    ]  # fmt: skip
+    with zookeeper(tmp_path / "zk", *settings):
+        for host, good in (("localhost", "tls=1"), ("127.0.0.1", "tls=chain")):
+            with open_provider(f"zk://{host}:{port}/t?{good}&ca={ca}") as locks, locks.acquire(key, wait_s=20) as lease:
+                lease.ensure_held(fresh=True)
+        for host, bad in (("localhost", "tls=1"), ("127.0.0.1", f"tls=1&ca={ca}")):
+            with (
+                open_provider(f"zk://{host}:{port}/t?session=1s&{bad}") as locks,
+                pytest.raises(LockUnavailableError, match="answered within"),
+            ):
+                locks.try_acquire(key)
+
+
+# URLs and names.
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("zk:///tests", "names no server"),
+        ("zk://a/tests?session=5", "not a duration"),
+        ("zk://a/tests?session=5ms", "cannot work"),
+        ("zk://a/tests?tls=yes", "means nothing"),
+        ("zk://a/tests?ca=x.pem", "add tls=1"),
+        ("zk://a/tests?sesion=5s", "unknown settings: sesion"),
+        ("zk://user:secret@a/tests", "holds a password"),
+        ("zk://a/../tests", "not a path"),
+        ("zk://a/tests?key=a//b", "not a path"),
+    ],
+)
+def test_a_url_that_cannot_work_is_refused(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        open_provider(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_one_place_has_one_spelling() -> None:
+    assert open_provider("zk://a,b:2182/base/").url == open_provider("zk://a:2181,b:2182/base").url
+
+
+def test_names_are_legible_and_never_the_same() -> None:
+    assert node_name("flights") == "flights"
+    assert node_name("s3://b/t") == "s3%3A%2F%2Fb%2Ft"
+    odd = [".", "..", "~", "%7E", "a~breaks", "é", "e\u0301", "x" * 300, "x" * 301, "zookeeper"]
+    names = [node_name(key) for key in odd]
+    assert len(set(names)) == len(odd)
+    assert not any("/" in name or len(name) > 200 or name.endswith("~breaks") or set(name) == {"."} for name in names)
+
+
+def test_a_fixed_key_is_the_nodes_name(address: str, admin: KazooClient, key: str) -> None:
+    with open_provider(f"{address}&key={key}%20x") as locks, locks.acquire("s3://any/table", wait_s=20):
+        assert len(line(admin, f"{key} x")) == 1
