@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from ..errors import DamagedTableError
 from ..occ.avro import WriteStat
 from ..occ.basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, token
+from ..occ.file_rows import FILE_NAME, PARTITION_PATH
 from ..occ.keys import RECORD_KEY, bucket_ids, key_parts, record_keys
 from ..occ.merge import Merged, deduplicate, merge, remove, remove_where
 from ..occ.names import bucket_of
@@ -326,9 +327,11 @@ def write_successor(files: Files, old: FileSlice, merged: Merged) -> None:
 
 
 def read_slice(spec: FileSpec, old: FileSlice) -> pa.Table:
-    """All rows of a slice with their meta columns, in the types of the table."""
+    """All rows of a slice with the meta columns that stay with a row, in the types of the table."""
     with spec.store.open(old.path) as stream:
-        rows = pq.ParquetFile(stream).read(use_threads=False)
+        file = pq.ParquetFile(stream)
+        # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
+        rows = file.read([n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME)], use_threads=False)
     wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
     for place, column in enumerate(rows.schema):
         kind = wanted.get(column.name, column.type)
