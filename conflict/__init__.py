@@ -5,9 +5,26 @@ if __name__ != "lakelatch.conflict":
         "import lakelatch.conflict, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .resolve import Candidate, Conflict, resolve
+from .isolation import ISOLATION_LEVELS, refuse_isolation
+from .party import Party, candidates
+from .resolve import Conflict, Verdict, resolve
 from .schema import settle_schema
-from .strategies import strategy_names
-from .write_set import FileGroupId, ReadSet, WriteSet
+from .strategies import refuse_contradiction, strategy_names
+from .write_set import FileGroupId, ReadSet, Scan, WriteSet
 
-__all__ = ["Candidate", "Conflict", "FileGroupId", "ReadSet", "WriteSet", "resolve", "settle_schema", "strategy_names"]
+__all__ = [
+    "ISOLATION_LEVELS",
+    "Conflict",
+    "FileGroupId",
+    "Party",
+    "ReadSet",
+    "Scan",
+    "Verdict",
+    "WriteSet",
+    "candidates",
+    "refuse_contradiction",
+    "refuse_isolation",
+    "resolve",
+    "settle_schema",
+    "strategy_names",
+]

@@ -2,122 +2,225 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .strategies import strategy
-from .write_set import FileGroupId, ReadSet, WriteSet
+from .isolation import SNAPSHOT, changed, scans_that_count
+from .meeting import Pairs, meeting_of
+from .operations import COMPLETED, INGESTION, MAKES_GROUPS, PLANNED, Kind
+from .party import Party
+from .strategies import Strategy, strategy
+from .write_set import FileGroupId, ReadSet, Scan
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A commit that landed after the committing transaction began."""
-
-    instant: str
-    completion: str
-    operation: str
-    writer: str
-    writes: WriteSet
+_AGAIN = "run the write again on the new snapshot: Table.run does"
+_PLAN_AGAIN = "leave the plan and schedule a new one"
+_WAIT = "wait until it has ended, then commit: what it leaves decides"
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why not: who won, where both meet (file groups, or partitions as groups without file id), by which rule."""
+    """Who wins, who loses, where both meet, by which rule, and what the loser does next.
 
-    winner: Candidate
+    ``overlap`` holds file groups, or partitions as groups without file id. ``waits``: the winner is still pending, and
+    when it has ended without landing the loser may commit without having to run again.
+    """
+
+    winner: Party
+    loser: Party
     overlap: tuple[FileGroupId, ...]
     rule: str
     advice: str
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer: ``lost`` is why the transaction must not land, ``beats`` the pending ones that lose if it does."""
+
+    lost: Conflict | None
+    beats: tuple[Conflict, ...] = ()
 
 
 def resolve(
-    writes: WriteSet, reads: ReadSet, candidates: Sequence[Candidate], *, by: str = "simple"
-) -> Conflict | None:
-    """The first conflict with a candidate, oldest first, or None when the transaction may land.
+    ours: Party,
+    reads: ReadSet,
+    candidates: Sequence[Party],
+    *,
+    by: str = "simple",
+    isolation: str = SNAPSHOT,
+    bucketed: bool = False,
+) -> Verdict:
+    """Whether ``ours`` may land: the first candidate in its way, in the order given, or none.
 
     Pure: reads nothing and keeps nothing, so the same inputs give the same answer.
 
     Args:
-        writes: the write set of the committing transaction.
+        ours: the committing transaction.
         reads: its read set.
-        candidates: commits after its begin slot, in slot order; may be empty.
-        by: name of the strategy that says when two write sets meet.
+        candidates: what landed since it began in the order of landing, and pending ones; see `party.candidates`.
+        by: name of the strategy.
+        isolation: level of protection of what it read.
+        bucketed: the table has a bucket index, so two file groups of one bucket are the same place.
 
     Raises:
         ConfigError: there is no strategy of that name.
 
     Source: step 4 of "Optimistic Concurrency using Locking" in Apache Hudi's RFC-22, with write sets that include
-    the absent (docs/protocol.md).
+    the absent (docs/protocol.md), and kinds of transactions (`operations`).
     """
-    meet = strategy(by)
-    for candidate in candidates:
-        conflict = (
-            _same_file_group(writes, candidate, meet(writes, candidate.writes))
-            or _created_where_ours_overwrites(writes, candidate)
-            or _two_overwrites(writes, candidate)
-            or _overwritten_below_us(writes, reads, candidate)
-            or _changed_where_we_read(reads, candidate)
+    rules = strategy(by)
+    meet = meeting_of(ours.writes.groups, bucketed=bucketed)
+    beats = []
+    for each in candidates:
+        pairs = meet(each.writes.groups)
+        if each.landed:
+            lost = (
+                _taken_back(ours, each)
+                or _excluded(ours, each)
+                or _same_file_group(ours, each, pairs)
+                or _region(ours, each)
+                or _overwritten_below(ours, each, blind=reads.blind)
+                or _changed_where_our_condition_looked(ours, each, reads)
+                or _changed_what_we_read(ours, each, reads, isolation)
+            )
+        else:
+            lost = _taken_back(ours, each) or _still_to_say(ours, each, rules)
+            if not lost and (meets := _would_lose(each, ours, [(theirs, mine) for mine, theirs in pairs])):
+                lost = _yield_or_not(ours, each, meets, rules)
+                if lost.winner is ours:
+                    beats.append(lost)
+                    lost = None
+        if lost:
+            return Verdict(lost)
+    return Verdict(None, tuple(beats))
+
+
+# --- against one that has landed ---------------------------------------------------------------------------------
+
+
+def _taken_back(ours: Party, theirs: Party) -> Conflict | None:
+    if ours.instant in theirs.undoes:
+        return Conflict(theirs, ours, (), f"{theirs.kind} {theirs.instant} takes this transaction back", _AGAIN)
+    if theirs.landed and theirs.instant in ours.undoes:
+        return Conflict(
+            theirs, ours, (), "it has landed meanwhile, so there is nothing to take back", "leave it as it is"
         )
-        if conflict:
-            return conflict
     return None
 
 
-def _same_file_group(_writes: WriteSet, candidate: Candidate, overlap: frozenset[FileGroupId]) -> Conflict | None:
-    return _conflict(
-        candidate,
-        overlap,
-        "both changed the same file group",
-        "run the write again on the new snapshot: Table.run does",
-    )
-
-
-def _created_where_ours_overwrites(writes: WriteSet, candidate: Candidate) -> Conflict | None:
-    # The overwrite's snapshot did not hold these rows, so it would not replace them, and no serial order gives that.
-    met = frozenset(g for g in candidate.writes.groups if writes.region.covers(g.partition))
-    return _conflict(
-        candidate,
-        met,
-        "it wrote into a partition that ours overwrites",
-        "run the overwrite again: it will replace these too",
-    )
-
-
-def _two_overwrites(writes: WriteSet, candidate: Candidate) -> Conflict | None:
-    # Two overwrites of an empty partition share no file group; without this rule both would survive.
-    if not writes.region.meets(candidate.writes.region):
+def _excluded(ours: Party, theirs: Party) -> Conflict | None:
+    if COMPLETED[ours.kind, theirs.kind] != "X":
         return None
-    both = (writes.region.partitions or candidate.writes.region.partitions) & (
-        candidate.writes.region.partitions or writes.region.partitions
-    )
-    met = frozenset(FileGroupId(p, "") for p in both) or frozenset({FileGroupId("", "")})
-    return _conflict(
-        candidate, met, "both overwrite the same partition", "decide which overwrite is to stay, then run it again"
-    )
+    rule = "a restore stands alone: nothing lands beside it"
+    return Conflict(theirs, ours, (), rule, _next(ours))
 
 
-def _overwritten_below_us(writes: WriteSet, reads: ReadSet, candidate: Candidate) -> Conflict | None:
-    if reads.blind:
+def _same_file_group(ours: Party, theirs: Party, pairs: Pairs) -> Conflict | None:
+    met = [(a, b) for a, b in pairs if COMPLETED[ours.kind_at(a), theirs.kind_at(b)] == "x"]
+    if not met:
         return None
-    met = frozenset(g for g in writes.groups if candidate.writes.region.covers(g.partition))
-    return _conflict(
-        candidate, met, "it overwrote a partition that ours had read", "run the write again on the new snapshot"
+    same = "both changed the same file group"
+    if {ours.kind, theirs.kind} == {Kind.CLEAN, Kind.SAVEPOINT}:
+        same = "a clean and a savepoint name the same file group"
+    elif any(a != b for a, b in met):
+        same = "both changed the same bucket"
+    return _conflict(theirs, ours, (b for _a, b in met), same, _next(ours))
+
+
+def _region(ours: Party, theirs: Party) -> Conflict | None:
+    """What appeared where ours overwrites, and two overwrites of one place."""
+    mine, other = ours.writes.region, theirs.writes.region
+    if not mine:
+        return None
+    if theirs.kind in MAKES_GROUPS:
+        # The overwrite's snapshot did not hold these rows, so it would not replace them; no serial order gives that.
+        met = [g for g in theirs.writes.groups if mine.covers(g.partition)]
+        if met:
+            rule = "it wrote into a partition that ours overwrites"
+            return _conflict(theirs, ours, met, rule, "run the overwrite again: it will replace these too")
+    if mine.meets(other):
+        # Two overwrites of an empty partition share no file group; without this rule both would survive.
+        both = (mine.partitions or other.partitions) & (other.partitions or mine.partitions)
+        advice = "decide which overwrite is to stay, then run it again"
+        return _conflict(theirs, ours, _as_groups(both), "both overwrite the same partition", advice)
+    return None
+
+
+def _overwritten_below(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
+    if blind or not theirs.writes.region or ours.kind not in INGESTION | PLANNED:
+        return None
+    met = [g for g in ours.writes.groups if theirs.writes.region.covers(g.partition)]
+    return _conflict(theirs, ours, met, "it overwrote a partition that ours had read", _next(ours))
+
+
+def _changed_where_our_condition_looked(ours: Party, theirs: Party, reads: ReadSet) -> Conflict | None:
+    rule = "it changed a partition that our condition was evaluated on"
+    advice = "evaluate the condition again: Table.run does"
+    scans = (Scan(reads.region), *reads.condition) if reads.region else reads.condition
+    return _changed(ours, theirs, scans, rule, advice)
+
+
+def _changed_what_we_read(ours: Party, theirs: Party, reads: ReadSet, isolation: str) -> Conflict | None:
+    rule = f"it changed what ours had read, which counts under isolation {isolation}"
+    return _changed(ours, theirs, scans_that_count(reads, isolation, blind_insert=theirs.blind), rule, _AGAIN)
+
+
+def _changed(ours: Party, theirs: Party, scans: Iterable[Scan], rule: str, advice: str) -> Conflict | None:
+    # A service moves rows and changes none, so what was read is still so.
+    if theirs.kind not in INGESTION:
+        return None
+    for scan in scans:
+        if met := changed(scan, theirs.writes):
+            return _conflict(theirs, ours, met, rule, advice)
+    return None
+
+
+# --- against a pending one ---------------------------------------------------------------------------------------
+
+
+def _would_lose(theirs: Party, ours: Party, pairs: Pairs) -> Conflict | None:
+    """Whether theirs would lose at its commit if ours landed now."""
+    return (
+        _excluded(theirs, ours)
+        or _same_file_group(theirs, ours, pairs)
+        or _region(theirs, ours)
+        or _overwritten_below(theirs, ours, blind=theirs.blind)
     )
 
 
-def _changed_where_we_read(reads: ReadSet, candidate: Candidate) -> Conflict | None:
-    met = frozenset(g for g in candidate.writes.groups if reads.region.covers(g.partition))
-    if not met and reads.region.meets(candidate.writes.region):
-        met = frozenset(FileGroupId(p, "") for p in candidate.writes.region.partitions) or frozenset(
-            {FileGroupId("", "")}
+def _still_to_say(ours: Party, theirs: Party, rules: Strategy) -> Conflict | None:
+    """A restore that is pending, and ingestion that has not yet said what it writes, are in the way of everything."""
+    if COMPLETED[ours.kind, theirs.kind] == "X" and rules.yields_to(ours.kind, theirs.kind):
+        return Conflict(theirs, ours, (), "a restore stands alone: nothing lands beside it", _WAIT, waits=True)
+    if theirs.silent and ours.kind in PLANNED and rules.yields_to(ours.kind, theirs.kind):
+        return Conflict(theirs, ours, (), "a table service waits for ingestion that has begun", _WAIT, waits=True)
+    return None
+
+
+def _yield_or_not(ours: Party, theirs: Party, meets: Conflict, rules: Strategy) -> Conflict:
+    lead = ours.priority - theirs.priority
+    if rules.yields_to(ours.kind, theirs.kind, lead=lead, stranger=theirs.stranger):
+        by_number = rules.by_priority and lead < 0
+        why = (
+            f"priority {ours.priority} yields to {theirs.priority}"
+            if by_number
+            else f"{ours.kind} yields to {theirs.kind}"
         )
-    return _conflict(
-        candidate,
-        met,
-        "it changed a partition that our condition was evaluated on",
-        "evaluate the condition again: Table.run does",
-    )
+        return Conflict(theirs, ours, meets.overlap, f"{meets.rule}, and {why} while it is pending", _WAIT, waits=True)
+    return Conflict(ours, theirs, meets.overlap, meets.rule, meets.advice)
 
 
-def _conflict(winner: Candidate, overlap: frozenset[FileGroupId], rule: str, advice: str) -> Conflict | None:
-    return Conflict(winner, tuple(sorted(overlap)), rule, advice) if overlap else None
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+def _next(loser: Party) -> str:
+    return _AGAIN if loser.kind in INGESTION else _PLAN_AGAIN
+
+
+def _as_groups(partitions: Iterable[str]) -> list[FileGroupId]:
+    return [FileGroupId(p, "") for p in partitions] or [FileGroupId("", "")]
+
+
+def _conflict(winner: Party, loser: Party, overlap: Iterable[FileGroupId], rule: str, advice: str) -> Conflict | None:
+    groups = tuple(sorted(overlap))
+    return Conflict(winner, loser, groups, rule, advice) if groups else None

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .resolve import Candidate, Conflict
+from .operations import INGESTION
+from .party import Party
+from .resolve import Conflict
 
 
 def settle_schema(
-    began: str | None, ours: str | None, later: Sequence[tuple[Candidate, str | None]]
+    ours: Party, began: str | None, wanted: str | None, later: Sequence[tuple[Party, str | None]]
 ) -> str | Conflict | None:
     """The schema that our commit shall leave, or the conflict with the first candidate that changed it otherwise.
 
     Args:
+        ours: the committing transaction; a table service changes no schema and takes over what it finds.
         began: the table's schema at our begin; None for a table without one.
-        ours: the schema that we write; None or ``began`` when we change nothing.
-        later: candidates in slot order with the schema that each left.
+        wanted: the schema that we write; None or ``began`` when we change nothing.
+        later: candidates in slot order with the schema that each left; None or "" for one that says nothing of it.
 
-    Source: Apache Hudi RFC-82, the rows with two writers: one that does not change the schema takes over the other's.
+    Source: the eight scenarios of Apache Hudi's RFC-82.
     """
-    settled = ours or began
+    settled = (wanted if ours.kind in INGESTION else None) or began
     for candidate, schema in later:
-        if schema in (began, settled):
+        if not schema or schema in (began, settled):
             continue
         if settled != began:
             return Conflict(
                 candidate,
+                ours,
                 (),
                 "both changed the table's schema",
                 "run the write again on the new schema: Table.run does",

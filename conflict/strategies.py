@@ -1,36 +1,93 @@
-"""When do two write sets meet? One function per strategy; the name is a setting of the table."""
+"""Who yields when two transactions meet: one value per strategy; the name is a setting of the table.
+
+A candidate that has landed cannot yield any more, so it wins under every strategy. They differ in what a committing
+transaction does about a pending one that would lose if it landed first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..errors import ConfigError
-from .write_set import FileGroupId, WriteSet
-
-Strategy = Callable[[WriteSet, WriteSet], frozenset[FileGroupId]]
+from .operations import UNCHECKED_IN_JVM, YIELDS_ALWAYS, YIELDS_BY_PLAN, YIELDS_TO_INGESTION, Kind
 
 
-def simple(ours: WriteSet, theirs: WriteSet) -> frozenset[FileGroupId]:
-    """File groups that both changed.
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A way to say who yields.
 
-    Source: Apache Hudi, `SimpleConcurrentFileWritesConflictResolutionStrategy`.
+    Attributes:
+        name: as in the settings.
+        yields: (ours, theirs) kinds where ours yields to a pending one.
+        needs_buckets: only for tables with a bucket index.
+        by_priority: the one with the smaller number yields first; ``yields`` decides among equals.
+        source: where the rule comes from.
     """
-    return ours.groups & theirs.groups
+
+    name: str
+    yields: frozenset[tuple[Kind, Kind]]
+    source: str
+    needs_buckets: bool = False
+    by_priority: bool = False
+
+    def yields_to(self, ours: Kind, theirs: Kind, *, lead: int = 0, stranger: bool = False) -> bool:
+        """Whether ours steps back for a pending one that it would beat.
+
+        Args:
+            lead: our priority minus theirs.
+            stranger: theirs is of an engine that reads no log and may not check at its own commit.
+        """
+        if stranger and theirs in UNCHECKED_IN_JVM:
+            return (ours, theirs) != (Kind.OVERWRITE, Kind.COMPACTION)  # what it compacts is replaced all the same
+        if self.by_priority and lead and YIELDS_ALWAYS.isdisjoint({(ours, theirs), (theirs, ours)}):
+            return lead < 0
+        return (ours, theirs) in self.yields
 
 
-_STRATEGIES: dict[str, Strategy] = {"simple": simple}
+_STRATEGIES = {
+    each.name: each
+    for each in (
+        Strategy("simple", YIELDS_BY_PLAN, "Apache Hudi, SimpleConcurrentFileWritesConflictResolutionStrategy"),
+        Strategy(
+            "bucket",
+            YIELDS_BY_PLAN,
+            "Apache Hudi, BucketIndexConcurrentFileWritesConflictResolutionStrategy",
+            needs_buckets=True,
+        ),
+        Strategy("prefer-writer", YIELDS_TO_INGESTION, "Apache Hudi, PreferWriterConflictResolutionStrategy"),
+        Strategy("priority", YIELDS_BY_PLAN, "RFC-22 leaves room for it: declared per writer", by_priority=True),
+    )
+}
 
 
 def strategy(name: str) -> Strategy:
     """The strategy of that name. Raises `ConfigError` listing what exists."""
-    try:
-        return _STRATEGIES[name]
-    except KeyError:
-        raise ConfigError(
-            f"no conflict strategy {name!r}; known: {', '.join(strategy_names())}", strategy=name
-        ) from None
+    if name not in _STRATEGIES:
+        raise ConfigError(f"no conflict strategy {name!r}; known: {', '.join(strategy_names())}", strategy=name)
+    return _STRATEGIES[name]
 
 
 def strategy_names() -> list[str]:
-    """All names, sorted."""
-    return sorted(_STRATEGIES)
+    """All names, in the order of the documents."""
+    return list(_STRATEGIES)
+
+
+def refuse_contradiction(name: str, *, buckets: int | None, priority: int | None = None) -> None:
+    """Raise `ConfigError` for a strategy that does not go with the table's index or the writer's priority."""
+    chosen = strategy(name)
+    if chosen.needs_buckets and buckets is None:
+        raise ConfigError(
+            f"strategy {name!r} compares buckets, and the table has no bucket index; set buckets, or use 'simple'",
+            strategy=name,
+        )
+    if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+        raise ConfigError(
+            f"priority is {priority!r}, must be a whole number; the larger one goes first", priority=priority
+        )
+    if priority and not chosen.by_priority:
+        raise ConfigError(
+            f"priority {priority} has no effect under the table's strategy {name!r}; set strategy='priority' on the table, "
+            "or leave the priority out",
+            strategy=name,
+            priority=priority,
+        )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from .predicate import FileStatistics, Where
 
 
 class FileGroupId(NamedTuple):
@@ -50,24 +53,56 @@ class Region:
 
 
 NOWHERE = Region()
+EVERYWHERE = Region(whole_table=True)
+_NO_STATISTICS: Mapping[FileGroupId, FileStatistics] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:
-    """File groups created, changed or replaced, and the region an overwrite replaces, empty partitions included."""
+    """What a transaction writes; for a plan what it names, for a clean what it removes slices of.
+
+    Attributes:
+        groups: file groups created, changed or replaced.
+        region: what an overwrite replaces, empty partitions included.
+        appended: those of ``groups`` that only got log files, which a compaction leaves for the next slice.
+        statistics: of the new file of a group, where they are known.
+    """
 
     groups: frozenset[FileGroupId] = frozenset()
     region: Region = field(default=NOWHERE)
+    appended: frozenset[FileGroupId] = frozenset()
+    statistics: Mapping[FileGroupId, FileStatistics] = field(
+        default_factory=lambda: _NO_STATISTICS, compare=False, repr=False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows that were read: those of ``groups``, and the rows of ``region`` that meet ``where``, present and absent ones.
+
+    ``groups`` names every file group of the snapshot that may hold such a row, so that of a group that is not among
+    them only what it gets anew matters. A scan without a condition reads its whole region, and needs no groups.
+    """
+
+    region: Region = field(default=NOWHERE)
+    where: Where = ()
+    groups: frozenset[FileGroupId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
     """What the result depends on.
 
-    ``region``: the partitions a condition was evaluated on: a file group that appears there meanwhile matters.
-    ``blind``: nothing of the table was read (an insert of new rows): an overwrite that landed meanwhile is no
-    conflict, because "overwrite, then insert" gives the same table.
+    Attributes:
+        region: the partitions that the write's own condition was evaluated on, checked at every level: a file group
+            that appears there meanwhile matters.
+        blind: nothing of the table was read (an insert of new rows): an overwrite that landed meanwhile is no
+            conflict, because "overwrite, then insert" gives the same table.
+        condition: what the write's own condition read, more exactly than ``region`` can say; checked at every level.
+        scans: what else was read; the isolation level says whether it counts. None: not known, so it may be all.
     """
 
     region: Region = field(default=NOWHERE)
     blind: bool = False
+    condition: tuple[Scan, ...] = ()
+    scans: tuple[Scan, ...] | None = None

@@ -108,10 +108,11 @@ def _limits(locks: LockProvider) -> list[str]:
     limits = []
     if not locks.fair:
         limits.append("Waiters are not served strictly in the order they came.")
+    remedy = "lifts them above its last commit's" if locks.lifts_tokens else "begins a new generation of them"
     if not locks.durable_tokens:
-        limits.append("Tokens do not survive a restart of the service; a table then begins a new generation of them.")
+        limits.append(f"Tokens do not survive every restart of the service; a table then {remedy} by itself.")
     if not locks.lifts_tokens:
-        limits.append("Tokens cannot be lifted; after a rebuilt service a table begins a new generation of them.")
+        limits.append("Tokens cannot be lifted; when the service was rebuilt a table begins a new generation of them.")
     limits.append("No lease excludes a holder that is paused past its end; the table's commit log does.")
     return limits
 

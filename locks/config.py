@@ -53,20 +53,23 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
         raise ConfigError("The lock URL is empty; write for example file:///shared/locks or memory://name.", url=url)
     if "://" not in url:
         if "?" in url:
-            raise ConfigError(f"{url!r} is a bare path with settings; write file:///path?lease=10s instead.", url=url)
+            path = url.partition("?")[0]
+            raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead.", url=path)
         return LockUrl("file", "", url)
     parts = urlsplit(url)
-    if parts.fragment:
-        raise ConfigError(f"The lock URL {url!r} has a part after '#', which means nothing here; remove it.", url=url)
     if ":" in parts.netloc.rpartition("@")[0]:
         raise ConfigError(
             f"The lock URL at {parts.netloc.rpartition('@')[2]} holds a password; lock URLs are stored and printed, so leave "
             "it out and give it through the environment (docs/locks.md names the variable of each backend).",
         )
+    # Below, only the part before the query is shown: the rest may be a secret, or the second half of one.
+    if parts.fragment:
+        raise ConfigError(f"A lock URL of {parts.scheme}:// has a part after '#', which means nothing here; remove it.")
+    place = url.partition("?")[0]
     query: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key in query:
-            raise ConfigError(f"The lock URL {url!r} gives {key!r} twice; keep one.", url=url, key=key)
+            raise ConfigError(f"The lock URL {place!r} gives {key!r} twice; keep one.", url=place, key=key)
         query[key] = value
     lease = query.pop("lease", None)
     max_hold = query.pop("max_hold", None)
@@ -75,8 +78,8 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     if unknown:
         known = ", ".join(sorted({"lease", "max_hold", "key", *options}))
         raise ConfigError(
-            f"The lock URL {url.partition('?')[0]!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
-            url=url.partition("?")[0],  # what is unknown may be a secret
+            f"The lock URL {place!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
+            url=place,
             unknown=unknown,
         )
     return LockUrl(

@@ -261,10 +261,11 @@ class DynamoBackend:
         else:
             gone += ["lakelatchFence", "lakelatchLimit"]
         change += f" REMOVE {', '.join(gone)}" + (f" ADD {', '.join(counted)}" if counted else "")
-        place.in_doubt = True  # until there is an answer
-        answer = self._table.update(place.item, change, condition, values, want=True)
-        place.in_doubt = False
-        return answer
+        try:
+            return self._table.update(place.item, change, condition, values, want=True)
+        except LockUnavailableError as e:
+            place.in_doubt |= e.doubt
+            raise
 
     def _granted(self, ask: Ask, place: DynamoPlace, answer: Answer) -> Grant:
         assert answer.item is not None
@@ -275,7 +276,7 @@ class DynamoBackend:
 
     def _number(self, ask: Ask, place: DynamoPlace) -> Grant | None:
         """Steps 2 and 3 of the module's text; None when the lock was taken from us meanwhile."""
-        place.in_doubt = True
+        place.in_doubt = True  # we own the lock until there is an answer
         limit = self._reserve(place.item, BLOCK)
         if limit - BLOCK < ask.above:
             limit = self._reserve(place.item, BLOCK + max(0, ask.above - limit))

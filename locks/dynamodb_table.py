@@ -143,7 +143,7 @@ class Table:
                 silent += 1
             pause_s = self._env.random() * min(_PAUSE_S * 2**tries, _PAUSE_S_MAX)
             if silent == _SILENT_MAX or self._env.monotonic() + pause_s >= until:
-                raise self._unavailable(cause, tries, throttled=code in _THROTTLED) from cause
+                raise self._unavailable(cause, tries, throttled=code in _THROTTLED, doubt=doubt) from cause
             self._env.sleep(pause_s)
 
     def _once(self, operation: str, request: dict[str, Any]) -> _Item | None:
@@ -186,13 +186,15 @@ class Table:
             self._process = process
         return self._client
 
-    def _unavailable(self, cause: Exception, tries: int, *, throttled: bool) -> LockUnavailableError:
+    def _unavailable(
+        self, cause: Exception, tries: int, *, throttled: bool = False, doubt: bool = False
+    ) -> LockUnavailableError:
         what = "has no capacity left (throttled)" if throttled else "gives no answer"
         host = self._client.meta.endpoint_url if self._client else self._endpoint or self._region
         return LockUnavailableError(
             f"The {self} {what}: {tries} requests to {host}, the last one ended with: {cause}. "
             "Nothing is held; check the region, the endpoint and the network, or try again later.",
-            table=self._name, host=host, tries=tries, throttled=throttled,
+            table=self._name, host=host, tries=tries, throttled=throttled, doubt=doubt,
         )  # fmt: skip
 
     def _refuse(self, error: ClientError, code: str) -> NoReturn:
@@ -236,7 +238,7 @@ class Table:
         except ClientError as e:
             self._refuse(e, e.response["Error"]["Code"])
         except BotoCoreError as e:
-            raise self._unavailable(e, 1, throttled=False) from e
+            raise self._unavailable(e, 1) from e
         self._check_schema()
 
     def _make_and_wait(self, client: Any) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..environment import Environment, Process
-from ..errors import ConfigError, LatchError, LockError, LockTimeoutError
+from ..errors import ConfigError, LatchError, LockError, LockTimeoutError, LockUnavailableError
 from . import refusals
 from .backend import Ask, Backend, Place
 from .config import LockUrl, check_lease, check_max_hold
@@ -284,6 +284,8 @@ class LeasedLocks:
         holder = None
         try:
             holder = self._backend.inspect(ask.key)
+        except LockUnavailableError:
+            raise  # that nobody answers says more than that the key was busy
         except (LatchError, OSError) as e:
             _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
         if holder is not None and ask.owner in holder.queue:

@@ -38,9 +38,10 @@ def busy(ask: Ask, wait_s: float, holder: Holder | None, ahead: int | None) -> L
             key=ask.key, wait_s=wait_s, holder=None, position=ahead,
         )  # fmt: skip
     since = datetime.fromtimestamp(holder.since, UTC).isoformat(timespec="seconds")
+    who = f"process {holder.pid}" if holder.pid else repr(holder.owner)  # a JVM names itself otherwise
     purpose = f" for {holder.reason!r}" if holder.reason else ""
     return LockTimeoutError(
-        f"Lock {ask.key!r} was busy for {wait_s:g} s{line}: held by process {holder.pid} on {holder.host or 'some host'}"
+        f"Lock {ask.key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"
         f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, or end that holder "
         f"with break_(key, token={holder.token}, ...) if it is known to be stuck.",
         key=ask.key, wait_s=wait_s, holder=holder, position=ahead,

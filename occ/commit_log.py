@@ -169,14 +169,15 @@ class CommitLog:
         """
         with self._mutex:
             while True:
-                state = self.catch_up()
+                self.catch_up()
+                self.publish_last()
+                state = self.state  # publishing may have read on
                 if state.closed:
                     raise StorageError(
                         f"{self._store.url}: the next epoch of the commit log could not be opened; nothing landed. Make the "
                         "table's .hoodie folder writable and try again",
                         table=self._store.url,
                     )
-                self.publish_last()
                 if self._strangers:
                     raise UnsupportedTableError(
                         f"{self._store.url}: another engine has committed {', '.join(self._strangers[:3])} without the commit "
@@ -205,15 +206,12 @@ class CommitLog:
     def publish_last(self) -> None:
         """Put the newest commit on the timeline, unless this handle has seen it there."""
         with self._mutex:
-            last, unverified = self.state.last, self._unverified
-            if unverified is None and (last is None or last.slot == self._published):
-                return
-            if unverified is not None:
-                self._verify(unverified)
-            else:
-                assert last is not None
+            if self._unverified is not None:
+                self._verify(self._unverified)
+            last = self.state.last  # after that, which may have read on
+            if last is not None and last.slot != self._published:
                 self._timeline.publish(last)
-            self._published = last.slot if last is not None else -1
+                self._published = last.slot
 
     def strangers(self) -> list[str]:
         """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
@@ -229,6 +227,7 @@ class CommitLog:
     def _verify(self, commits: list[Commit]) -> None:
         last = self.state.last
         found = self._timeline.reconcile(commits or [last] if last else commits, since=self._opened_at)
+        self._published = last.slot if last is not None else -1
         if found:
             self.catch_up()  # one that has landed since we read is no stranger's
         self._strangers = [t for t in found if t not in self.state.ended and t not in self.state.open]

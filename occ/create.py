@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..environment import SYSTEM, Environment
@@ -19,6 +20,7 @@ from .markers import instants_with_markers
 from .properties import COPY_ON_WRITE, TableConfig
 from .settings import NO_LOCK, OWN_LOCK, Settings
 from .table import PROPERTIES, Table
+from .table_lock import prove, settled
 from .timeline import Timeline, has_archive, read_timeline
 
 if TYPE_CHECKING:
@@ -67,13 +69,14 @@ def create(
     """
     store = open_store(url, **(storage or {}))
     config = _new_config(store, record_key, partition_by, ordering, schema, name, database, hive_style, table_version)
-    wanted = _settings(store, settings)
+    wanted = _settings(store, settings, env)
     if store.head(PROPERTIES) is not None:
         if exist_ok:
             return Table(store, env=env, writer=writer)
         raise InputError(f"there is a table at {store.url} already; open it with lakelatch.open", table=store.url)
     _refuse_strange_files(store)
     _refuse_unsafe(store)
+    prove(wanted.lock, store.url, env=env)
     put = store.put_if_absent(PROPERTIES, config.to_bytes())
     if put.outcome is Outcome.LOST:
         if exist_ok:
@@ -103,7 +106,7 @@ def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment 
         UnsupportedTableError: the table cannot be written by this library; says why and the way out.
     """
     store = open_store(url)
-    wanted = _settings(store, {"lock": lock, **settings})
+    wanted = _settings(store, {"lock": lock, **settings}, env)
     if _has_sound_log(store, env):
         raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
     table = Table.__new__(Table)
@@ -113,6 +116,7 @@ def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment 
     _refuse_unsafe(store)
     timeline = read_timeline(store, config)
     _refuse_files_without_commit(store, timeline)
+    prove(wanted.lock, store.url, env=env)
     _start_log(store, env, wanted, top=max([timeline.latest_time or EARLIEST, *_times_left(store)]))
     return _with_floor(Table(store, env=env, writer=writer))
 
@@ -163,7 +167,8 @@ def _start_log(store: Store, env: Environment, settings: Settings, *, top: str) 
     """Open an epoch numbered from the time, so that it is newer than any before it, also than a deleted one."""
     epochs = [int(n) for n in store.folders(LOG) if n.isdigit()]
     epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
-    body = encode(Open(top, 0, settings, slot=1), epoch, 1, env.uuid())
+    # Tokens begin anew with the log, so they need a generation that is later than any of the log before.
+    body = encode(Open(top, 0, replace(settings, generation=epoch), slot=1), epoch, 1, env.uuid())
     path = slot_path(epoch, 1)
     for _ in range(5):
         put = store.put_if_absent(path, body)
@@ -175,7 +180,7 @@ def _start_log(store: Store, env: Environment, settings: Settings, *, top: str) 
     )
 
 
-def _settings(store: Store, given: dict[str, Any]) -> Settings:
+def _settings(store: Store, given: dict[str, Any], env: Environment) -> Settings:
     local = store.url.startswith("file:")
     settings = Settings().changed(**({"lock": OWN_LOCK if local else NO_LOCK} | given))
     if settings.lock == OWN_LOCK and not local:
@@ -183,11 +188,7 @@ def _settings(store: Store, given: dict[str, Any]) -> Settings:
             f"the table's own lock needs a local folder, and {store.url} is none; name a lock URL, or none:// to leave the "
             "order of commits to the log alone"
         )
-    if settings.lock not in (OWN_LOCK, NO_LOCK):
-        from ..locks import open_provider
-
-        open_provider(settings.lock).close()  # a URL that cannot work is refused before anything is written
-    return settings
+    return settings.changed(lock=settled(settings.lock, env=env))
 
 
 def _new_config(

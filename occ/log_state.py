@@ -29,6 +29,7 @@ class Begin:
     writer: str
     process: Process | None
     slot: int = -1
+    priority: int = 0
 
     kind = "begin"
 
@@ -39,7 +40,7 @@ class Begin:
             "op": self.operation,
             "writer": self.writer,
             "process": self.process.to_json() if self.process else None,
-        }
+        } | ({"priority": self.priority} if self.priority else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Commit:
     """A transaction has landed: this entry, and nothing else, makes it so.
 
     ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
-    and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns).
+    and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns). ``blind``: nothing was read.
     """
 
     instant: str
@@ -61,6 +62,7 @@ class Commit:
     metadata: dict[str, Any] | None = None
     side: dict[str, str] | None = None
     slot: int = -1
+    blind: bool = False
 
     kind = "commit"
 
@@ -86,7 +88,7 @@ class Commit:
             "schema": self.schema,
             "metadata": self.metadata,
             "side": self.side,
-        }
+        } | ({"blind": True} if self.blind else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,9 @@ def decode(body: bytes, path: str) -> LogEntry:
 
 
 def _begin(raw: dict[str, Any]) -> Begin:
-    return Begin(raw["T"], raw["action"], raw["op"], raw["writer"], Process.from_json(raw["process"]), slot=raw["slot"])
+    process = Process.from_json(raw["process"])
+    priority = raw.get("priority", 0)
+    return Begin(raw["T"], raw["action"], raw["op"], raw["writer"], process, slot=raw["slot"], priority=priority)
 
 
 def _commit(raw: dict[str, Any]) -> Commit:
@@ -204,6 +208,7 @@ def _commit(raw: dict[str, Any]) -> Commit:
         raw["metadata"],
         raw["side"],
         slot=raw["slot"],
+        blind=raw.get("blind", False),
     )
 
 
@@ -233,7 +238,8 @@ _DECODERS: dict[str, Any] = {
 class LogState:
     """The sum of all entries up to a slot.
 
-    ``top`` is the largest T or C so far; ``ended`` keeps the outcome of every transaction that this reader saw end.
+    ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
+    the outcome of every transaction that this reader saw end.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -260,6 +266,8 @@ class LogState:
                 del self.open[entry.instant]
                 self.ended[entry.instant] = entry.kind
             case Setting():
+                if entry.settings.generation != self.settings.generation:
+                    self.token = 0  # before the settings: whoever reads both without a lock reads this later
                 self.settings = entry.settings
             case Close():
                 self.closed = True

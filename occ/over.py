@@ -64,13 +64,14 @@ def log_made_anew(attempt: Attempt) -> RolledBackError:
 
 
 def lost_against(attempt: Attempt, conflict: Conflict) -> ConflictError:
-    """Another writer landed first, and both cannot stand."""
+    """Another writer landed first or goes first, and both cannot stand."""
     winner, overlap = conflict.winner, [str(group) for group in conflict.overlap]
     shown = ", ".join(overlap[:_SHOWN]) + (f" and {len(overlap) - _SHOWN} more" if len(overlap) > _SHOWN else "")
+    when = "landed first" if winner.landed else "is still running"
+    where = f" ({shown})" if shown else ""
     return ConflictError(
         f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {winner.operation} {winner.instant} of "
-        f"{winner.writer}, which landed first: {conflict.rule}{f' ({shown})' if shown else ''}. Nothing of ours landed; "
-        f"{conflict.advice}",
+        f"{winner.writer}, which {when}: {conflict.rule}{where}. Nothing of ours landed; {conflict.advice}",
         table=attempt.url,
         instant=attempt.instant,
         winner=winner.instant,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import tenacity
 
-from ..errors import ConflictError, LockTimeoutError, RolledBackError
+from ..errors import ConflictError, LockTimeoutError, LockUnavailableError, RolledBackError
 
 if TYPE_CHECKING:
     from .over import CommitResult
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch.retry")
 # What a fresh attempt can mend. Bad input and unknown outcomes are not among them.
-_MENDABLE = (ConflictError, RolledBackError, LockTimeoutError)
+_MENDABLE = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ..conflict import strategy_names
+from ..conflict import refuse_contradiction, refuse_isolation
 from ..errors import ConfigError
 
 OWN_LOCK = "table"
@@ -19,13 +19,14 @@ class Settings:
     Attributes:
         lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
             only), ``none://`` leaves the order of commits to the log alone.
-        strategy: conflict resolution strategy.
-        isolation: what a transaction is protected from; ``snapshot`` is the only level so far.
+        strategy: who yields when two transactions meet: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
+        isolation: what a transaction is protected from: ``snapshot``, ``write-serializable`` or ``serializable``.
         buckets: number of buckets of the bucket index; None is the simple index.
-        lease_s: how long a lock lease lasts unless renewed.
+        lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
         lock_wait_s: how long a commit waits for the lock.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
+        generation: counts changes of the lock and restarts of its tokens; cannot be set.
     """
 
     lock: str = OWN_LOCK
@@ -36,12 +37,11 @@ class Settings:
     lock_wait_s: float = 120.0
     heartbeat_interval_s: float = 10.0
     heartbeat_timeout_s: float = 60.0
+    generation: int = 0
 
     def __post_init__(self) -> None:
-        if self.strategy not in strategy_names():
-            raise ConfigError(f"no conflict strategy {self.strategy!r}; known: {', '.join(strategy_names())}")
-        if self.isolation != "snapshot":
-            raise ConfigError(f"isolation {self.isolation!r} is not available; use 'snapshot'")
+        refuse_contradiction(self.strategy, buckets=self.buckets)
+        refuse_isolation(self.isolation)
         if self.buckets is not None and not 1 <= self.buckets <= 99_999_999:
             raise ConfigError(f"buckets is {self.buckets}, must be between 1 and 99999999 (8 digits of a file id)")
         for name in ("lease_s", "lock_wait_s", "heartbeat_interval_s", "heartbeat_timeout_s"):
@@ -70,7 +70,7 @@ class Settings:
 
     def changed(self, **changes: Any) -> Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
-        known = {f.name for f in fields(self)}
+        known = {f.name for f in fields(self)} - {"generation"}
         if unknown := sorted(set(changes) - known):
             raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
         return replace(self, **changes)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..conflict import FileGroupId, ReadSet, WriteSet
+from ..conflict import FileGroupId, ReadSet, Scan, WriteSet
 from ..conflict.write_set import NOWHERE, Region
 from ..errors import ConfigError, InputError
 from .avro import CommitMetadata, WriteStat
@@ -51,6 +51,8 @@ class Staged:
         self._replaced: set[FileGroupId] = set()
         self._region = NOWHERE
         self._read = NOWHERE
+        self._scanned: Region | None = None
+        self._saw: set[FileGroupId] = set()
         self.empty_too = False
 
     def add(self, stats: Iterable[WriteStat]) -> None:
@@ -82,6 +84,15 @@ class Staged:
         """The result depends on everything in the partition (None: the table)."""
         self._read |= _region(partition)
 
+    def scanned(self, partition: str | None, slices: Iterable[FileSlice]) -> None:
+        """Rows of the partition (None: the table) were read: these slices, and nothing that is not there."""
+        self._scanned = (self._scanned or NOWHERE) | _region(partition)
+        self._saw.update(each.group for each in slices)
+
+    def saw(self, slice_: FileSlice) -> None:
+        """This slice was read."""
+        self._saw.add(slice_.group)
+
     @property
     def empty(self) -> bool:
         """True when there is nothing to commit."""
@@ -97,7 +108,9 @@ class Staged:
 
     def read_set(self) -> ReadSet:
         """What the result depends on."""
-        return ReadSet(self._read, blind=self.operation.blind)
+        looked = bool(self._read or self._scanned or self._saw)
+        scans = None if self._scanned is None else (Scan(self._scanned, groups=frozenset(self._saw)),)
+        return ReadSet(self._read, blind=self.operation.blind and not looked, scans=scans)
 
     def metadata(self, schema: str | None) -> CommitMetadata:
         """The commit as the timeline tells it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ..conflict import refuse_contradiction
 from ..environment import SYSTEM, Environment
 from ..errors import (
     ConfigError,
@@ -17,7 +18,6 @@ from ..errors import (
     NotATableError,
     UnsupportedTableError,
 )
-from ..locks import Lease, LockProvider, open_provider
 from ..storage import Store, open_store
 from .commit_log import EPOCH_SLOTS, CommitLog
 from .floor import lay_floor
@@ -29,10 +29,10 @@ from .publish import Publisher, metadata_of
 from .retry import Contention, RunResult
 from .retry import run as run_again
 from .rollback import Cleaner
-from .settings import NO_LOCK, OWN_LOCK, Settings
+from .settings import Settings
+from .table_lock import TableLease, TableLock, settled
 from .timeline import Timeline, read_timeline
 from .transaction import Transaction
-from .unlocked import NoLease
 from .view import View, ViewCache, cold_view, with_unpublished
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .snapshot import FileSlice, Snapshot
 
 PROPERTIES = ".hoodie/hoodie.properties"
-OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch")
 
@@ -67,12 +66,13 @@ class Table:
         self.config.refuse_opening()
         self.writable = bool(store.folders(LOG))
         self.contention = Contention()
-        self._locks: LockProvider | None = None
+        self.priority = 0
         if self.writable:
             self.log = CommitLog(
                 store, env, Publisher(store, env, self.config.timeline_folder), epoch_slots=epoch_slots
             )
             self.log.catch_up()
+            self._lock = TableLock(self.log, store, env, self.writer)
             self.cleaner = Cleaner(store, self.log, env, self.config.timeline_folder)
             self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self.look_after_others)
             self.views = ViewCache(self.log, self._cold_view, self._metadata_of)
@@ -85,6 +85,12 @@ class Table:
         """The settings that all writers of the table share, as of the last look at the log."""
         self._require_log()
         return self.log.state.settings
+
+    @property
+    def lock(self) -> TableLock:
+        """The table's lock: its provider, taking it, changing it."""
+        self._require_log()
+        return self._lock
 
     def timeline(self) -> Timeline:
         """The table's instants, from one listing."""
@@ -148,7 +154,9 @@ class Table:
 
     # --- changing --------------------------------------------------------------------------------------------
 
-    def transaction(self, operation: str = "upsert", *, lock_first: bool = False) -> Transaction:
+    def transaction(
+        self, operation: str = "upsert", *, lock_first: bool = False, isolation: str | None = None
+    ) -> Transaction:
         """Begin a transaction; leave its block to commit.
 
         Args:
@@ -156,6 +164,7 @@ class Table:
                 delete_partition. It names the instant's action, and says whether the table was read.
             lock_first: take the table's lock before the snapshot and keep it to the commit: cannot lose, and nobody
                 else commits meanwhile. For short transactions on a contended table; `run` does it by itself.
+            isolation: a stronger level than the table's, for this one.
 
         Raises:
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
@@ -164,7 +173,7 @@ class Table:
         self._refuse_if_unwritable()
         if self.log.state.last is None:  # made half, or adopted and not yet written to
             lay_floor(self)
-        return Transaction(self, operation, lock_first=lock_first)
+        return Transaction(self, operation, lock_first=lock_first, isolation=isolation)
 
     def run(
         self,
@@ -190,8 +199,23 @@ class Table:
         """
         return run_again(self, work, operation=operation, attempts=attempts, time_s=time_s, pause_s=pause_s)
 
+    def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
+        """The table has this lock from now on. Writers may run meanwhile: each goes over to it at its next commit.
+
+        Args:
+            url: a lock URL, ``table`` or ``none://``. It must be reachable from here now.
+            jvm_writers_stopped: say so when the present lock is shared with JVM writers, who would not go over.
+
+        Raises:
+            ConfigError: there is no such lock, or it cannot be opened here.
+            LockUnavailableError: its server does not answer. The table keeps the lock that it had.
+        """
+        return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
+
     def change_settings(self, **changes: Any) -> Settings:
         """The table has these settings from now on, for every writer. `ConfigError` for unknown names or values."""
+        if "lock" in changes:
+            return self.lock.change(**changes)
         self._require_log()
 
         def build(state: LogState) -> LogEntry:
@@ -199,7 +223,6 @@ class Table:
 
         entry = self.log.append(build)
         assert isinstance(entry, Setting)
-        self._close_locks()
         return entry.settings
 
     def clean(self, *, wait: bool = False, progress: Callable[[float], None] | None = None) -> list[str]:
@@ -225,24 +248,9 @@ class Table:
 
     # --- what a transaction needs ----------------------------------------------------------------------------
 
-    def lease(self, why: str, *, max_hold_s: float | None = None) -> Lease:
+    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
         """The table's lock, waited for. Raises `LockTimeoutError` naming the holder."""
-        settings = self.settings
-        if settings.lock == NO_LOCK:
-            return NoLease()
-        own = settings.lock == OWN_LOCK
-        if self._locks is None:
-            url = self.store.uri(OWN_LOCK_FOLDER) if own else settings.lock
-            self._locks = open_provider(url, env=self.env)
-        return self._locks.acquire(
-            # In its own folder the table needs no name: hosts may see that folder under different paths.
-            "table" if own else self.url,
-            wait_s=settings.lock_wait_s,
-            lease_s=settings.lease_s,
-            above=self.log.state.token,
-            reason=f"{self.writer}: {why}",
-            max_hold_s=max_hold_s,
-        )
+        return self.lock.lease(why, max_hold_s=max_hold_s)
 
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
@@ -311,16 +319,11 @@ class Table:
 
     # --- closing ---------------------------------------------------------------------------------------------
 
-    def _close_locks(self) -> None:
-        locks, self._locks = self._locks, None
-        if locks is not None:
-            locks.close()
-
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Transactions still open will be rolled back. Twice is fine."""
         if self.writable:
             self.heart.close()
-        self._close_locks()
+            self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -341,6 +344,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     lock: str | None = None,
     strategy: str | None = None,
     isolation: str | None = None,
+    priority: int = 0,
     env: Environment = SYSTEM,
     **storage: Any,
 ) -> Table:
@@ -350,6 +354,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         url: a path, ``file://``, ``s3://``, ``gs://`` or ``az://``; every spelling of one place is the same table.
         writer: a name for logs and conflict messages; host and process number otherwise.
         lock, strategy, isolation: what this writer expects; refused when the table says otherwise.
+        priority: of this writer's transactions, on tables with strategy ``priority``; the larger goes first.
         env: clocks, threads and randomness; for simulators.
         storage: options of the store (endpoint, region, keys).
 
@@ -358,8 +363,13 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         ConfigError: the table is set otherwise than this writer expects; names both values.
     """
     table = Table(open_store(url, **storage), env=env, writer=writer)
+    table.priority = priority
     if table.writable:
+        refuse_contradiction(table.settings.strategy, buckets=table.settings.buckets, priority=priority)
+        if lock is not None and lock != table.settings.lock:
+            lock = settled(lock, env=env)
         table.settings.refuse_others(table.url, lock=lock, strategy=strategy, isolation=isolation)
+        table.lock.expected = lock
     elif lock is not None:
         raise ConfigError(f"{table.url} has no lock setting yet; `lakelatch init --adopt {lock}` gives it one")
     return table

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ..conflict import Candidate, Conflict, resolve, settle_schema
+from ..conflict import Conflict
 from ..errors import (
     CommitUnknownError,
     LatchError,
@@ -28,17 +28,17 @@ from ..errors import (
     RolledBackError,
     StorageError,
 )
-from ..locks import Lease
 from ..storage import Outcome
 from .avro import WriteStat
 from .clock import next_label
 from .commit_log import Follower
 from .instant import Instant, file_name
+from .judge import Judge
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import list_markers, remove
 from .over import CommitResult, ended_by_others, is_over, log_made_anew, lost_against
-from .publish import attach, plain_metadata_of
-from .staging import Staged, write_set_of
+from .publish import attach
+from .staging import Staged
 from .view import arrow_schema
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .basefile import FileSpec
     from .snapshot import FileSlice, Snapshot
     from .table import Table
+    from .table_lock import TableLease
     from .writer import NewFile
 
 _log = logging.getLogger("lakelatch.transaction")
@@ -58,9 +59,10 @@ class Transaction:
     Not to be shared between threads for writing its outcome; workers only need `file_spec`.
     """
 
-    def __init__(self, table: Table, name: str, *, lock_first: bool = False) -> None:
+    def __init__(self, table: Table, name: str, *, lock_first: bool = False, isolation: str | None = None) -> None:
         self._table, self.operation, self.url = table, name, table.url
         self._staged = Staged(name)
+        self._judge = Judge(table.store, self._staged, table.settings, isolation=isolation, priority=table.priority)
         self._follower = Follower()
         self._schema: str | None = None
         self._columns: pa.Schema | None = None
@@ -69,7 +71,7 @@ class Transaction:
         self._open_files: list[NewFile] = []
         self._state = "open"
         self.result: CommitResult | None = None
-        self._lease: Lease | None = None
+        self._lease: TableLease | None = None
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
             self._lease = table.lease(f"{name}, from its beginning", max_hold_s=table.settings.lock_wait_s / 2)
@@ -88,7 +90,14 @@ class Transaction:
             # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
             # snapshot holds, and readers take the larger T of two files of a group (trap 1).
             instant = next_label(table.env.now(), state.top)
-            return Begin(instant, action, self._staged.operation.hudi_name, table.writer, table.env.process())
+            return Begin(
+                instant,
+                action,
+                self._staged.operation.hudi_name,
+                table.writer,
+                table.env.process(),
+                priority=table.priority,
+            )
 
         entry = table.log.append(build, follower=self._follower)
         assert isinstance(entry, Begin)
@@ -138,6 +147,7 @@ class Transaction:
         """
         import pyarrow as pa
 
+        self._staged.saw(group)
         rows = self._table.read_slice(group, columns=columns, meta=meta)
         for field in self.schema or ():
             if field.name not in rows.column_names and (columns is None or field.name in columns):
@@ -199,6 +209,14 @@ class Transaction:
         self._require_open()
         self._staged.reads(partition)
 
+    def scanned(self, partition: str | None) -> None:
+        """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
+
+        Who says nothing there may have read everything; slices that `read` gave are known by themselves.
+        """
+        self._require_open()
+        self._staged.scanned(partition, self.snapshot.file_groups(partition))
+
     def commit_empty(self) -> None:
         """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""
         self._require_open()
@@ -259,6 +277,7 @@ class Transaction:
                 table.writer,
                 0,
                 self._staged.write_set().region,
+                blind=self._staged.read_set().blind,
             ),
             self._staged.metadata(None),
         )
@@ -278,35 +297,27 @@ class Transaction:
                     raise
                 self.result = CommitResult(self.instant, completion, table.log.next_slot - 1)
                 return
-            except LockLostError:
+            except LockLostError as e:
                 self._lease = None
                 if table.env.monotonic() >= give_up:
                     raise
-                _log.warning("%s lost its lease before it landed; taking the lock again", self.instant)
+                _log.warning("%s has not landed yet: %s", self.instant, e)
             finally:
                 lease.release()
 
-    def _decide(self, state: LogState, lease: Lease, template: Commit) -> LogEntry:
+    def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
         """The commit entry for the next free slot, or the reason why there must not be one."""
         self._require_in(state)
         if not self._follower.complete:
             raise log_made_anew(self)
-        commits = self._follower.commits
-        candidates = [self._candidate(commit) for commit in commits]
-        conflict = resolve(
-            self._staged.write_set(), self._staged.read_set(), candidates, by=self._table.settings.strategy
+        schema = self._judge.decide(
+            state, self.instant, self._follower.commits, began=self._schema_seen(), wanted=self._schema
         )
-        left = [(candidate, commit.schema) for candidate, commit in zip(candidates, commits, strict=True)]
-        schema = conflict or settle_schema(self._schema_seen(), self._schema, left)
         if isinstance(schema, Conflict):
             raise lost_against(self, schema)
-        lease.ensure_held()
+        token = lease.token_at(state)
         completion = next_label(self._table.env.now(), state.top)
-        return template.placed(completion=completion, token=max(lease.token, 0), schema=schema)
-
-    def _candidate(self, commit: Commit) -> Candidate:
-        writes = write_set_of(commit, plain_metadata_of(self._table.store, commit))
-        return Candidate(commit.instant, commit.completion, commit.operation, commit.writer, writes)
+        return template.placed(completion=completion, token=token, schema=schema)
 
     def _publish(self, entry: Commit) -> bool:
         try:

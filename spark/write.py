@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import InputError
-from ..occ.avro import NO_PREVIOUS_COMMIT, WriteStat
+from ..occ.avro import WriteStat
 from ..occ.retry import RunResult
 from ..occ.snapshot import Snapshot
 from ..occ.table import Table
@@ -160,8 +160,6 @@ class Writes:
                     answers = self._collect(txn, self._routed(plan, incoming, schema), MergeTask(plan), operation)
                 stats = _stats(answers)
                 txn.add(stats)
-                if spec.buckets is not None:
-                    _claim_new_buckets(txn, stats)
                 finish(txn, stats)
                 return stats
 
@@ -346,10 +344,3 @@ def _raised(answer: Answer) -> Answer:
     if answer.error is not None:
         raise answer.error
     return answer
-
-
-def _claim_new_buckets(txn: Transaction, stats: Sequence[WriteStat]) -> None:
-    # Two writers that both make the first file group of a bucket share no file group, and the bucket would have two.
-    # So whoever makes one declares that it relied on there being none.
-    for partition in sorted({s.partition for s in stats if s.prev_commit == NO_PREVIOUS_COMMIT}):
-        txn.reads(partition)

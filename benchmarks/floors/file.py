@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
@@ -31,13 +32,12 @@ class Floor:
     def __init__(self, url: str, worker: int) -> None:  # noqa: ARG002 (every worker is the same)
         self._fd = os.open(os.path.join(folder_of(url), "floor"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
-    def cycle(self, hold_s: float) -> float:
+    def cycle(self, hold: Callable[[], None]) -> float:
         """Take, hold, give; the seconds waited."""
         before = time.monotonic()
         fcntl.fcntl(self._fd, fcntl.F_OFD_SETLKW, _WRITE)
         waited_s = time.monotonic() - before
-        if hold_s:
-            time.sleep(hold_s)
+        hold()
         fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _UNLOCK)
         return waited_s
 
@@ -52,13 +52,12 @@ class FileLockPeer:
     def __init__(self, url: str, worker: int) -> None:  # noqa: ARG002
         self._lock = FileLock(os.path.join(folder_of(url), "filelock"))
 
-    def cycle(self, hold_s: float) -> float:
+    def cycle(self, hold: Callable[[], None]) -> float:
         """Take, hold, give; the seconds waited."""
         before = time.monotonic()
         self._lock.acquire(poll_interval=0.005)
         waited_s = time.monotonic() - before
-        if hold_s:
-            time.sleep(hold_s)
+        hold()
         self._lock.release()
         return waited_s
 

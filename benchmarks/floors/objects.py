@@ -10,6 +10,7 @@ import contextlib
 import random
 import time
 import uuid
+from collections.abc import Callable
 from urllib.parse import parse_qsl, urlsplit
 
 import obstore
@@ -35,7 +36,7 @@ class Floor:
         with contextlib.suppress(errors.AlreadyExistsError):
             obstore.put(self._store, self._path, b"free start", mode="create")
 
-    def cycle(self, hold_s: float) -> float:
+    def cycle(self, hold: Callable[[], None]) -> float:
         """Take, hold, give back; returns the wait in seconds."""
         start = time.monotonic()
         while True:
@@ -46,8 +47,7 @@ class Floor:
                     break
             time.sleep(random.random() * 2 * PAUSE_S)
         waited_s = time.monotonic() - start
-        if hold_s:
-            time.sleep(hold_s)
+        hold()
         self._replace(b"free", tag)
         return waited_s
 

@@ -149,7 +149,7 @@ class SystemEnvironment:
         threading.Thread(target=call, name=name, daemon=True).start()
 
     def process(self) -> Process:
-        return _this_process(os.getpid())
+        return _this_process()
 
     def is_dead(self, process: Process) -> bool:
         me = self.process()
@@ -158,14 +158,19 @@ class SystemEnvironment:
         return _start_time(process.pid) != process.started
 
 
-@functools.lru_cache(maxsize=4)
-def _this_process(pid: int) -> Process:
+@functools.cache  # asked several times for each lock; a child of fork asks anew
+def _this_process() -> Process:
+    pid = os.getpid()
     try:
         # The boot id tells a restarted machine apart, the namespace a container with its own process numbers.
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
     except OSError:
         boot = ""  # not Linux: nobody is ever declared dead without waiting for the time-out
     return Process(socket.gethostname(), boot, pid, _start_time(pid))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_this_process.cache_clear)
 
 
 def _start_time(pid: int) -> str:

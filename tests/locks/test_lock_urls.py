@@ -56,6 +56,23 @@ def test_a_url_that_means_nothing_is_refused_in_a_sentence(url: str, message: st
         open_provider(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h?tls=on&tls=hunter2",
+        "redis://h?password=hunter2",
+        "redis://u:hunter2@h",
+        "redis://u:hunter2@h#x",
+        "redis://u:hunter2#more@h",
+        "/a?key=hunter2",
+    ],
+)
+def test_a_refusal_shows_no_secret(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_provider(url)
+    assert "hunter2" not in str(caught.value) + repr(vars(caught.value))
+
+
 def test_defaults_and_settings() -> None:
     assert parse_lock_url("file:///a") == LockUrl("file", "", "/a", 30.0, None)
     assert parse_lock_url("memory://x?lease=1m&max_hold=1h") == LockUrl("memory", "x", "", 60.0, 3600.0)

@@ -9,7 +9,7 @@ import pytest
 
 import lakelatch
 from lakelatch.locks import open_provider
-from lakelatch.occ.table import OWN_LOCK_FOLDER
+from lakelatch.occ.table_lock import OWN_LOCK_FOLDER
 
 ROWS = pa.table({"id": ["a", "b"], "place": ["JFK", "LGA"], "value": [1, 2]})
 

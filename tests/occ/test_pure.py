@@ -1,4 +1,4 @@
-"""Laws of the parts that only compute: conflict resolution, the log's state, settings, time labels, errors."""
+"""Laws of the parts that only compute: the log's state, settings, time labels, errors."""
 
 from __future__ import annotations
 
@@ -10,119 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch import errors
-from lakelatch.conflict import Candidate, FileGroupId, ReadSet, WriteSet, resolve
-from lakelatch.conflict.write_set import NOWHERE, Region
+from lakelatch.conflict.write_set import Region
 from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, DamagedTableError, LatchError, UnsupportedTableError
 from lakelatch.occ.clock import EARLIEST, next_label
 from lakelatch.occ.instant import from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
 from lakelatch.occ.settings import Settings
-
-# --- conflict.resolve -------------------------------------------------------------------------------------------
-
-partitions = st.sampled_from(["", "p=1", "p=2", "p=3"])
-groups = st.builds(FileGroupId, partitions, st.sampled_from("xyz"))
-regions = st.builds(Region, st.frozensets(partitions, max_size=3), st.booleans())
-write_sets = st.builds(WriteSet, st.frozensets(groups, max_size=4), st.one_of(st.just(NOWHERE), regions))
-read_sets = st.builds(ReadSet, st.one_of(st.just(NOWHERE), regions), st.booleans())
-BLIND = ReadSet(blind=True)
-
-
-def candidate(writes: WriteSet, number: int = 0) -> Candidate:
-    return Candidate(f"{number:017d}", f"{number + 1:017d}", "UPSERT", "other", writes)
-
-
-def meet(ours: WriteSet, theirs: WriteSet, reads: ReadSet = BLIND) -> bool:
-    return resolve(ours, reads, [candidate(theirs)]) is not None
-
-
-@given(write_sets, write_sets)
-def test_file_groups_in_common_conflict_both_ways(one, other):
-    if one.groups & other.groups:
-        assert meet(one, other)
-        assert meet(other, one)
-
-
-@given(write_sets, write_sets)
-def test_for_writers_that_read_what_they_write_conflict_is_symmetric(one, other):
-    reading = ReadSet()
-    assert meet(one, other, reading) == meet(other, one, reading)
-
-
-@given(write_sets, read_sets, write_sets, groups)
-def test_a_larger_write_set_never_conflicts_less(ours, reads, theirs, more):
-    if meet(ours, theirs, reads):
-        assert meet(WriteSet(ours.groups | {more}, ours.region), theirs, reads)
-        assert meet(ours, WriteSet(theirs.groups | {more}, theirs.region), reads)
-
-
-@given(write_sets, read_sets, write_sets, regions)
-def test_a_larger_region_never_conflicts_less(ours, reads, theirs, more):
-    if meet(ours, theirs, reads):
-        assert meet(WriteSet(ours.groups, ours.region | more), theirs, reads)
-        assert meet(ours, WriteSet(theirs.groups, theirs.region | more), reads)
-        assert meet(ours, theirs, ReadSet(reads.region | more, reads.blind))
-
-
-@given(st.frozensets(groups), st.frozensets(groups), st.booleans())
-def test_disjoint_file_groups_never_conflict(one, other, blind):
-    assert not meet(WriteSet(one), WriteSet(other - one), ReadSet(blind=blind))
-
-
-@given(write_sets, read_sets, write_sets)
-def test_what_lies_in_other_partitions_never_conflicts(ours, reads, theirs):
-    def touched(writes: WriteSet, read: Region = NOWHERE) -> set[str]:
-        everything = {"", "p=1", "p=2", "p=3"}
-        region = writes.region | read
-        named = {g.partition for g in writes.groups} | region.partitions
-        return everything if region.whole_table else named
-
-    if touched(ours, reads.region).isdisjoint(touched(theirs)):
-        assert not meet(ours, theirs, reads)
-
-
-@given(regions, groups)
-def test_what_appears_in_a_region_that_is_overwritten_or_read_conflicts(region, group):
-    inside = meet(WriteSet(region=region), WriteSet(frozenset({group})))
-    assert inside == (region.whole_table or group.partition in region.partitions)
-    assert inside == meet(WriteSet(), WriteSet(frozenset({group})), ReadSet(region))
-
-
-@given(regions, regions)
-def test_overwrites_conflict_when_their_regions_meet(one, other):
-    assert meet(WriteSet(region=one), WriteSet(region=other)) == one.meets(other) == other.meets(one)
-
-
-@given(write_sets, read_sets, st.lists(write_sets, max_size=6))
-def test_the_oldest_candidate_in_the_way_is_named_with_a_real_overlap(ours, reads, theirs):
-    candidates = [candidate(writes, number) for number, writes in enumerate(theirs)]
-    conflict = resolve(ours, reads, candidates)
-    alone = [c for c in candidates if resolve(ours, reads, [c])]
-    assert (conflict.winner if conflict else None) == (alone[0] if alone else None)
-    if conflict:
-        assert conflict.overlap
-        assert conflict.overlap == tuple(sorted(conflict.overlap))
-        assert conflict.rule
-        assert conflict.advice
-
-
-@given(write_sets)
-def test_whoever_reads_nothing_may_insert_after_any_overwrite(theirs):
-    ours = WriteSet(frozenset({FileGroupId("p=1", "new")}))
-    assert not meet(ours, WriteSet(region=theirs.region), BLIND)
-
-
-@given(regions)
-def test_a_region_survives_json(region):
-    assert Region.from_json(region.to_json()) == region
-    assert bool(region | NOWHERE) == bool(region)
-
-
-def test_an_unknown_strategy_names_the_known_ones():
-    with pytest.raises(ConfigError, match="known: simple"):
-        resolve(WriteSet(), ReadSet(), [candidate(WriteSet())], by="hopeful")
-
 
 # --- the log ----------------------------------------------------------------------------------------------------
 
@@ -149,7 +43,7 @@ commits = st.builds(
     words,
     words,
     st.integers(0, 2**60),
-    regions,
+    st.builds(Region, st.frozensets(words, max_size=3), st.booleans()),
     st.none() | words,
     st.none() | plain,
     st.none() | st.fixed_dictionaries({"path": words, "sha256": words}),
@@ -295,7 +189,8 @@ def test_unknown_settings_are_refused(value, name):
         {"buckets": 0},
         {"buckets": 100_000_000},
         {"strategy": "hopeful"},
-        {"isolation": "serializable"},
+        {"strategy": "bucket"},
+        {"isolation": "dirty"},
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong):

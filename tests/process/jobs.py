@@ -15,6 +15,7 @@ from world import SCHEMA, add, insert, make, overwrite, rows
 import lakelatch
 import lakelatch.occ.create
 from lakelatch.occ.table import Table
+from lakelatch.occ.table_lock import TableLease
 from lakelatch.occ.transaction import Transaction
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, Pause
@@ -140,6 +141,36 @@ def count(folder: str, go: str, times: int) -> int:
         for _ in range(times):
             attempts += table.run(lambda txn: add(txn, "a"), attempts=100).attempts
     return attempts
+
+
+def count_watched(folder: str, go: str, times: int, inside: str) -> int:
+    """The same; whoever may append its commit creates a file, and removes it before it gives the lock back."""
+    landing: list[bool] = []
+    token_at, release = TableLease.token_at, TableLease.release
+
+    def enter(lease: TableLease, state: Any) -> int:
+        token = token_at(lease, state)
+        if not landing:
+            os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # FileExistsError: two at once
+            landing.append(True)
+        return token
+
+    def leave(lease: TableLease) -> Any:
+        if landing:
+            landing.clear()
+            os.unlink(inside)
+        return release(lease)
+
+    TableLease.token_at, TableLease.release = enter, leave  # type: ignore[method-assign]
+    return count(folder, go, times)
+
+
+def change_lock(folder: str, url: str, number: int | None = None, after: bool = False) -> list[list[Any]]:
+    """Give the table another lock, killed at a call."""
+    store = FaultStore(LocalStore(folder), *_crash(number, after))
+    with Table(store, writer="changer") as table:
+        table.set_lock(url)
+    return _calls(store)
 
 
 def random_work(folder: str, go: str, seed: int, times: int) -> dict[str, list[Any]]:

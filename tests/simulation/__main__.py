@@ -1,12 +1,9 @@
-"""`python -m tests.simulation SEED`: one schedule, with its trace."""
+"""`python -m tests.simulation SEED`: one schedule, with its trace; ``"Shape(...)"`` instead of a seed is a shrunk one."""
 
 import sys
 
-from .world import Shape, World
+from .shape import Shape
+from .soak import story
 
-world = World(Shape.of(int(sys.argv[1])), trace=True)
-print(world.shape)
-try:
-    world.run()
-finally:
-    print("\n".join(world.scheduler.trace or ()))
+given = sys.argv[1]
+print(story(Shape.of(int(given)) if given.isdigit() else eval(given, {"Shape": Shape})))  # typed by its user

@@ -12,19 +12,21 @@ from lakelatch.environment import Process
 
 from .scheduler import Killed, Scheduler, SimProcess, Task
 
-_WALL = 1_900_000_000.0  # after the table was made, or every T would come from the log and none from a clock
+WALL = 1_900_000_000.0  # after the table was made, or every T would come from the log and none from a clock
 
 
 class SimEnvironment:
     """An `Environment` for one process."""
 
-    def __init__(self, scheduler: Scheduler, process: SimProcess, dead: set[Process]) -> None:
+    def __init__(self, scheduler: Scheduler, process: SimProcess, dead: set[Process], number: int) -> None:
         self.scheduler, self.sim = scheduler, process
+        self.open_lock: Callable[[str], Any] = _no_lock
         self._dead = dead
+        self._number = number
         self._uuids = 0
 
     def now(self) -> float:
-        return _WALL + self.scheduler.now * self.sim.rate + self.sim.skew_s
+        return WALL + self.scheduler.now * self.sim.rate + self.sim.skew_s
 
     def monotonic(self) -> float:
         return self.scheduler.now * self.sim.rate
@@ -37,7 +39,7 @@ class SimEnvironment:
 
     def uuid(self) -> str:
         self._uuids += 1
-        return f"{self.sim.identity.pid:08x}-0000-4000-8000-{self._uuids:012x}"
+        return f"{self._number:08x}-0000-4000-8000-{self._uuids:012x}"
 
     def event(self) -> SimEvent:
         return SimEvent(self.scheduler, self.sim.rate)
@@ -66,6 +68,10 @@ class SimEnvironment:
 
     def is_dead(self, process: Process) -> bool:
         return process in self._dead and process.host == self.sim.identity.host
+
+
+def _no_lock(url: str) -> Any:
+    raise AssertionError(f"{url} was opened and there is no lock server")
 
 
 class SimTimer:

@@ -1,37 +1,72 @@
-"""What the transactions of a schedule saw and did, and whether that is allowed.
+"""What the transactions of a schedule saw and did, and whether the log, the timeline and the table agree with it.
 
 Every file group holds a list, and a transaction appends its own name to the lists of the groups that it changes. So
 each state of a group tells its whole history, and a lost, doubled or reordered write shows (the list-append workload of
-Elle; Kingsbury and Alvaro, VLDB 2020).
+Elle; Kingsbury and Alvaro, VLDB 2020). Beside the list stand a counter, which must be its length, and a balance, whose
+sum over the table only changes when a transaction says so. `graph` judges the same history without looking at the log.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lakelatch.conflict import FileGroupId
-from lakelatch.occ.log_state import Begin, Commit, LogEntry
+from lakelatch.conflict.write_set import WriteSet
+from lakelatch.occ.log_state import Begin, Commit, End, LogEntry, Open, Setting
+from lakelatch.occ.publish import plain_metadata_of
+from lakelatch.occ.staging import write_set_of
+from lakelatch.storage import Store
 
-State = dict[FileGroupId, tuple[str, ...]]
+
+class Value(NamedTuple):
+    """What a file group holds."""
+
+    names: tuple[str, ...]
+    count: int
+    balance: int
+
+
+FOUNDER = "founder"  # wrote first to each group that was there from the beginning
+State = dict[FileGroupId, Value]
 
 
 class Anomaly(AssertionError):
-    """The history is not one that the isolation level allows."""
+    """The history is not one that the isolation level allows, or a promise was broken on the way."""
 
 
 @dataclass
 class Attempt:
-    """One transaction as its writer knows it; ``outcome`` stays "cut off" when the writer died."""
+    """One transaction as its writer knows it; ``outcome`` stays "cut off" when the writer died.
+
+    Attributes:
+        instant: its T, "" until it has begun.
+        level: the isolation level that it ran at.
+        reads: groups whose value it read; a group that it found absent is not in here.
+        scanned: partitions of which it knows all groups.
+        writes: groups and the value that it gave them.
+        drops: groups that it took away; ``removed`` is the balance that went with them.
+        region: partitions that it overwrote.
+        winner: who it was told to have lost against.
+        began, ended: by the scheduler's clock.
+    """
 
     name: str
     instant: str = ""
-    operation: str = "upsert"
+    level: str = "snapshot"
     reads: State = field(default_factory=dict)
-    writes: dict[FileGroupId, str] = field(default_factory=dict)  # and the file that holds the new list
+    scanned: frozenset[str] = frozenset()
+    writes: State = field(default_factory=dict)
     drops: set[FileGroupId] = field(default_factory=set)
-    saw: frozenset[FileGroupId] = frozenset()  # all groups of the partitions that an overwrite replaces
+    removed: int = 0
     region: frozenset[str] = frozenset()
     outcome: str = "cut off"
+    winner: str = ""
+    began: float = 0.0
+    ended: float = float("inf")
+
+    def landed(self, outcome: str) -> None:
+        self.outcome = outcome
 
 
 @dataclass
@@ -42,53 +77,56 @@ class Look:
     state: State
 
 
-def judge(entries: list[LogEntry], attempts: list[Attempt], looks: list[Look], final: State, base: set[str]) -> None:
-    """Raises `Anomaly`. ``base`` are instants that were there before."""
+MAY_HAVE_LANDED = ("committed", "unknown", "cut off")
+
+
+def judge(entries: list[LogEntry], attempts: list[Attempt], looks: list[Look], final: State, base: State) -> None:
+    """Raises `Anomaly`. ``base`` is what the first commits of the log, which are nobody's attempt, left behind."""
     known = {a.instant: a for a in attempts if a.instant}
-    begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
     commits = [e for e in entries if isinstance(e, Commit)]
-    _outcomes(commits, known, base)
-    states = _replay(commits, begun, known, base)
+    before = [c for c in commits if c.instant not in known]
+    if before != commits[: len(before)] or len(before) > 2:
+        raise Anomaly(f"{[c.instant for c in before]} have landed and nobody made them")
+    begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
+    mine = commits[len(before) :]
+    _outcomes(entries, mine, known)
+    states = _replay(mine, begun, known, base)
     if final != states[-1]:
         raise Anomaly(f"the table holds {final}, the log says {states[-1]}")
-    order = [c.instant for c in commits]
+    order = [c.instant for c in mine]
     for look in looks:
-        seen = [t for t in look.completed if t in order]
-        if seen != [t for t in order if t in seen] or seen != order[: len(seen)]:
+        seen = [t for t in look.completed if t in known]
+        if seen != order[: len(seen)]:
             raise Anomaly(f"the timeline showed {seen}, which is no beginning of the log's order {order}")
         if look.state != states[len(seen)]:
             raise Anomaly(f"with {seen} completed a reader saw {look.state}, not {states[len(seen)]}")
 
 
-def _outcomes(commits: list[Commit], known: dict[str, Attempt], base: set[str]) -> None:
+def _outcomes(entries: list[LogEntry], commits: list[Commit], known: dict[str, Attempt]) -> None:
     landed = {c.instant for c in commits}
-    for instant in landed - base:
-        attempt = known.get(instant)
-        if attempt is None:
-            raise Anomaly(f"{instant} has landed and nobody made it")
-        if attempt.outcome not in ("committed", "unknown", "cut off"):
-            raise Anomaly(f"{attempt.name} was told {attempt.outcome!r}, but {instant} has landed")
+    ended = {e.instant for e in entries if isinstance(e, End)}
     for attempt in known.values():
+        if attempt.instant in landed and attempt.outcome not in MAY_HAVE_LANDED:
+            raise Anomaly(f"{attempt.name} was told {attempt.outcome!r}, but {attempt.instant} has landed")
         if attempt.outcome == "committed" and attempt.instant not in landed:
             raise Anomaly(f"{attempt.name} was told that {attempt.instant} has landed, but it has not")
+        if attempt.outcome == "rolled back" and attempt.instant not in ended:
+            raise Anomaly(f"{attempt.name} was told that {attempt.instant} was ended by another, but nobody has")
 
 
-def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attempt], base: set[str]) -> list[State]:
+def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attempt], base: State) -> list[State]:
     """The states after 0, 1, ... commits in the order of the log."""
-    states: list[State] = [{}]
+    states = [base]
+    total = sum(value.balance for value in base.values())
     for number, commit in enumerate(commits):
-        state = dict(states[-1])
-        attempt = known.get(commit.instant)
-        if attempt is None:
-            assert commit.instant in base
-            state.update({g: () for g in _groups_of(commit)})
-            states.append(state)
-            continue
-        before = sum(c.slot < begun[commit.instant] for c in commits[:number])
-        snapshot = states[before]
+        state, attempt = dict(states[-1]), known[commit.instant]
+        snapshot = states[sum(c.slot < begun[commit.instant] for c in commits[:number])]
         for group, seen in attempt.reads.items():
             if snapshot.get(group) != seen:
                 raise Anomaly(f"{attempt.name} read {seen} in {group}; its snapshot held {snapshot.get(group)}")
+        for partition in attempt.scanned | attempt.region:
+            if {g for g in snapshot if g.partition == partition} - attempt.reads.keys():
+                raise Anomaly(f"{attempt.name} has not seen all of its snapshot in {partition}")
         for group in attempt.writes.keys() & attempt.reads.keys() | attempt.drops:
             if state.get(group) != snapshot.get(group):
                 raise Anomaly(
@@ -99,11 +137,53 @@ def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attem
                 raise Anomaly(f"phantom: {attempt.name} overwrote {group.partition} and {group} survived it")
         for group in attempt.drops:
             del state[group]
-        for group in attempt.writes:
-            state[group] = (*attempt.reads.get(group, ()), attempt.name)
+        state.update(attempt.writes)
+        total -= attempt.removed
+        if (there := sum(value.balance for value in state.values())) != total:
+            raise Anomaly(f"after {attempt.name} the balances come to {there}, not {total}")
+        if wrong := [g for g, value in state.items() if value.count != len(value.names)]:
+            raise Anomaly(f"after {attempt.name} the counters of {wrong} are off")
         states.append(state)
     return states
 
 
-def _groups_of(commit: Commit) -> list[FileGroupId]:
-    return [FileGroupId(s["partition"], s["file_id"]) for s in (commit.metadata or {}).get("stats", ())]
+def judge_tokens(entries: list[LogEntry], attempts: list[Attempt], granted: dict[str, set[int]]) -> None:
+    """Each commit was made under a lease on the lock in force at its slot, and later ones under later leases."""
+    known = {a.instant for a in attempts}
+    lock, generation, last = "", -1, 0
+    for entry in entries:
+        if isinstance(entry, Open | Setting):
+            if entry.settings.generation != generation:
+                last = 0
+            lock, generation = entry.settings.lock, entry.settings.generation
+        elif isinstance(entry, Commit) and lock in granted and entry.instant in known:
+            if entry.token not in granted[lock]:
+                raise Anomaly(f"commit {entry.instant} has token {entry.token}, which {lock} has never given")
+            if entry.token <= last:
+                raise Anomaly(f"commit {entry.instant} has token {entry.token}, the one before had {last}")
+            last = entry.token
+
+
+def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt]) -> None:
+    """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""
+    begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
+    commits = {e.instant: e for e in entries if isinstance(e, Commit)}
+    for attempt in attempts:
+        if not attempt.winner:
+            continue
+        winner = commits.get(attempt.winner)
+        if winner is None or winner.slot < begun[attempt.instant]:
+            raise Anomaly(f"{attempt.name} lost against {attempt.winner}, which has not landed since it began")
+        if attempt.level == "snapshot":
+            theirs = write_set_of(winner, plain_metadata_of(store, winner))
+            if not _meet(attempt, theirs):
+                raise Anomaly(f"{attempt.name} lost against {attempt.winner}, and they have nothing in common")
+
+
+def _meet(attempt: Attempt, theirs: WriteSet) -> bool:
+    groups = attempt.writes.keys() | attempt.drops
+    return (
+        bool(groups & theirs.groups)
+        or any(theirs.region.covers(p) for p in {g.partition for g in groups} | attempt.region)
+        or any(g.partition in attempt.region for g in theirs.groups)
+    )

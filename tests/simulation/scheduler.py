@@ -34,6 +34,8 @@ class SimProcess:
     rate: float = 1.0
     dead: bool = False
     stopped_until: float = 0.0
+    cut_off_until: float = 0.0
+    mourners: list[Callable[[], None]] = field(default_factory=list)  # called when it is killed
 
     @property
     def name(self) -> str:
@@ -61,10 +63,12 @@ class Scheduler:
         self.steps = 0
         self.tasks: list[Task] = []
         self.current: Task | None = None
-        self.trace: list[str] | None = None
+        self.trace: list[tuple[float, str, str]] | None = None  # when, which process, what
+        self.violation: BaseException | None = None  # set by whoever sees one where an exception would be caught
         self._steps_max = steps_max
         self._due: list[tuple[float, int, int, Task | Callable[[], None]]] = []
         self._number = 0
+        self._awaited = 0  # tasks that have to end before `run` does
         self._hub = greenlet.getcurrent()
 
     # --- what a test does -------------------------------------------------------------------------------------
@@ -79,9 +83,12 @@ class Scheduler:
                 pass
             except BaseException as e:  # noqa: BLE001 - handed to whoever runs the schedule
                 task.error = e
+            if not (daemon or process.dead):
+                self._awaited -= 1
 
         task.greenlet = greenlet.greenlet(body, parent=self._hub)
         self.tasks.append(task)
+        self._awaited += not daemon
         self._push(self.now, task.epoch, task)
         return task
 
@@ -90,8 +97,13 @@ class Scheduler:
         self._push(self.now + after_s, 0, call)
 
     def kill(self, process: SimProcess) -> None:
-        self.note(f"KILLED {process.name}", process)
+        if process.dead:
+            return
+        self.note("KILLED", process)
         process.dead = True
+        self._awaited -= sum(t.process is process and not t.daemon and not t.greenlet.dead for t in self.tasks)
+        for call in process.mourners:
+            call()
 
     def stop(self, process: SimProcess, seconds: float) -> None:
         self.note(f"STOPPED for {seconds:.1f} s", process)
@@ -101,11 +113,10 @@ class Scheduler:
         """Raises the first error of a task, `Stuck` when nothing can go on."""
         Scheduler.active = self
         try:
-            while any(not (t.daemon or t.greenlet.dead or t.process.dead) for t in self.tasks):
+            while self._awaited:
                 if not self._due:
                     raise Stuck("nothing is due and nobody can go on")
-                for _ in range(min(8, len(self._due))):  # the question costs more than a step
-                    self._step()
+                self._step()
         finally:
             self._bury()
             Scheduler.active = None
@@ -129,6 +140,8 @@ class Scheduler:
         self.current = what
         what.greenlet.switch()
         self.current = None
+        if self.violation is not None:
+            raise self.violation
         if what.error is not None:
             raise what.error
 
@@ -140,14 +153,22 @@ class Scheduler:
             self.current = task
             while not task.greenlet.dead:
                 task.greenlet.throw(Killed)
-        self.current = None
+        self.current, self._awaited = None, 0
+        self.tasks.clear()
+        self._due = [due for due in self._due if not isinstance(due[3], Task)]  # what is on its way still arrives
+        heapq.heapify(self._due)
 
     # --- what a task does -------------------------------------------------------------------------------------
 
     def pause(self, seconds: float = 0.0) -> None:
         """The current task gives way and goes on so many seconds later."""
         task = self._alive()
-        self._push(self.now + seconds, task.epoch, task)
+        at = self.now + seconds
+        if (not self._due or self._due[0][0] > at) and task.process.stopped_until <= at and self.steps < self._steps_max:
+            self.steps += 1
+            self.now = at  # nobody else is due before
+            return
+        self._push(at, task.epoch, task)
         self._give_way(task)
 
     def block(self) -> None:
@@ -178,4 +199,14 @@ class Scheduler:
         """A line of the trace, if one is kept."""
         if self.trace is not None:
             who = process.name if process else self.current.process.name if self.current else "outside"
-            self.trace.append(f"{self.now - 1000:9.3f} s  {who:12} {text}")
+            self.trace.append((self.now - 1000, who, text))
+
+    def story(self, *, width: int = 44) -> str:
+        """The trace as a timeline with a column for each process."""
+        trace = self.trace or []
+        columns = list(dict.fromkeys(who for _, who, _ in trace))
+        lines = [" " * 11 + "".join(f"{who:{width}}" for who in columns)]
+        for at, who, text in trace:
+            shown = text if len(text) < width or who == columns[-1] else f"{text[: width - 2]}…"
+            lines.append(f"{at:8.3f} s " + " " * (width * columns.index(who)) + shown)
+        return "\n".join(lines)

@@ -8,98 +8,114 @@ from __future__ import annotations
 
 import builtins
 import io
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import IO, TypeVar
 
 from lakelatch.errors import StorageError
 from lakelatch.storage import Durable, Entry, Outcome, Put, Stored
-from lakelatch.storage.location import check_path
 
+from .faults import Faults, Network, step_of
 from .scheduler import Scheduler, SimProcess
 
 T = TypeVar("T")
-
-FAULTS = ("crash before", "crash after", "lose reply", "late", "twice", "refuse", "stop", "slow")
-
-
-@dataclass
-class Faults:
-    """How often each fault strikes, as a probability for each call, and how often each has struck where."""
-
-    rates: dict[str, float] = field(default_factory=dict)
-    crashes_left: int = 2
-    long_s: float = 90.0  # longer than every lease and time-out
-    struck: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def draw(self, scheduler: Scheduler, step: str) -> str:
-        """The fault that strikes this call, or nothing."""
-        if not self.rates:
-            return ""
-        luck = scheduler.random.random()
-        for fault, rate in self.rates.items():
-            if luck < rate:
-                if fault.startswith("crash"):
-                    if not self.crashes_left:
-                        return ""
-                    self.crashes_left -= 1
-                self.struck[fault, step] += 1
-                scheduler.note(f"  {fault} at {step}")
-                return fault
-            luck -= rate
-        return ""
+Bodies = dict[str, bytes]
 
 
 class Objects:
     """The server: paths and what stands there. Each request is atomic."""
 
-    def __init__(self, objects: dict[str, tuple[bytes, str, float]] | None = None) -> None:
-        self.objects = dict(objects or {})
-        self.writes = 0
+    def __init__(self, bodies: Bodies) -> None:
+        self.stored: dict[str, Stored] = {}
+        self.taken_away: set[str] = set()  # paths that held something once
+        self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
+        self._folders: dict[str, dict[str, None]] = {"": {}}
+        self._writes = 0
+        self.changed: Callable[[str], None] = lambda _: None
+        for path, body in bodies.items():
+            self.put(path, body, 0.0)
+
+    def bodies(self) -> Bodies:
+        return {path: stored.body for path, stored in self.stored.items()}
+
+    def copy(self) -> Objects:
+        """Another server that holds the same."""
+        twin = Objects({})
+        twin.stored, twin._writes = dict(self.stored), self._writes
+        twin._entries = {folder: dict(entries) for folder, entries in self._entries.items()}
+        twin._folders = {folder: dict(below) for folder, below in self._folders.items()}
+        return twin
 
     def put(self, path: str, body: bytes, now: float) -> Put:
-        self.writes += 1
-        tag = f"tag{self.writes}"
-        self.objects[path] = (body, tag, now)
+        self._writes += 1
+        tag = f"tag{self._writes}"
+        folder = path.rpartition("/")[0]
+        if path not in self.stored:
+            self._grow(folder)
+        self.stored[path] = Stored(body, tag)
+        self._entries.setdefault(folder, {})[path] = Entry(path, len(body), now)
+        self.changed(path)
         return Put(Outcome.DONE, tag)
 
     def put_if_absent(self, path: str, body: bytes, now: float) -> Put:
-        return Put(Outcome.LOST) if path in self.objects else self.put(path, body, now)
+        return Put(Outcome.LOST) if path in self.stored else self.put(path, body, now)
 
     def replace_if_match(self, path: str, body: bytes, tag: str, now: float) -> Put:
-        found = self.objects.get(path)
-        return self.put(path, body, now) if found and found[1] == tag else Put(Outcome.LOST)
+        found = self.stored.get(path)
+        return self.put(path, body, now) if found and found.tag == tag else Put(Outcome.LOST)
 
     def delete(self, path: str) -> Put:
-        self.objects.pop(path, None)
+        if self.stored.pop(path, None) is not None:
+            self.taken_away.add(path)
+            folder = path.rpartition("/")[0]
+            del self._entries[folder][path]
+            self._shrink(folder)
+            self.changed(path)
         return Put(Outcome.DONE)
 
+    def head(self, path: str) -> Entry | None:
+        return self._entries.get(path.rpartition("/")[0], {}).get(path)
 
-def step_of(op: str, path: str) -> str:
-    """What a call is for, so that coverage can be told: the folder says it."""
-    for part, name in _STEPS.items():
-        if part in path:
-            return f"{op} {name}"
-    return f"{op} {'data' if path.endswith('.parquet') else 'other'}"
+    def list(self, folder: str, *, after: str, recursive: bool) -> builtins.list[Entry]:
+        found = list(self._entries.get(folder, {}).values())
+        if recursive:
+            below = list(self._folders.get(folder, ()))
+            while below:
+                each = below.pop()
+                found += self._entries.get(each, {}).values()
+                below += self._folders[each]
+        if after:
+            start = len(folder) + 1 if folder else 0
+            found = [entry for entry in found if entry.path[start:] > after]
+        found.sort(key=lambda entry: entry.path)
+        return found
 
+    def folders(self, folder: str, *, after: str) -> builtins.list[str]:
+        names = [each.rpartition("/")[2] for each in self._folders.get(folder, ())]
+        return sorted(name for name in names if name > after)
 
-_STEPS = {
-    "/.lakelatch/log": "log",
-    "/.lakelatch/sides": "side",
-    "/timeline": "timeline",
-    "/.heartbeat": "heartbeat",
-    "/.temp": "marker",
-}
+    def _grow(self, folder: str) -> None:
+        if folder not in self._folders:
+            self._folders[folder] = {}
+            above = folder.rpartition("/")[0]
+            self._grow(above)
+            self._folders[above][folder] = None
+
+    def _shrink(self, folder: str) -> None:
+        while folder and not self._entries.get(folder) and not self._folders[folder]:
+            self._entries.pop(folder, None)
+            del self._folders[folder]
+            above = folder.rpartition("/")[0]
+            del self._folders[above][folder]
+            folder = above
 
 
 class SimStore:
-    """A `Store` of one process."""
+    """A `Store` of one process. Without a network (None) every request is carried out at once: nobody else runs."""
 
-    def __init__(self, objects: Objects, scheduler: Scheduler, process: SimProcess, faults: Faults) -> None:
+    def __init__(self, objects: Objects, network: Network | None) -> None:
         self.url = "s3://sim/table"
-        self._objects, self._scheduler, self._process, self._faults = objects, scheduler, process, faults
+        self._objects, self._network = objects, network
 
     def uri(self, path: str) -> str:
         return f"{self.url}/{path}"
@@ -107,16 +123,16 @@ class SimStore:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
-        return self._write("put_if_absent", path, lambda now: self._objects.put_if_absent(path, body, now))
+        return self._write("put", path, body, lambda now: self._objects.put_if_absent(path, body, now))
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
-        return self._write("replace_if_match", path, lambda now: self._objects.replace_if_match(path, body, tag, now))
+        return self._write("replace", path, body, lambda now: self._objects.replace_if_match(path, body, tag, now))
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
-        return self._write("put", path, lambda now: self._objects.put(path, body, now))
+        return self._write("put", path, body, lambda now: self._objects.put(path, body, now))
 
     def delete(self, path: str) -> Outcome:
-        return self._write("delete", path, lambda _: self._objects.delete(path)).outcome
+        return self._write("delete", path, b"", lambda _: self._objects.delete(path)).outcome
 
     @contextmanager
     def create(self, path: str) -> Iterator[_Upload]:
@@ -125,18 +141,10 @@ class SimStore:
     # --- reading ----------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Stored | None:
-        def read() -> Stored | None:
-            found = self._objects.objects.get(path)
-            return Stored(found[0], found[1]) if found else None
-
-        return self._read("get", path, read)
+        return self._read("get", path, lambda: self._objects.stored.get(path))
 
     def head(self, path: str) -> Entry | None:
-        def look() -> Entry | None:
-            found = self._objects.objects.get(path)
-            return Entry(path, len(found[0]), found[2]) if found else None
-
-        return self._read("head", path, look)
+        return self._read("head", path, lambda: self._objects.head(path))
 
     @contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:
@@ -146,78 +154,49 @@ class SimStore:
         yield io.BytesIO(found.body)
 
     def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
-        prefix = f"{folder.rstrip('/')}/" if folder else ""
-
-        def look() -> builtins.list[Entry]:
-            return sorted(
-                (
-                    Entry(path, len(body), mtime)
-                    for path, (body, _, mtime) in self._objects.objects.items()
-                    if path.startswith(prefix)
-                    and path[len(prefix) :] > after
-                    and (recursive or "/" not in path[len(prefix) :])
-                ),
-                key=lambda entry: entry.path,
-            )
-
-        return self._read("list", prefix, look)
+        folder = folder.rstrip("/")
+        return self._read("list", folder, lambda: self._objects.list(folder, after=after, recursive=recursive))
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
-        prefix = f"{folder.rstrip('/')}/" if folder else ""
-
-        def look() -> builtins.list[str]:
-            rest = (path[len(prefix) :] for path in self._objects.objects if path.startswith(prefix))
-            return sorted({part.partition("/")[0] for part in rest if "/" in part and part.partition("/")[0] > after})
-
-        return self._read("folders", prefix, look)
+        folder = folder.rstrip("/")
+        return self._read("list", folder, lambda: self._objects.folders(folder, after=after))
 
     # --- the network ------------------------------------------------------------------------------------------
 
-    def _latency(self, fault: str) -> float:
-        if fault == "slow":
-            return self._scheduler.random.uniform(1.0, self._faults.long_s)
-        return self._scheduler.random.random() * 0.02
-
     def _read(self, op: str, path: str, act: Callable[[], T]) -> T:
-        check_path(path, folder=True)
-        step = step_of(op, path)
-        fault = self._before(step)
+        network = self._network
+        if network is None:
+            return act()
+        fault = network.before(step_of(op, path, b""))
         answer = act()
-        self._after(fault, step)
-        if fault in ("refuse", "lose reply"):
+        if network.after(fault):
             raise StorageError(f"{path} could not be read: no answer (simulated)", path=path)
         return answer
 
-    def _write(self, op: str, path: str, act: Callable[[float], Put]) -> Put:
-        check_path(path)
-        scheduler, step = self._scheduler, step_of(op, path)
-        fault = self._before(step)
+    def _write(self, op: str, path: str, body: bytes, act: Callable[[float], Put]) -> Put:
+        network = self._network
+        if network is None:
+            return act(0.0)
+        step = step_of(op, path, body)
+        fault = network.before(step)
         if fault == "refuse":
             raise StorageError(f"{path} was not written: refused (simulated)", path=path)
         if fault in ("late", "twice"):
-            scheduler.at(scheduler.random.uniform(0.0, 2 * self._faults.long_s), lambda: self._arrives(step, act))
-        answer = Put(Outcome.UNKNOWN, cause="no answer (simulated)") if fault == "late" else act(scheduler.now)
-        scheduler.note(f"{step} {path.rpartition('/')[2]} -> {answer.outcome.value}")
-        self._after(fault, step)
-        return Put(Outcome.UNKNOWN, cause="no answer (simulated)") if fault == "lose reply" else answer
+            network.send_later(step, act)
+        answer = _NO_ANSWER if fault in ("late", "lose request") else act(network.scheduler.now)
+        if network.scheduler.trace is not None:
+            network.scheduler.note(f"{step} {_short(path)} -> {answer.outcome.value}")
+        return _NO_ANSWER if network.after(fault) else answer
 
-    def _arrives(self, step: str, act: Callable[[float], Put]) -> None:
-        answer = act(self._scheduler.now)
-        self._scheduler.note(f"{step} arrives late -> {answer.outcome.value}")
 
-    def _before(self, step: str) -> str:
-        fault = self._faults.draw(self._scheduler, step)
-        if fault == "crash before":
-            self._scheduler.kill(self._process)
-        elif fault == "stop":
-            self._scheduler.stop(self._process, self._scheduler.random.uniform(1.0, self._faults.long_s))
-        self._scheduler.pause(self._latency(fault))
-        return fault
+def _short(path: str) -> str:
+    """The name of an object, without what is the same in all of them."""
+    name = path.rpartition("/")[2]
+    file_id, _, rest = name.partition("-")
+    return f"{file_id}…{rest.rpartition('_')[2]}" if ".parquet" in name else name.lstrip("0")
 
-    def _after(self, fault: str, step: str) -> None:
-        if fault == "crash after":
-            self._scheduler.kill(self._process)
-        self._scheduler.pause(self._latency(""))
+
+_NO_ANSWER = Put(Outcome.UNKNOWN, cause="no answer (simulated)")
 
 
 class _Upload:
@@ -226,6 +205,5 @@ class _Upload:
         self.stream = io.BytesIO()
 
     def publish(self, *, durable: Durable = True) -> Put:
-        body = self.stream.getvalue()
-        store = self._store
-        return store._write("publish", self._path, lambda now: store._objects.put_if_absent(self._path, body, now))
+        body, objects = self.stream.getvalue(), self._store._objects
+        return self._store._write("put", self._path, body, lambda now: objects.put_if_absent(self._path, body, now))

@@ -23,11 +23,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 locks = typer.Typer(
-    help="Who holds a table's lock; end a lock that hangs.", no_args_is_help=True, rich_markup_mode=None
+    help="Who holds a table's lock; set another; end one that hangs; try a service.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.add_typer(locks, name="locks")
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="The table: a folder, file://, s3://, gs:// or az://.")]
+HudiOption = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A hoodie.write.lock.* option; repeat it.")
+]
+HudiOptions = Annotated[str, typer.Option(metavar="FILE", help="A properties file with hoodie.write.lock.* options.")]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON with stable keys.")]
 
 
@@ -68,6 +74,8 @@ def init(
         str | None, typer.Option(metavar="LOCK_URL", help="Make an existing Hudi table writable, with this lock.")
     ] = None,
     lock: Annotated[str | None, typer.Option(help="Lock provider: a URL, 'table' or 'none://'.")] = None,
+    option: HudiOption = None,
+    options_file: HudiOptions = "",
     buckets: Annotated[int | None, typer.Option(help="Buckets of the bucket index; simple index otherwise.")] = None,
     strategy: Annotated[str | None, typer.Option(help="Conflict resolution strategy.")] = None,
     isolation: Annotated[str | None, typer.Option(help="Isolation level.")] = None,
@@ -91,6 +99,8 @@ def init(
         "heartbeat_timeout_s": heartbeat_timeout_s,
     }
     given = {key: value for key, value in settings.items() if value is not None}
+    if option or options_file:
+        given = command.with_hudi_options(url, given, option or [], options_file, name=name)
     if adopt is not None:
         command.adopt(url, adopt, given, columns=(record_key, partition_by, ordering, schema, name), json=json)
     else:
@@ -214,6 +224,60 @@ def locks_show(url: Url, *, json: Json = False) -> None:
     from .locks import show as command
 
     command(url, json=json)
+
+
+@locks.command("watch")
+@plainly
+def locks_watch(
+    url: Url,
+    *,
+    every_s: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 0.5,
+    json: Json = False,
+) -> None:
+    """Print each change of the lock's holder, its line and the lock itself, until Ctrl-C."""
+    from .locks import watch as command
+
+    command(url, every_s=every_s, json=json)
+
+
+@locks.command("set")
+@plainly
+def locks_set(
+    url: Url,
+    lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
+    *,
+    option: HudiOption = None,
+    options_file: HudiOptions = "",
+    jvm_writers_stopped: Annotated[
+        bool, typer.Option("--jvm-writers-stopped", help="Leave a lock that is shared with JVM writers.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Give the table another lock, while writers run: each goes over to it at its next commit."""
+    from .locks import set_ as command
+
+    command(
+        url, lock, options=option or [], options_file=options_file, jvm_writers_stopped=jvm_writers_stopped, json=json
+    )  # fmt: skip
+
+
+@locks.command("check")
+@plainly
+def locks_check(
+    lock: Annotated[str, typer.Argument(metavar="LOCK_URL", help="A lock URL; no table is needed.")],
+    *,
+    processes: Annotated[int, typer.Option(min=2, max=64, help="How many processes contend.")] = 4,
+    seconds: Annotated[float, typer.Option(min=0.1, max=600, help="How long they do.")] = 2.0,
+    json: Json = False,
+) -> None:
+    """Try whether a lock service keeps what a lock must, and measure it.
+
+    Takes some ten to thirty seconds, with keys that begin with lakelatch-check-. Exit code 0: every promise was kept;
+    1: one was not.
+    """
+    from .locks_check import check as command
+
+    command(lock, processes=processes, seconds=seconds, json=json)
 
 
 @locks.command("break")

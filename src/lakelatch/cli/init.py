@@ -53,6 +53,20 @@ def adopt(url: str, lock: str, settings: dict[str, Any], *, columns: tuple[str, 
         _tell(table, "adopted", json=json)
 
 
+def with_hudi_options(
+    url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: str
+) -> dict[str, Any]:
+    """The settings with those that Hudi's lock options ask for; what is given by name wins, but for the lock."""
+    from ..storage import location
+    from .locks import lock_settings
+
+    place = location.parse(url).url
+    found = lock_settings(
+        settings.get("lock"), options, options_file, table_name=name or place.rpartition("/")[2], base_path=place
+    )  # fmt: skip
+    return found | settings
+
+
 def _tell(table: Table, what: str, *, json: bool) -> None:
     settings = table.settings
     if json:

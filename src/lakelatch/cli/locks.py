@@ -1,15 +1,18 @@
-"""``lakelatch locks``: who holds a table's lock, and ending a lease.
+"""``lakelatch locks``: who holds a table's lock, ending a lease, setting another lock.
 
-JSON of ``locks show``: ``lock`` (URL), ``key``, ``holder`` (null, or ``owner``, ``token``, ``since``, ``until``,
-``reason``, ``host``, ``pid``, ``queue``; times are seconds since the epoch).
+JSON of ``locks show``, and of each line of ``locks watch --json``: ``lock`` (URL), ``generation``, ``key``, ``holder``
+(null, or ``owner``, ``token``, ``since``, ``until``, ``reason``, ``host``, ``pid``, ``queue``; times are seconds since
+the epoch), ``last_token`` (of the last commit in this generation), ``breaks`` (``token``, ``who``, ``reason``, ``at``).
+JSON of ``locks set``: ``url``, ``settings``.
 """
 
 from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from datetime import UTC, datetime
+from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,24 +21,8 @@ from ..errors import ConfigError, InputError
 from .output import duration_text, print_json
 
 if TYPE_CHECKING:
-    from ..locks import Holder, LockProvider
+    from ..locks import Holder
     from ..occ.table import Table
-
-
-@contextmanager
-def provider_of(table: Table) -> Iterator[tuple[LockProvider, str] | None]:
-    """The table's lock provider and the key of its lock; None for a table without a lock."""
-    from ..locks import open_provider
-    from ..occ.settings import NO_LOCK, OWN_LOCK
-    from ..occ.table import OWN_LOCK_FOLDER
-
-    lock = table.settings.lock
-    if lock == NO_LOCK:
-        yield None
-        return
-    own = lock == OWN_LOCK
-    with open_provider(table.store.uri(OWN_LOCK_FOLDER) if own else lock, env=table.env) as provider:
-        yield provider, "table" if own else table.url
 
 
 def holder_json(holder: Holder | None) -> dict[str, Any] | None:
@@ -58,15 +45,119 @@ def holder_text(holder: Holder | None, now: float) -> str:
 
 
 def show(url: str, *, json: bool) -> None:
-    """Print the holder."""
+    """Print the holder, the line behind it, and who has ended leases."""
     import lakelatch
 
-    with lakelatch.open(url) as table, provider_of(table) as found:
-        holder = found[0].inspect(found[1]) if found else None
+    with lakelatch.open(url) as table:
+        facts, holder = facts_of(table)
         if json:
-            print_json({"lock": table.settings.lock, "key": found[1] if found else None, "holder": holder_json(holder)})
+            print_json(facts)
+            return
+        if facts["key"] is None:
+            typer.echo("this table has no lock (none://)")
+            return
+        typer.echo(holder_text(holder, table.env.now()))
+        for place, waiter in enumerate(holder.queue if holder else (), start=1):
+            typer.echo(f"  {place}. in line: {waiter}")
+        for record in facts["breaks"]:
+            typer.echo(
+                f"token {record['token']} was ended by {record['who']} at {_time(record['at'])}: {record['reason']}"
+            )
+
+
+def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
+    """What ``--json`` prints, and the holder."""
+    lock = table.lock  # refuses a table without a log
+    state = table.log.catch_up()
+    found = lock.provider()
+    holder = found[0].inspect(found[1]) if found else None
+    breaks = found[0].breaks(found[1]) if found else ()
+    facts = {
+        "lock": state.settings.lock,
+        "generation": state.settings.generation,
+        "key": found[1] if found else None,
+        "holder": holder_json(holder),
+        "last_token": state.token,
+        "breaks": [{"token": each.token, "who": each.who, "reason": each.reason, "at": each.at} for each in breaks],
+    }
+    return facts, holder
+
+
+def watch(url: str, *, every_s: float, json: bool) -> None:
+    """Print each change until interrupted."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        before: dict[str, Any] = {}
+        while True:
+            facts, holder = facts_of(table)
+            # A renewal moves the end of the lease, which is no news.
+            news = facts | {"holder": facts["holder"] and facts["holder"] | {"until": None}}
+            if news != before:
+                if json:
+                    typer.echo(dumps(facts, ensure_ascii=False))
+                else:
+                    lock = f"{facts['lock']}: " if before.get("lock") != facts["lock"] else ""
+                    typer.echo(f"{_time(table.env.now())} {lock}{holder_text(holder, table.env.now())}")
+                before = news
+            table.env.sleep(every_s)
+
+
+def set_(
+    url: str, lock: str | None, *, options: list[str], options_file: str, jvm_writers_stopped: bool, json: bool
+) -> None:
+    """Give the table another lock."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        changes = lock_settings(
+            lock, options, options_file, table_name=table.config.name, base_path=table.url
+        )  # fmt: skip
+        if not changes:
+            raise InputError("name the lock: a URL, 'table', 'none://', or Hudi's options with --option")
+        before = table.settings.lock
+        after = table.lock.change(jvm_writers_stopped=jvm_writers_stopped, **changes)
+        if json:
+            print_json({"url": table.url, "settings": after.to_json()})
         else:
-            typer.echo(holder_text(holder, table.env.now()) if found else "this table has no lock (none://)")
+            typer.echo(
+                f"{table.url}: lock {after.lock} (it was {before}); running writers go over at their next commit"
+            )
+
+
+def lock_settings(
+    lock: str | None, options: list[str], options_file: str, *, table_name: str, base_path: str
+) -> dict[str, Any]:
+    """The settings that a lock URL, or Hudi's own options, ask for; nothing when neither is given."""
+    from ..locks.hudi_options import PREFIX, table_settings
+    from ..occ.java_properties import parse
+
+    given: dict[str, str] = {}
+    if options_file:
+        try:
+            found = parse(Path(options_file).read_bytes())
+        except OSError as e:
+            raise InputError(f"{options_file} cannot be read: {e.strerror}", path=options_file) from e
+        # A JVM writer's file holds much else, which is no business of the lock.
+        given |= {
+            k: v for k, v in found.items() if k.startswith(PREFIX) or k in ("hoodie.base.path", "hoodie.table.name")
+        }
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise InputError(f"--option {option!r} has no '='; write --option hoodie.write.lock.provider=...")
+        given[key.strip()] = value.strip()
+    if lock is not None and given:
+        raise InputError("give the lock as a URL or by Hudi's options, not both")
+    if given:
+        return table_settings(given, table_name=table_name, base_path=base_path)
+    if options_file:
+        raise InputError(f"{options_file} has no {PREFIX}* options", path=options_file)
+    return {} if lock is None else {"lock": lock}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def break_(url: str, *, token: int, reason: str) -> None:
@@ -75,7 +166,8 @@ def break_(url: str, *, token: int, reason: str) -> None:
 
     if not reason.strip():
         raise InputError("say why with --reason; it is kept with the lock")
-    with lakelatch.open(url) as table, provider_of(table) as found:
+    with lakelatch.open(url) as table:
+        found = table.lock.provider()
         if found is None:
             raise ConfigError(f"{table.url} has no lock (none://); there is nothing to break", table=table.url)
         provider, key = found

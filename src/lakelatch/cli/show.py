@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .locks import holder_json, holder_text, provider_of
+from .locks import holder_json, holder_text
 from .output import bytes_text, count_text, duration_text, print_json, print_pairs
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def facts_of(table: Table) -> dict[str, Any]:
 
 
 def _holder(table: Table) -> Holder | None:
-    with provider_of(table) as found:
-        return found[0].inspect(found[1]) if found else None
+    found = table.lock.provider()
+    return found[0].inspect(found[1]) if found else None
 
 
 def _writer(table: Table, begin: Begin) -> dict[str, Any]:

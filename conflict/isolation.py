@@ -1,0 +1,54 @@
+"""What a transaction is protected from: which of its reads count, and whether a candidate changed what they gave.
+
+    snapshot             what it writes: file groups, overwritten partitions, its own condition
+    write-serializable   what it read too, but not rows that a blind insert added meanwhile: it comes before that insert
+    serializable         all that it read: the result is that of running in commit order
+
+Of two commits under ``snapshot`` both may land although each read what the other changed (write skew), and a row may
+appear in what one has read (a phantom). docs/conflicts.md has an example of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import ConfigError
+from .predicate import may_match
+from .write_set import EVERYWHERE, FileGroupId, ReadSet, Scan, WriteSet
+
+SNAPSHOT, WRITE_SERIALIZABLE, SERIALIZABLE = "snapshot", "write-serializable", "serializable"
+ISOLATION_LEVELS = (SNAPSHOT, WRITE_SERIALIZABLE, SERIALIZABLE)  # from the weakest to the strongest
+_UNKNOWN = (Scan(EVERYWHERE),)
+
+
+def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
+    """Raise `ConfigError` for a level that does not exist, or one that is weaker than the table's (``below``)."""
+    if level not in ISOLATION_LEVELS:
+        raise ConfigError(f"no isolation level {level!r}; known: {', '.join(ISOLATION_LEVELS)}", isolation=level)
+    if ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(below):
+        raise ConfigError(
+            f"isolation {level!r} is weaker than the table's {below!r}; a transaction can only raise it",
+            isolation=level,
+        )
+
+
+def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool) -> Iterable[Scan]:
+    """What a candidate must have left alone. ``blind_insert``: all it did was to add rows without looking."""
+    if level == SNAPSHOT or (level == WRITE_SERIALIZABLE and blind_insert):
+        return ()
+    if reads.scans is None:
+        return () if reads.blind else _UNKNOWN
+    return reads.scans
+
+
+def changed(scan: Scan, writes: WriteSet) -> frozenset[FileGroupId]:
+    """The file groups by which ``writes`` may have changed what the scan gave.
+
+    What an overwrite took away is among its groups too; that it claimed a partition changes nothing by itself.
+    """
+    met = frozenset() if scan.groups.isdisjoint(writes.groups) else scan.groups & writes.groups
+    region, where, known = scan.region, scan.where, writes.statistics
+    if not region:
+        return met
+    new = writes.groups if region.whole_table else [g for g in writes.groups if g[0] in region.partitions]
+    return met.union(g for g in new if may_match(where, known.get(g))) if where else met.union(new)

@@ -1,0 +1,345 @@
+"""The matrix of operations as people read it: what `resolve` answers, beside what Apache Hudi does.
+
+    python -m lakelatch.conflict.matrix     prints the generated part of docs/conflicts.md
+
+The answers are not written down here: each cell asks `resolve` about two transactions that share a file group. Where
+Hudi differs, a note says why; a test demands one for each such cell, and none for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .operations import INGESTION, PLANNED, Kind
+from .party import Party
+from .resolve import resolve
+from .write_set import FileGroupId, ReadSet, Region, WriteSet
+
+_OPERATION = {
+    Kind.REWRITE: "UPSERT",
+    Kind.APPEND: "UPSERT",
+    Kind.OVERWRITE: "INSERT_OVERWRITE",
+    Kind.COMPACTION: "COMPACT",
+    Kind.LOG_COMPACTION: "LOG_COMPACT",
+    Kind.CLUSTERING: "CLUSTER",
+} | {kind: kind.name for kind in (Kind.CLEAN, Kind.ROLLBACK, Kind.SAVEPOINT, Kind.RESTORE)}
+LANDS, BEATS, LOSES, WAITS = "lands", "lands, the other loses", "loses", "waits"
+
+
+def example(kind: Kind, instant: str, *, landed: bool, stranger: bool = False) -> Party:
+    """A transaction of that kind on one file group, the same for all."""
+    group = frozenset({FileGroupId("p", "g")})
+    region = Region(frozenset({"p"})) if kind is Kind.OVERWRITE else Region()
+    writes = WriteSet(group, region, group if kind is Kind.APPEND else frozenset())
+    return Party(instant, instant if landed else "", _OPERATION[kind], "writer", writes, stranger=stranger)
+
+
+def answer(ours: Kind, theirs: Kind, *, landed: bool, by: str = "simple", stranger: bool = False) -> str:
+    """What becomes of ours when it commits and theirs has landed since, or is pending."""
+    other = example(theirs, "2", landed=landed, stranger=stranger)
+    verdict = resolve(example(ours, "1", landed=False), ReadSet(), [other], by=by)
+    if verdict.lost:
+        return WAITS if verdict.lost.waits else LOSES
+    return BEATS if verdict.beats else LANDS
+
+
+# --- Hudi --------------------------------------------------------------------------------------------------------
+#
+#   F fails    o goes on    n is not checked    b is refused at its begin
+
+_SHORT = dict(zip("RAOCLKNBSX", Kind, strict=True))
+_HUDI_COMPLETED = """
+  R A O C L K N B S X
+R F F F o F F o o o n
+A F F F o F F o o o n
+O F F F o F F o o o n
+C n n n n n n n n n n
+L o o o F o o o o o n
+K n n n n n n n n n n
+N n n n n n n n n n n
+B n n n n n n n n n n
+S n n n n n n n n n n
+X n n n n n n n n n n
+"""
+_HUDI_PENDING = """
+  R A O C L K N B S X
+R o o o o o F o o o b
+A o o o o o F o o o b
+O o o o o o F o o o b
+C n n n n n n n n n n
+L o o o F o o o o o n
+K n n n n n n n n n n
+N n n n n n n n n n n
+B n n n n n n n n n n
+S n n n n n n n n n n
+X n n n n n n n n n n
+"""
+_WORDS = {"F": "fails", "o": "goes on", "n": "not checked", "b": "refused at its begin"}
+
+
+def _grid(text: str) -> dict[tuple[Kind, Kind], str]:
+    head, *rows = (line.split() for line in text.strip().splitlines())
+    return {(_SHORT[row[0]], _SHORT[name]): cell for row in rows for name, cell in zip(head, row[1:], strict=True)}
+
+
+# Strategy Simple, table version 8 and later.
+HUDI = {True: _grid(_HUDI_COMPLETED), False: _grid(_HUDI_PENDING)}
+
+
+def differs(ours: Kind, theirs: Kind, *, landed: bool) -> bool:
+    """Whether Hudi would decide otherwise."""
+    stopped = answer(ours, theirs, landed=landed) in (LOSES, WAITS)
+    return stopped != (HUDI[landed][ours, theirs] in "Fb")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Why some cells are not as in Hudi. ``states``: of the other one, landed (True) or pending."""
+
+    ours: frozenset[Kind]
+    theirs: frozenset[Kind]
+    states: tuple[bool, ...]
+    why: str
+
+    def covers(self, ours: Kind, theirs: Kind, *, landed: bool) -> bool:
+        """Whether it speaks of that cell."""
+        return ours in self.ours and theirs in self.theirs and landed in self.states
+
+
+def _kinds(*kinds: Kind) -> frozenset[Kind]:
+    return frozenset(kinds)
+
+
+_BOTH, _LANDED, _PENDING = (True, False), (True,), (False,)
+NOTES = (
+    Note(
+        _kinds(Kind.REWRITE),
+        _kinds(Kind.COMPACTION),
+        _BOTH,
+        "stricter: of two base files of a group the larger T is read, and ours was made without the log files that the "
+        "compaction merged. Hudi counts on all ingestion into such a group being log files",
+    ),
+    Note(
+        _kinds(Kind.REWRITE),
+        _kinds(Kind.LOG_COMPACTION),
+        _PENDING,
+        "stricter: its log file would be read on top of our base file, with older rows in it",
+    ),
+    Note(
+        _kinds(Kind.APPEND, Kind.OVERWRITE),
+        _kinds(Kind.LOG_COMPACTION),
+        _LANDED,
+        "laxer: a log compaction changes no row; Hudi takes its deltacommit for ingestion",
+    ),
+    Note(
+        _kinds(Kind.COMPACTION),
+        _kinds(Kind.REWRITE, Kind.OVERWRITE, *PLANNED),
+        _LANDED,
+        "stricter: Hudi never checks a compaction, and one whose plan is outdated hides rows "
+        "or writes into a group that is gone",
+    ),
+    Note(
+        _kinds(Kind.LOG_COMPACTION),
+        _kinds(Kind.REWRITE, Kind.OVERWRITE, Kind.LOG_COMPACTION, Kind.CLUSTERING),
+        _LANDED,
+        "stricter: the log files that it merged belong to another slice by now, or to a group that is gone; a commit here "
+        "never writes a group that an earlier one replaced (HUDI-6719)",
+    ),
+    Note(
+        _kinds(Kind.LOG_COMPACTION),
+        _kinds(Kind.CLUSTERING),
+        _PENDING,
+        "stricter: if it landed, the clustering would lose, which is the dearer of the two",
+    ),
+    Note(
+        _kinds(Kind.CLUSTERING),
+        _kinds(*INGESTION, *PLANNED),
+        _LANDED,
+        "stricter: Hudi does not check a clustering under its default strategy, so rows written since the plan are lost "
+        "(apache/hudi issue 17907), and two replacements of one group contradict each other (HUDI-6719)",
+    ),
+    Note(
+        _kinds(Kind.CLEAN),
+        _kinds(Kind.SAVEPOINT),
+        _LANDED,
+        "stricter: it would delete what the savepoint keeps; plan the clean again",
+    ),
+    Note(
+        _kinds(Kind.SAVEPOINT),
+        _kinds(Kind.CLEAN),
+        _BOTH,
+        "stricter: the clean may have deleted what the savepoint is to keep",
+    ),
+    Note(
+        frozenset(Kind) - {Kind.ROLLBACK, Kind.RESTORE},
+        _kinds(Kind.RESTORE),
+        _LANDED,
+        "stricter: what began before a restore must not come back after it; Hudi only refuses to begin during one",
+    ),
+    Note(
+        frozenset(Kind) - INGESTION - {Kind.ROLLBACK, Kind.RESTORE},
+        _kinds(Kind.RESTORE),
+        _PENDING,
+        "stricter: Hudi refuses ingestion only, and only at its begin",
+    ),
+    Note(
+        _kinds(Kind.RESTORE),
+        frozenset(Kind) - {Kind.ROLLBACK},
+        _LANDED,
+        "stricter: its plan does not know what has landed since; make it again",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """What was measured of a JVM writer beside ours, and what ours does about it."""
+
+    ours: str
+    jvm: str
+    outcome: str
+    here: str
+
+
+# Measured with Hudi 1.2.0, optimistic concurrency control, a shared lock.
+NEIGHBOURS = (
+    Neighbour(
+        "commits a file group, T above the JVM's",
+        "upsert in flight, same file group",
+        "the JVM fails with `HoodieWriteConflictException`; our rows stand",
+        "nothing: it checks",
+    ),
+    Neighbour(
+        "was pending with a heartbeat before the JVM began, lands during its write",
+        "upsert in flight, same file group",
+        "the same exception",
+        "nothing: it checks",
+    ),
+    Neighbour("commits a file group", "upsert in flight, other file groups", "both commit", "both stand"),
+    Neighbour(
+        "commits with a T older than the JVM's last commit",
+        "upsert in flight, same file group",
+        "not noticed: our acknowledged rows are invisible",
+        "T is larger than every T of the timeline and is given under the lock, so this cannot happen",
+    ),
+    Neighbour(
+        "upsert in flight",
+        "commit landed, same file group",
+        "(ours decides)",
+        "loses: a stranger's commit that was not there at the begin is a candidate, whatever its T",
+    ),
+    Neighbour(
+        "clustering pending, plan published",
+        "upsert into a group of the plan",
+        "the JVM refuses at once (`HoodieClusteringUpdateException`), or at its commit",
+        "under `prefer-writer` too: the JVM does not know that ours would yield",
+    ),
+    Neighbour(
+        "ingestion",
+        "clustering pending, same file group",
+        "it lands unchecked, unless it runs under its PreferWriter",
+        "waits, under every strategy",
+    ),
+    Neighbour(
+        "ingestion that rewrites base files",
+        "compaction pending, same file group",
+        "it lands unchecked",
+        "waits, under every strategy; log files do not have to",
+    ),
+    Neighbour(
+        "pending, heartbeat older than 120 s, or any pending one and a JVM writer without concurrency control",
+        "any write",
+        "the JVM rolls ours back, files included",
+        "loses, as soon as the rollback that names it is seen",
+    ),
+    Neighbour(
+        "any",
+        "insert overwrite pending",
+        "its plan names no partition before it is complete",
+        "lands; the JVM's overwrite replaces the file groups it knows, and rows that ours put into new ones stay",
+    ),
+)
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _table(head: list[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield _row("---" for _ in head)
+    yield from map(_row, rows)
+    yield ""
+
+
+def _answers(*, landed: bool) -> Iterator[str]:
+    head = ["commits \\ other", *(kind.value for kind in Kind)]
+    marks = {LANDS: "", BEATS: "wins", LOSES: "**loses**", WAITS: "*waits*"}
+    for ours in Kind:
+        cells = (
+            marks[answer(ours, theirs, landed=landed)] + (" ≠" if differs(ours, theirs, landed=landed) else "")
+            for theirs in Kind
+        )
+        if ours is Kind.REWRITE:
+            yield from list(_table(head, []))[:2]
+        yield _row([ours.value, *(cell.strip() for cell in cells)])
+    yield ""
+
+
+def _preferences() -> Iterator[tuple[str, str, str, str]]:
+    for ours in Kind:
+        for theirs in Kind:
+            simple, writer = (answer(ours, theirs, landed=False, by=by) for by in ("simple", "prefer-writer"))
+            if simple != writer:
+                yield ours.value, theirs.value, simple, writer
+
+
+def _names(kinds: frozenset[Kind]) -> str:
+    if len(kinds) > len(Kind) - 3:
+        left = [kind.value for kind in Kind if kind not in kinds]
+        return "all but " + ", ".join(left)
+    return "; ".join(kind.value for kind in Kind if kind in kinds)
+
+
+def render() -> str:
+    """The generated part of docs/conflicts.md."""
+    notes = (
+        (
+            _names(note.ours),
+            _names(note.theirs),
+            " or ".join("landed" if state else "pending" for state in note.states),
+            ", ".join(
+                sorted({_WORDS[HUDI[state][a, b]] for state in note.states for a in note.ours for b in note.theirs})
+            ),
+            note.why,
+        )
+        for note in NOTES
+    )
+    lines = [
+        "### The other one has landed since",
+        "",
+        *_answers(landed=True),
+        "### The other one is pending",
+        "",
+        *_answers(landed=False),
+        "### Where Hudi decides otherwise",
+        "",
+        *_table(["commits", "other", "which is", "in Hudi", "here"], notes),
+        "### What `prefer-writer` changes",
+        "",
+        *_table(["commits", "pending other", "under `simple`", "under `prefer-writer`"], _preferences()),
+        "### A JVM writer beside ours",
+        "",
+        *_table(
+            ["ours", "JVM", "measured", "what ours does"], ((n.ours, n.jvm, n.outcome, n.here) for n in NEIGHBOURS)
+        ),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    print(render(), end="")  # noqa: T201 - this is what it is run for

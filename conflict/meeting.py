@@ -1,0 +1,49 @@
+"""Which file groups of two write sets are the same place: by file id, or by bucket where the table has a bucket index.
+
+Built once for the committing transaction; asked once for each candidate, so it must not cost more than a look at
+each of the candidate's groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .write_set import FileGroupId
+
+Pairs = list[tuple[FileGroupId, FileGroupId]]  # (ours, theirs)
+_DIGITS = 8  # of a bucket's number, with which its file ids begin
+
+
+def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[frozenset[FileGroupId]], Pairs]:
+    """A function that gives the pairs of file groups, one of ours and one of theirs, that are the same place.
+
+    Two writers that make the first file of one bucket at the same time give it two file ids, and a bucket must not
+    have two file groups. A file id without a bucket number stands for itself.
+
+    Source: Apache Hudi, ``BucketIdentifier``: the number is the first eight characters of a file id.
+    """
+    if not bucketed:
+        return lambda theirs: [] if ours.isdisjoint(theirs) else [(group, group) for group in ours & theirs]
+    starts: dict[str, set[str]] = {}
+    for partition, file_id in ours:
+        starts.setdefault(partition, set()).add(file_id[:_DIGITS])
+    places: dict[tuple[str, str], list[FileGroupId]] = {}
+
+    def meet(theirs: frozenset[FileGroupId]) -> Pairs:
+        # Most meet nothing, so it is asked what the first eight characters are only where both have the same.
+        near = [group for group in theirs if group[1][:_DIGITS] in starts.get(group[0], ())]
+        if near and not places:
+            for group in ours:
+                places.setdefault((group[0], group[1][:_DIGITS]), []).append(group)
+        return [
+            (mine, group)
+            for group in near
+            for mine in places[group[0], group[1][:_DIGITS]]
+            if mine == group or (_is_bucket(mine.file_id) and _is_bucket(group.file_id))
+        ]
+
+    return meet
+
+
+def _is_bucket(file_id: str) -> bool:
+    return file_id[:_DIGITS].isdecimal() and file_id[_DIGITS : _DIGITS + 1] == "-"

@@ -1,0 +1,71 @@
+"""A transaction as conflict resolution sees it, and which of them a committing one must be compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from .operations import BLIND, INGESTION, Kind, kind_of
+from .write_set import FileGroupId, WriteSet
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One transaction: the committing one, or a candidate, which may be in its way.
+
+    Attributes:
+        instant: its requested time T.
+        completion: its completion time C; "" while it is pending.
+        operation: Hudi's name of the operation; for clean, rollback, savepoint and restore the action.
+        writer: who.
+        writes: what it writes; of a pending one what its plan, its markers or its inflight instant name.
+        priority: as its writer declared; the larger one goes first under strategy ``priority``.
+        stranger: it belongs to an engine that does not read the log, such as JVM Hudi.
+        undoes: requested times of what a rollback or restore takes back.
+        silent: pending, alive, and nothing is known yet of what it will write.
+        reads_too: an insert that looked at rows all the same, so that it is not blind.
+    """
+
+    instant: str
+    completion: str
+    operation: str
+    writer: str
+    writes: WriteSet = field(default_factory=WriteSet)
+    priority: int = 0
+    stranger: bool = False
+    undoes: frozenset[str] = frozenset()
+    silent: bool = False
+    reads_too: bool = False
+
+    @property
+    def landed(self) -> bool:
+        """Whether it counts already."""
+        return bool(self.completion)
+
+    @property
+    def kind(self) -> Kind:
+        """What it does; where it only appends to some file groups, `kind_at` is more exact."""
+        return kind_of(self.operation)
+
+    @property
+    def blind(self) -> bool:
+        """Whether it adds rows and has looked at none. Of a stranger's insert nobody knows."""
+        return self.operation in BLIND and not self.stranger and not self.reads_too
+
+    def kind_at(self, group: FileGroupId) -> Kind:
+        """What it does to one of its file groups."""
+        kind = self.kind
+        return Kind.APPEND if kind in INGESTION and group in self.writes.appended else kind
+
+
+def candidates(landed_before: Collection[str], now: Iterable[Party], *, own: str) -> list[Party]:
+    """Those that a transaction must be compared with at its commit: what landed since it began, and what is pending.
+
+    By what had landed at its begin and not by comparing times: one that was requested earlier and lands later is a
+    candidate (HUDI-3355), and one that was requested later and is in the snapshot already is none.
+
+    Args:
+        landed_before: requested times of all that its snapshot holds.
+        now: what there is at the commit, in the order of landing; ``own`` is left out.
+    """
+    return [each for each in now if each.instant != own and each.instant not in landed_before]

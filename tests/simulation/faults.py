@@ -1,0 +1,151 @@
+"""What can go wrong with a request, how often it does, and where it has struck already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .scheduler import Scheduler, SimProcess
+
+# What strikes each kind of request. "crash" ends the process, "stop" suspends it, "slow" delays the request or its
+# answer beyond every lease, "late" carries it out when its sender has given up, "forget" lets the lock server lose
+# what it granted last, "jump" sets the wall clock to another time, "outage" cuts the process off for a while.
+_ALWAYS = ("crash before", "crash after", "lose reply", "refuse", "stop", "slow", "slow answer", "jump", "outage")
+READ_FAULTS = tuple(f for f in _ALWAYS if f != "refuse")  # a refused read is one without an answer
+WRITE_FAULTS = (*_ALWAYS, "lose request", "late", "twice")
+LOCK_FAULTS = (*_ALWAYS, "forget")
+FAULTS = (*WRITE_FAULTS, "forget")
+
+_FOLDERS = (
+    (".hoodie/.lakelatch/log", "log"),
+    (".hoodie/timeline", "timeline"),
+    (".hoodie/.heartbeat", "heartbeat"),
+    (".hoodie/.temp", "marker"),
+    (".hoodie/.lakelatch/sides", "side"),
+    ("part=", "data"),
+)
+
+
+def step_of(op: str, path: str, body: bytes) -> str:
+    """What a request is for, so that coverage can be told: operation and folder, of log entries the kind."""
+    for folder, name in _FOLDERS:
+        if path.startswith(folder):
+            break
+    else:
+        name = "other"
+    if op == "put":
+        if name == "log":
+            return "put " + body.partition(b'"kind":"')[2].partition(b'"')[0].decode()
+        if name == "timeline":
+            return f"put {path.rpartition('.')[2] if path.endswith(('requested', 'inflight')) else 'completed'}"
+    return f"{op} {name}"
+
+
+# The steps of the protocol that every fault has to have struck.
+PROTOCOL_STEPS = (
+    "put begin", "put commit", "put abort", "put rollback", "put close", "put open", "put setting", "get log", "list log",
+    "put requested", "put inflight", "put completed", "list timeline", "delete timeline",
+    "put heartbeat", "replace heartbeat", "get heartbeat", "delete heartbeat",
+    "put marker", "list marker", "head marker", "delete marker", "put data", "get data", "list data", "delete data",
+    "lock grant", "lock renew", "lock release", "lock leave",
+)  # fmt: skip
+
+
+def faults_of(step: str) -> tuple[str, ...]:
+    """The faults that can strike a step."""
+    if step.startswith("lock"):
+        return LOCK_FAULTS if step == "lock grant" else _ALWAYS
+    return READ_FAULTS if step.startswith(("get", "head", "list")) else WRITE_FAULTS
+
+
+@dataclass
+class Faults:
+    """How often each fault strikes, as a probability for each call, and how often each has struck where."""
+
+    rates: dict[str, float] = field(default_factory=dict)
+    crashes_left: int = 2
+    long_s: float = 12.0  # longer than every lease and time-out
+    struck: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._sum = sum(self.rates.values())
+
+    def end(self) -> None:
+        """Nothing goes wrong any more."""
+        self._sum = 0.0
+
+    def draw(self, scheduler: Scheduler, step: str) -> str:
+        """The fault that strikes this call, or nothing."""
+        if not self._sum or (luck := scheduler.random.random()) >= self._sum:
+            return ""
+        for fault, rate in self.rates.items():
+            if luck < rate:
+                break
+            luck -= rate
+        if fault not in faults_of(step):
+            return ""
+        if fault.startswith("crash"):
+            if not self.crashes_left:
+                return ""
+            self.crashes_left -= 1
+        self.struck[fault, step] += 1
+        scheduler.note(f"  {fault} at {step}")
+        return fault
+
+
+class Network:
+    """Between one process and the servers."""
+
+    def __init__(self, scheduler: Scheduler, process: SimProcess, faults: Faults) -> None:
+        self.scheduler, self.process, self.faults = scheduler, process, faults
+        self._random = scheduler.random.random
+
+    def before(self, step: str) -> str:
+        """The request travels; returns the fault that strikes it."""
+        scheduler, seconds = self.scheduler, self._random() * 0.02
+        fault = self.faults.draw(scheduler, step)
+        if fault:
+            seconds += self._strike(fault)
+        scheduler.pause(seconds)
+        if scheduler.now < self.process.cut_off_until:
+            lost = "lose request" if "lose request" in faults_of(step) else "refuse"
+            return "lose reply" if self._random() < 0.5 or step.startswith(("get", "head", "list")) else lost
+        return fault
+
+    def after(self, fault: str) -> bool:
+        """The answer travels; True when it does not arrive."""
+        if fault == "crash after":
+            self.scheduler.kill(self.process)
+            self.scheduler.pause()
+        if fault == "slow answer":
+            self.scheduler.pause(self._long())
+        elif self._random() < 0.3:  # the others may act between the request and what its sender does then
+            self.scheduler.pause(self._random() * 0.02)
+        return fault in ("lose reply", "lose request", "late")
+
+    def send_later(self, step: str, act: Callable[[float], Any]) -> None:
+        """The request is carried out once more, or only then."""
+        scheduler = self.scheduler
+
+        def arrive() -> None:
+            answer = act(scheduler.now)
+            scheduler.note(f"{step} arrives late -> {answer.outcome.value}")
+
+        scheduler.at(self._random() * 2 * self.faults.long_s, arrive)
+
+    def _strike(self, fault: str) -> float:
+        if fault == "crash before":
+            self.scheduler.kill(self.process)
+        elif fault == "stop":
+            self.scheduler.stop(self.process, self._long())
+        elif fault == "outage":
+            # Often longer than the patience of an append, so that its outcome stays unknown.
+            self.process.cut_off_until = self.scheduler.now + self._random() * 10 * self.faults.long_s
+        elif fault == "jump":
+            self.process.skew_s += (2 * self._random() - 1) * 7200
+        return self._long() if fault == "slow" else 0.0
+
+    def _long(self) -> float:
+        return 0.5 + self._random() * self.faults.long_s

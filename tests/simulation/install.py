@@ -1,0 +1,77 @@
+"""Puts the library into the simulation: its mutexes give way to the scheduler, its lock URLs open simulated servers.
+
+Everything else of it runs as it is. What is decoded from the same bytes again is kept, as these values never change.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+from lakelatch.locks import LockProvider, held, memory, queue, renewer
+from lakelatch.locks.held import Hold
+from lakelatch.occ import avro, commit_log, heartbeat, log_files, publish, table, table_lock, timeline, view
+from lakelatch.occ.properties import TableConfig
+
+from .environment import SimEnvironment, simulated_mutexes
+from .history import Anomaly
+
+_KEPT = 4096
+_inside = 0
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Inside of this the library's modules are part of the simulation. May be nested."""
+    global _inside
+    _inside += 1
+    try:
+        if _inside > 1:
+            yield
+            return
+        with ExitStack() as stack:
+            logging.disable(logging.CRITICAL)  # tracebacks of simulated faults cost more than the schedule
+            stack.callback(logging.disable, logging.NOTSET)
+            stack.enter_context(simulated_mutexes(commit_log, heartbeat, view, table_lock, held, memory, queue, renewer))
+            stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
+            stack.enter_context(mock.patch.object(Hold, "ensure", _watched(Hold.ensure)))
+            for module, name in _DECODERS:
+                stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))
+            kept = functools.lru_cache(maxsize=64)(TableConfig.from_bytes)
+            stack.enter_context(mock.patch.object(table.TableConfig, "from_bytes", kept))
+            yield
+    finally:
+        _inside -= 1
+
+
+_DECODERS = (
+    (commit_log, "decode"), (log_files, "decode"), (timeline, "decode_commit"), (publish, "decode_commit"),
+    (timeline, "parse"), (publish, "parse"),
+)  # fmt: skip
+
+
+def _cached(decode):
+    return functools.lru_cache(maxsize=_KEPT)(decode)
+
+
+def _open_provider(url: str, *, env: SimEnvironment) -> LockProvider:
+    return env.open_lock(url)
+
+
+def _watched(ensure):
+    """The real check that a lease is held; the server must not have taken it for ended before."""
+
+    def checked(self: Hold, *, fresh: bool) -> None:
+        ensure(self, fresh=fresh)
+        env = self.env
+        assert isinstance(env, SimEnvironment)
+        ends_at = self.grant.ends_at()
+        slack = self.lease_s * abs(env.sim.rate - 1.0) + 1e-6
+        if env.scheduler.now > ends_at + slack:
+            late = env.scheduler.now - ends_at
+            env.scheduler.violation = Anomaly(f"{self.owner} believes that it holds the lock {late:.2f} s after its end")
+
+    return checked

@@ -1,0 +1,80 @@
+"""What a schedule consists of. All of it follows from the seed, unless it is given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from .faults import FAULTS
+
+LOCKS = ("sim://first", "sim://second")
+NO_LOCK = "none://"
+# How often each kind of work is done in each mix.
+MIXES: dict[str, dict[str, int]] = {
+    "mixed": {
+        "append": 8, "insert": 3, "insert_overwrite": 3, "insert_overwrite_table": 1, "delete_partition": 1, "change_mind": 1,
+    },
+    "bank": {"transfer": 8, "append": 1, "insert_overwrite": 1},
+    "counter": {"increment": 8, "insert": 1},
+    "skew": {"skew": 6, "append": 1, "insert": 1},
+}  # fmt: skip
+
+
+_SCALE = {"outage": 0.25, "forget": 10.0}  # one is long, the other strikes at one step only
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``threads`` of one process share a handle. ``admin``: somebody changes locks and settings and cleans meanwhile."""
+
+    seed: int
+    writers: int = 2
+    transactions: int = 1
+    threads: int = 1
+    groups: int = 2
+    mix: str = "mixed"
+    lock: str = NO_LOCK
+    isolation: str = "snapshot"
+    admin: bool = False
+    faults: dict[str, float] = field(default_factory=dict)
+    crashes: int = 0
+    skew_s: float = 0.0
+    drift: float = 0.0
+    epoch_slots: int = 1000
+
+    @classmethod
+    def of(cls, seed: int) -> Shape:
+        luck = random.Random(seed * 7919 + 1)
+        bad = luck.choice((0.0, 0.003, 0.01, 0.03))
+        kinds = luck.sample(FAULTS, 5)
+        return cls(
+            seed=seed,
+            writers=luck.choice((2, 2, 2, 3)),
+            transactions=luck.choice((1, 1, 2)),
+            threads=luck.choice((1, 1, 1, 1, 2)),
+            groups=luck.choice((1, 2, 2, 3)),
+            mix=luck.choice(("mixed", "mixed", "mixed", "bank", "counter", "skew")),
+            lock=luck.choice((NO_LOCK, *LOCKS)),
+            isolation=luck.choice(("snapshot", "snapshot", "write-serializable", "serializable")),
+            admin=luck.random() < 0.12,
+            faults={kind: bad * _SCALE.get(kind, 1) for kind in kinds} if bad else {},
+            crashes=luck.randint(0, 2),
+            skew_s=luck.choice((0.0, 0.0, 5.0, 7200.0)),
+            drift=luck.choice((0.0, 0.0, 0.0005)),
+            epoch_slots=luck.choice((1000, 1000, 12, 5)),
+        )
+
+    def smaller(self) -> Iterator[Shape]:
+        """Shapes with one thing less, those first that make the trace much shorter."""
+        for name, least in (("writers", 1), ("threads", 1), ("transactions", 1), ("groups", 1), ("crashes", 0)):
+            value: int = getattr(self, name)
+            for less in sorted({least, value - 1}):
+                if less < value:
+                    yield replace(self, **{name: less})
+        for kind in self.faults:
+            yield replace(self, faults={k: v for k, v in self.faults.items() if k != kind})
+        plain = Shape(self.seed)
+        for name in ("admin", "drift", "skew_s", "epoch_slots", "lock", "isolation", "mix"):
+            if getattr(self, name) != getattr(plain, name):
+                yield replace(self, **{name: getattr(plain, name)})

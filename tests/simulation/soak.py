@@ -1,0 +1,149 @@
+"""`make soak SECONDS=600 [SEED=n]`: schedules of ever new seeds on all cores, until the time is over or one fails."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+
+from .faults import FAULTS, PROTOCOL_STEPS, faults_of
+from .install import simulated
+from .shape import Shape
+from .world import World, run
+
+BLOCK = 250
+
+
+@dataclass
+class Tally:
+    """What became of some schedules."""
+
+    schedules: int = 0
+    steps: int = 0
+    cpu_s: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    struck: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failed: list[tuple[Shape, str]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.schedules += other.schedules
+        self.steps += other.steps
+        self.cpu_s += other.cpu_s
+        self.outcomes += other.outcomes
+        self.struck += other.struck
+        self.failed += other.failed
+
+    def missed(self) -> list[tuple[str, str]]:
+        """Faults that have never struck a step of the protocol that they can strike."""
+        return [(f, s) for s in PROTOCOL_STEPS for f in faults_of(s) if not self.struck[f, s]]
+
+    def table(self) -> str:
+        """Steps of the protocol by faults: how often each has struck."""
+        lines = [" " * 17 + " ".join(f"{fault:>13}" for fault in FAULTS)]
+        for step in PROTOCOL_STEPS:
+            cells = (str(self.struck[f, step]) if f in faults_of(step) else "." for f in FAULTS)
+            lines.append(f"{step:17}" + " ".join(f"{cell:>13}" for cell in cells))
+        return "\n".join(lines)
+
+
+def tally(first: int, count: int) -> Tally:
+    """Run the schedules of so many seeds. They go on after a failure, which is noted."""
+    found, began = Tally(), time.process_time()
+    gc.disable()  # greenlets and worlds refer to each other; collecting after each block is much cheaper
+    try:
+        with simulated():
+            for seed in range(first, first + count):
+                shape = Shape.of(seed)
+                try:
+                    world = run(shape)
+                except Exception as e:  # noqa: BLE001 - whatever it is, it is what we look for
+                    found.failed.append((shape, f"{type(e).__name__}: {e}"))
+                    continue
+                found.steps += world.scheduler.steps
+                found.outcomes.update(attempt.outcome for attempt in world.attempts)
+                found.struck += world.faults.struck
+    finally:
+        gc.enable()
+        gc.collect()
+    found.schedules, found.cpu_s = count, time.process_time() - began
+    return found
+
+
+def shrunk(shape: Shape, *, seeds: int = 200, seconds: float = 60.0) -> Shape:
+    """A smaller shape that fails as well. With less in it the same seed means another schedule, so several are tried."""
+    until = time.monotonic() + seconds
+    smaller: Iterator[Shape] = shape.smaller()
+    while (candidate := next(smaller, None)) is not None and time.monotonic() < until:
+        for seed in (shape.seed, *range(seeds)):
+            if fails(replace(candidate, seed=seed)):
+                shape = replace(candidate, seed=seed)
+                smaller = shape.smaller()
+                break
+    return shape
+
+
+def fails(shape: Shape) -> bool:
+    try:
+        run(shape)
+    except Exception:  # noqa: BLE001
+        return True
+    return False
+
+
+def story(shape: Shape) -> str:
+    """The schedule as a timeline, with a column for each process, and how it ended."""
+    with simulated():
+        world = World(shape, trace=True)
+        end = "nothing was wrong"
+        try:
+            world.run()
+        except Exception as e:  # noqa: BLE001
+            end = f"{type(e).__name__}: {e}"
+    return f"{shape}\n{world.scheduler.story()}\n{end}\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--seed", type=int, default=None, help="the first seed; otherwise the time")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    given = parser.parse_args()
+    first = int(time.time()) * 10_000 if given.seed is None else given.seed
+    began, said = time.time(), 0.0
+    until = began + given.seconds
+    total = Tally()
+    print(f"from seed {first} for {given.seconds:g} s on {given.processes} processes", flush=True)
+    with ProcessPoolExecutor(given.processes) as pool:
+        blocks = itertools.count(first, BLOCK)
+        running = {pool.submit(tally, next(blocks), BLOCK) for _ in range(2 * given.processes)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                total.add(each.result())
+                if time.time() < until and not total.failed:
+                    running.add(pool.submit(tally, next(blocks), BLOCK))
+            if time.time() - said > 10:
+                said = time.time()
+                rate = total.schedules / (said - began)
+                print(f"{said - began:6.0f} s  {total.schedules:9,} schedules  {rate:6.1f}/s  {len(total.failed)} violations", flush=True)
+    print(f"\n{total.schedules:,} schedules, {total.steps:,} steps, {total.cpu_s:.0f} s of CPU")
+    print("transactions:", ", ".join(f"{n:,} {outcome}" for outcome, n in total.outcomes.most_common()))
+    print(f"\nhow often each fault has struck each step:\n{total.table()}")
+    missed = total.missed()
+    print(f"never struck: {', '.join(f'{f} at {s}' for f, s in missed) or 'none of those that can'}\n")
+    for shape, what in total.failed[:1]:
+        print(f"VIOLATION {what}\nseed {shape.seed}, here shrunk:\n")
+        print(story(shrunk(shape)))
+    print(f"{len(total.failed)} violations in {total.schedules:,} schedules")
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
