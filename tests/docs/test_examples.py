@@ -12,8 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.locks import open_provider
+from lakelatch.locks.registry import known_schemes
+
+from ..servers.zookeeper_server import zookeeper
+
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+# Whose examples need a server: the hosts that they name, and what to run there instead.
+SERVED = {"zookeeper.md": ("zk1:2181,zk2:2181,zk3:2181", zookeeper)}
 # Would set up this machine, or run the whole suite inside of it.
 _OUTSIDE = ("make ", "pip install", "git clone", "cd ", "sudo ", "apt-get ")
 _BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,9 +84,30 @@ def offered_by_program(line: str) -> None:
         assert f'"{option}"' in known, f"{line}: {program.name} has no {option}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name not in SERVED], ids=lambda d: d.name)
 def test_examples_run(document: Path, tmp_path: Path) -> None:
     run(script(document, spark=False), tmp_path)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name in SERVED], ids=lambda d: d.name)
+def test_examples_run_on_a_server(document: Path, tmp_path: Path) -> None:
+    hosts, server = SERVED[document.name]
+    text = script(document, spark=False)
+    assert hosts in text
+    with server(tmp_path / "server") as found:
+        run(text.replace(hosts, f"127.0.0.1:{found.port}"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if "locks" in d.parts or d.stem == "locks"], ids=lambda d: d.name
+)
+def test_lock_urls_that_are_shown_are_understood(document: Path) -> None:
+    schemes = "|".join(map(re.escape, known_schemes()))
+    shown = re.findall(rf"[`\"\n]((?:{schemes})://[^\s`\"<…]+)(?=[`\"\s])", document.read_text())
+    assert shown
+    for url in shown:
+        open_provider(url).close()
 
 
 @pytest.mark.spark

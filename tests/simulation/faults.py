@@ -60,6 +60,13 @@ def faults_of(step: str) -> tuple[str, ...]:
     return READ_FAULTS if step.startswith(("get", "head", "list")) else WRITE_FAULTS
 
 
+# Rare steps are struck more often, and what happens all the time less, or most faults would strike there.
+_WEIGHT = {
+    "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put rollback": 6, "put setting": 6, "put close": 4, "put open": 4,
+    "put abort": 2, "lock renew": 4, "lock leave": 15, "delete data": 2,
+}  # fmt: skip
+
+
 @dataclass
 class Faults:
     """How often each fault strikes, as a probability for each call, and how often each has struck where."""
@@ -78,7 +85,7 @@ class Faults:
 
     def draw(self, scheduler: Scheduler, step: str) -> str:
         """The fault that strikes this call, or nothing."""
-        if not self._sum or (luck := scheduler.random.random()) >= self._sum:
+        if not self._sum or (luck := scheduler.random.random() / _WEIGHT.get(step, 1)) >= self._sum:
             return ""
         for fault, rate in self.rates.items():
             if luck < rate:

@@ -70,7 +70,7 @@ class Shape:
         for name, least in (("writers", 1), ("threads", 1), ("transactions", 1), ("groups", 1), ("crashes", 0)):
             value: int = getattr(self, name)
             for less in sorted({least, value - 1}):
-                if less < value:
+                if least <= less < value:
                     yield replace(self, **{name: less})
         for kind in self.faults:
             yield replace(self, faults={k: v for k, v in self.faults.items() if k != kind})

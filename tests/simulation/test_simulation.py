@@ -1,0 +1,122 @@
+"""The real code of occ/ and locks/ through a fixed set of adverse schedules; docs/simulation.md tells what is in them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from .faults import faults_of
+from .graph import write_skews
+from .install import simulated
+from .mutants import MUTANTS
+from .shape import LOCKS, MIXES, Shape
+from .soak import Tally, shrunk, story, tally
+from .world import World, run
+
+BLOCKS, SEEDS = 10, 500
+# Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too.
+STEPS = (
+    "put begin", "put commit", "put completed", "put heartbeat", "replace heartbeat", "put marker", "put data",
+    "lock grant", "lock renew", "lock release",
+)  # fmt: skip
+
+
+@functools.cache
+def block(number: int) -> Tally:
+    return tally(number * SEEDS, SEEDS)
+
+
+@pytest.mark.parametrize("number", range(BLOCKS))
+def test_no_schedule_breaks_a_promise(number: int):
+    failed = block(number).failed
+    assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+
+
+def test_every_fault_has_struck_every_step_of_the_protocol():
+    struck, outcomes = Counter[tuple[str, str]](), Counter[str]()
+    for number in range(BLOCKS):
+        struck += block(number).struck
+        outcomes += block(number).outcomes
+    assert not [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
+    told = {"committed", "conflict", "lost", "aborted", "rolled back", "unknown", "no lock", "cut off"}
+    assert told <= set(outcomes)
+    assert outcomes["committed"] > sum(outcomes.values()) / 2, "most schedules get something done"
+
+
+def test_every_kind_of_work_and_every_setting_occurs():
+    shapes = [Shape.of(seed) for seed in range(SEEDS)]
+    assert {s.mix for s in shapes} == set(MIXES)
+    assert {s.lock for s in shapes} == {"none://", *LOCKS}
+    assert {s.isolation for s in shapes} == {"snapshot", "write-serializable", "serializable"}
+    assert {s.threads for s in shapes} == {1, 2}
+    assert {s.admin for s in shapes} == {False, True}
+
+
+SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:20]
+
+
+def test_a_seed_is_always_the_same_schedule():
+    """Also in another process, where sets of strings have another order: or no failure could be looked at."""
+    here = "".join(story(Shape.of(seed)) for seed in SEEDS_WITH_FAULTS)
+    assert here == "".join(story(Shape.of(seed)) for seed in SEEDS_WITH_FAULTS)
+    program = (
+        "from tests.simulation.test_simulation import *\n"
+        "sys.stdout.write(''.join(story(Shape.of(seed)) for seed in SEEDS_WITH_FAULTS))"
+    )
+    for order in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", program], cwd=Path(__file__).parents[2], env=os.environ | {"PYTHONHASHSEED": order},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert there.stdout == here
+
+
+def skews(isolation: str) -> int:
+    shape = Shape(0, writers=3, transactions=2, mix="skew", isolation=isolation)
+    worlds = [run(replace(shape, seed=seed)) for seed in range(40)]
+    return sum(len(write_skews(w.attempts, [look.state for look in w.looks])) for w in worlds)
+
+
+def test_write_skew_happens_under_snapshot_and_not_under_serializable():
+    assert skews("snapshot") > 0
+    assert skews("serializable") == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["candidates_are_not_compared", "the_lock_alone_is_trusted", "published_before_the_log", "reads_are_not_compared"],
+)
+def test_a_broken_protocol_is_noticed(name: str):
+    """A few of them; `make mutants` hunts all."""
+    from .mutants import hunt
+
+    _, _, caught = hunt(name, seconds=20)
+    assert caught, MUTANTS[name].why
+
+
+def test_a_failure_is_shrunk_and_told_as_a_timeline():
+    from .mutants import broken
+
+    with broken("candidates_are_not_compared"), simulated():
+        shape = next(s for s in map(Shape.of, range(20)) if s.faults and s.writers == 3 and _fails(s))
+        small = shrunk(shape, seeds=20, seconds=20)
+        told = story(small)
+    assert small.writers == 2
+    assert not small.faults
+    assert "lost update" in told
+    assert "put commit" in told
+
+
+def _fails(shape: Shape) -> bool:
+    try:
+        World(shape).run()
+    except AssertionError:
+        return True
+    return False
