@@ -155,7 +155,7 @@ class Session:
             answer = send(client).get(timeout=self.patience_s)
         except _NO_ANSWER as e:
             if isinstance(e, KazooTimeoutError) and self._handler is not None:
-                pass  # another server may answer
+                self._handler.drop()  # another server may answer
             raise NoAnswerError(
                 f"ZooKeeper at {self._address.hosts} gave no answer within {self.patience_s:.1f} s "
                 f"({type(e).__name__}). A lease that is held stays held until its deadline; trying again is safe.",

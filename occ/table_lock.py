@@ -60,12 +60,18 @@ def prove(lock: str, table: str, *, env: Environment) -> None:
                 lease.release()
 
 
+def _options(lock: str) -> set[str]:
+    return {name for name, _ in parse_qsl(urlsplit(lock).query)}
+
+
 class TableLease:
     """A lease and the generation that it was taken in."""
 
     def __init__(self, lease: Lease, settings: Settings, table: str) -> None:
         self.lease, self.token = lease, lease.token
         self._settings, self._table = settings, table
+        # Hudi's file lock is no lock on some file systems, and its close() deletes whoever's file: look before landing.
+        self._fresh = "jvm" in _options(settings.lock)
 
     def token_at(self, state: LogState) -> int:
         """The token for an entry after ``state``. Raises `LockLostError` when this lease is not the one that counts."""
@@ -73,7 +79,7 @@ class TableLease:
         if now.generation != self._settings.generation:
             what = "its tokens began anew" if now.lock == self._settings.lock else f"it is {now.lock} now"
             raise self._lost(f"The lock of {self._table} was changed meanwhile: {what}", "moved")
-        self.ensure_held()
+        self.ensure_held(fresh=self._fresh)
         if self.token <= state.token and now.lock != NO_LOCK:
             raise self._lost(f"A commit has landed on {self._table} under a later lease", "overtaken")
         return self.token
@@ -176,7 +182,7 @@ class TableLock:
     def _acquire(
         self, settings: Settings, why: str, *, give_up: float, above: int = 0, max_hold_s: float | None = None
     ) -> Lease:
-        own_lease = any(name == "lease" for name, _ in parse_qsl(urlsplit(settings.lock).query))
+        own_lease = "lease" in _options(settings.lock)
         with self._using(settings.lock) as found:
             if found is None:
                 return NoLease()
@@ -281,8 +287,7 @@ class TableLock:
             )  # fmt: skip
 
     def _refuse_if_shared_with_jvm(self, lock: str) -> None:
-        options = {name for name, _ in parse_qsl(urlsplit(lock).query)}
-        if shared := sorted(options & _SHARED_WITH_JVM):
+        if shared := sorted(_options(lock) & _SHARED_WITH_JVM):
             raise InputError(
                 f"The lock of {self._store.url} is shared with JVM writers ({', '.join(shared)}= in {lock}); they do not read "
                 "the log and would go on under the old lock. Stop them, configure them for the new one, and say so: "

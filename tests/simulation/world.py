@@ -23,6 +23,7 @@ from lakelatch.occ.table import PROPERTIES, Table
 from lakelatch.occ.timeline import read_timeline
 from lakelatch.occ.transaction import Transaction
 from lakelatch.occ.view import cold_view
+from lakelatch.testing import FakeEnvironment
 
 from ..occ.world import check_clean, check_history, check_published
 from .environment import SimEnvironment
@@ -48,6 +49,7 @@ def _new_table() -> Bodies:
         lakelatch.create(
             str(path), record_key="id", partition_by="part", schema=schema, lock=NO_LOCK, lease_s=5.0,
             heartbeat_interval_s=1.5, heartbeat_timeout_s=4.0, lock_wait_s=15.0,
+            env=FakeEnvironment(seed=1),
         ).close()  # fmt: skip
         return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 

@@ -1,0 +1,320 @@
+"""Operations that two writers may do at the same time, each with a model of what it does to the rows.
+
+The model is a function of rows and knows nothing of files, logs or locks. An operation is done in three steps, so that
+a test can put another one between them: `begin`, `stage` and `finish`. Values depend on who wrote them and on what
+stood there before, so that two orders give two results wherever they can.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakelatch.occ.snapshot import FileSlice
+from lakelatch.occ.table import Table
+from lakelatch.occ.transaction import Transaction
+from lakelatch.testing import FakeEnvironment
+
+from .world import SCHEMA, World, Writer, fate, insert
+
+Rows = dict[str, dict[str, Any]]  # by id, without the columns that are null
+
+
+class PairWorld(World):
+    """Partition *a* with the file groups {a0, a1} and {a2}, partition *b* with {b0, b1}; all v = 0."""
+
+    def __init__(self, folder: Path, base: Path) -> None:
+        self.folder, self.writers = folder, []
+        # Another seed than the one that the table was made with, or new file groups would get the ids of old ones.
+        self.env = FakeEnvironment(seed=2)
+        shutil.copytree(base, folder)
+
+    @staticmethod
+    def make_base(folder: Path) -> Rows:
+        """Make the table that all copies begin as, and tell its rows."""
+        world = World(folder)
+        with world.fresh() as table, table.transaction("insert") as txn:
+            insert(txn, "a", "a2", v=0)
+        rows = world.rows()
+        world.close()
+        return rows
+
+
+def rows_of(read: pa.Table) -> Rows:
+    """Rows as values; fails on a key that occurs twice."""
+    listed = [{name: value for name, value in row.items() if value is not None} for row in read.to_pylist()]
+    rows = {row["id"]: row for row in listed}
+    assert len(rows) == len(listed), f"duplicate keys: {sorted(row['id'] for row in listed)}"
+    return rows
+
+
+@dataclass
+class Running:
+    """One operation under way, by one writer. ``side`` (1 or 2) is what its values are told by."""
+
+    writer: Writer
+    side: int
+    txn: Transaction | None = None
+    slices: list[FileSlice] = field(default_factory=list)
+    dead: str = ""
+    seen: Rows | None = None
+
+    @property
+    def table(self) -> Table:
+        return self.writer.table
+
+    def key(self, prefix: str) -> str:
+        """A new key of this side."""
+        return f"{prefix}{self.side}"
+
+
+def _nothing(_run: Running) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one writer does.
+
+    Attributes:
+        writes: file groups that it writes, "a/new" for one of its own; ``claims``: partitions that it replaces or looks
+            through, "*" for all; ``schema``: the column that it adds. Two that have nothing of it in common must land.
+        model: the rows after it, of the rows before it and its side.
+        reads: what it shows its user is the rows before it.
+    """
+
+    name: str
+    begin: Callable[[Running], None]
+    stage: Callable[[Running], None]
+    finish: Callable[[Running], None]
+    model: Callable[[Rows, int], Rows] = lambda rows, side: rows
+    writes: frozenset[str] = frozenset()
+    claims: frozenset[str] = frozenset()
+    schema: str = ""
+    reads: bool = False
+
+    def disjoint(self, other: Operation) -> bool:
+        """Whether the two have no file group, no partition claimed and no change of the schema in common."""
+
+        def reached(claims: frozenset[str], partitions: Iterable[str]) -> bool:
+            return any("*" in claims or p == "*" or p in claims for p in partitions) if claims else False
+
+        groups = {w for w in self.writes & other.writes if not w.endswith("/new")}
+        return not (
+            groups
+            or reached(self.claims, {w[0] for w in other.writes} | other.claims)
+            or reached(other.claims, {w[0] for w in self.writes} | self.claims)
+            or (self.schema and other.schema and self.schema != other.schema)
+        )
+
+
+# --- transactions ----------------------------------------------------------------------------------------------------
+
+
+def _transaction(
+    name: str, kind: str, stage: Callable[[Transaction, Running], None], *, end: str = "commit", **more: Any
+) -> Operation:
+    def begin(run: Running) -> None:
+        run.txn = run.table.transaction(kind)
+
+    def do(run: Running) -> None:
+        stage(run.txn, run)
+
+    def finish(run: Running) -> None:
+        getattr(run.txn, end)()
+
+    return Operation(name, begin, do, finish, **more)
+
+
+def _table_of(rows: Rows, like: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows.values()), schema=like)
+
+
+def _rewrite(txn: Transaction, keys: Iterable[str], change: Callable[[Rows, str], None]) -> None:
+    """Every file group that holds one of the keys anew, with ``change`` made for that key; a missing key is added."""
+    missing = set(keys)
+    for group in txn.snapshot.file_groups():
+        old = txn._table.read_slice(group)
+        rows = rows_of(old)
+        if found := missing & set(rows):
+            missing -= found
+            for key in found:
+                change(rows, key)
+            wide = {name for row in rows.values() for name in row} - set(old.schema.names)
+            schema = pa.schema([*old.schema, *((name, pa.int64()) for name in sorted(wide))])
+            txn.replace(group).write(_table_of(rows, schema))
+    for key in sorted(missing):
+        rows = {}
+        change(rows, key)
+        wide = {name for row in rows.values() for name in row} - set(SCHEMA.names)
+        if rows:
+            schema = pa.schema([*SCHEMA, *((name, pa.int64()) for name in sorted(wide))])
+            txn.create(f"part={key[0]}").write(_table_of(rows, schema))
+
+
+def _put(rows: Rows, key: str, side: int, column: str = "") -> None:
+    row = dict(rows.get(key, {"id": key, "part": key[0], "v": 0}))
+    row["v"] = row["v"] * 10 + side
+    rows[key] = row | ({column: side} if column else {})
+
+
+def _upsert(name: str, keys: str, writes: str, column: str = "") -> Operation:
+    def of(side: int) -> list[str]:
+        return [key.replace("#", str(side)) for key in keys.split()]
+
+    def stage(txn: Transaction, run: Running) -> None:
+        _rewrite(txn, of(run.side), lambda rows, key: _put(rows, key, run.side, column))
+
+    def model(rows: Rows, side: int) -> Rows:
+        rows = dict(rows)
+        for key in of(side):
+            _put(rows, key, side, column)
+        return rows
+
+    return _transaction(name, "upsert", stage, model=model, writes=frozenset(writes.split()), schema=column)
+
+
+def _delete(key: str, group: str) -> Operation:
+    def stage(txn: Transaction, run: Running) -> None:
+        _rewrite(txn, [key], lambda rows, key: rows.pop(key, None))
+
+    def model(rows: Rows, side: int) -> Rows:
+        return {k: row for k, row in rows.items() if k != key}
+
+    return _transaction(f"delete {key}", "delete", stage, model=model, writes=frozenset({group}))
+
+
+def _delete_where() -> Operation:
+    """All rows of partition *a* with v = 0."""
+
+    def goes(row: dict[str, Any]) -> bool:
+        return bool(row["part"] == "a" and row["v"] == 0)
+
+    def stage(txn: Transaction, run: Running) -> None:
+        txn.reads("part=a")
+        for group in txn.snapshot.file_groups("part=a"):
+            old = txn.read(group)
+            kept = {key: row for key, row in rows_of(old).items() if not goes(row)}
+            if len(kept) < old.num_rows:
+                txn.replace(group).write(_table_of(kept, old.schema))
+
+    def model(rows: Rows, side: int) -> Rows:
+        return {key: row for key, row in rows.items() if not goes(row)}
+
+    return _transaction("delete where v = 0", "delete", stage, model=model, claims=frozenset("a"))
+
+
+def _new(part: str, key: str, side: int) -> Rows:
+    return {f"{key}{side}": {"id": f"{key}{side}", "part": part, "v": 0}}
+
+
+def _insert(kind: str, part: str) -> Operation:
+    def stage(txn: Transaction, run: Running) -> None:
+        txn.create(f"part={part}").write(_table_of(_new(part, f"{part}n", run.side), SCHEMA))
+
+    def model(rows: Rows, side: int) -> Rows:
+        return rows | _new(part, f"{part}n", side)
+
+    name = f"{kind} into {part}" if part != "c" else "insert, first file of c"
+    return _transaction(name, kind, stage, model=model, writes=frozenset({f"{part}/new"}))
+
+
+def _overwrite(kind: str, part: str | None, *, rows_in: str = "") -> Operation:
+    """Replace a partition or the table by one row in ``rows_in``, or by nothing."""
+
+    def stage(txn: Transaction, run: Running) -> None:
+        where = part and f"part={part}"
+        txn.overwrites(where)
+        txn.drop(txn.snapshot.file_groups(where))
+        if rows_in:
+            txn.create(f"part={rows_in}").write(_table_of(_new(rows_in, f"{rows_in}o", run.side), SCHEMA))
+
+    def model(rows: Rows, side: int) -> Rows:
+        kept = {key: row for key, row in rows.items() if part and row["part"] != part}
+        return kept | (_new(rows_in, f"{rows_in}o", side) if rows_in else {})
+
+    name = f"{kind} {part}" if part else kind
+    return _transaction(name, kind, stage, model=model, claims=frozenset(part or "*"))
+
+
+def _stage_a0(txn: Transaction, run: Running) -> None:
+    _rewrite(txn, ["a0"], lambda rows, key: _put(rows, key, run.side))
+
+
+# --- everything else -------------------------------------------------------------------------------------------------
+
+
+def _change_settings(run: Running) -> None:
+    run.table.change_settings(lease_s=20.0 + run.side)
+    assert run.table.settings.lease_s == 20.0 + run.side
+
+
+def _set_lock(run: Running) -> None:
+    lock = f"file://{run.writer.store.inner.root}-locks-{run.side}"
+    assert run.table.set_lock(lock).lock == lock
+
+
+def _begin_dead(run: Running) -> None:
+    """A third writer has begun to change a0, and its process has ended."""
+    # Its host is that of the others, so they can see it at once.
+    world = run.writer.world
+    dead = world.writer(f"dead {run.side}")
+    run.dead = dead.begin_add("a").instant
+    dead.die()
+
+
+def _roll_back(run: Running) -> None:
+    run.table.clean()
+    assert fate(run.table, run.dead) == ["begin", "rollback"]
+
+
+def _take_snapshot(run: Running) -> None:
+    run.slices = run.table.snapshot().file_groups()
+
+
+def _read_snapshot(run: Running) -> None:
+    parts = [run.table.read_slice(each) for each in run.slices]
+    run.seen = rows_of(pa.concat_tables(parts, promote_options="default")) if parts else {}
+
+
+def _read_now(run: Running) -> None:
+    run.seen = rows_of(run.table.read())
+
+
+OPERATIONS = [
+    _insert("insert", "a"),
+    _insert("insert", "b"),
+    _insert("bulk_insert", "a"),
+    _insert("insert", "c"),
+    _upsert("upsert a0", "a0", "a/1"),
+    _upsert("upsert a1", "a1", "a/1"),
+    _upsert("upsert a2", "a2", "a/2"),
+    _upsert("upsert b0", "b0", "b/1"),
+    _upsert("upsert a0 and b0", "a0 b0", "a/1 b/1"),
+    _upsert("upsert of a new key of a", "au#", "a/new"),
+    _upsert("upsert a0 with column w", "a0", "a/1", "w"),
+    _upsert("upsert a2 with column w", "a2", "a/2", "w"),
+    _upsert("upsert b0 with column x", "b0", "b/1", "x"),
+    _delete("a0", "a/1"),
+    _delete("b0", "b/1"),
+    _delete_where(),
+    _overwrite("delete_partition", "a"),
+    _overwrite("delete_partition", "b"),
+    _overwrite("insert_overwrite", "a", rows_in="a"),
+    _overwrite("insert_overwrite", "b", rows_in="b"),
+    _overwrite("insert_overwrite", "c", rows_in="c"),
+    _overwrite("insert_overwrite_table", None, rows_in="a"),
+    _transaction("empty commit", "upsert", lambda txn, run: txn.commit_empty()),
+    _transaction("abort of upsert a0", "upsert", _stage_a0, end="abort"),
+    Operation("change of settings", _nothing, _nothing, _change_settings),
+    Operation("change of the lock", _nothing, _nothing, _set_lock),
+    Operation("clean", _nothing, _nothing, lambda run: run.table.clean() and None),
+    Operation("rollback of a dead writer", _begin_dead, _nothing, _roll_back),
+    Operation("read of a snapshot", _take_snapshot, _nothing, _read_snapshot, reads=True),
+    Operation("read", _nothing, _nothing, _read_now, reads=True),
+]
