@@ -138,6 +138,7 @@ def _together(rounds: list[dict], processes: int) -> dict:
         "wait_ms_p50": 1000 * percentile(waits, 0.5),
         "wait_ms_p99": 1000 * percentile(waits, 0.99),
         "wait_ms_max": 1000 * max(waits),
+        "requests": sum(answer["requests"] for each in rounds for answer in each["answers"]) / holds,
         "client_cpu_us": 1e6 * cpu_s / holds,
         "server_cpu_us": 1e6 * sum(each["server_cpu_s"] for each in rounds) / holds,
         "violations": sum(each["violations"] for each in rounds),

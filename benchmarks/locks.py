@@ -30,8 +30,8 @@ LOSS_S_MAX = 1.0
 TURNS_MIN = {name: 70 if name in STRICT else 25 for name in lock_servers.NAMES}  # fewer, and fairness is chance
 HEAD = """\
 | | processes, hold | per s (changed hands) | ratio | least / most served | wait p50, p99 ms | p99 bound \
-| CPU us: clients, server | verdict |
-|---|---|---:|---:|---:|---:|---:|---:|---|"""
+| CPU us: clients, server | requests | verdict |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---|"""
 
 
 def main() -> int:
@@ -128,7 +128,8 @@ def report(
         print(
             f"| {backend} {name} | {n}, {hold_ms:g} ms | {each['per_s']:.0f} ({each['changed_hands']:.2f}) "
             f"| {each['per_s'] / floor['per_s']:.2f} | {fair} | {each['wait_ms_p50']:.1f}, {each['wait_ms_p99']:.1f} "
-            f"| {bound_ms(n, floor):.1f} | {each['client_cpu_us']:.0f}, {each['server_cpu_us']:.0f} | {verdict} |",
+            f"| {bound_ms(n, floor):.1f} | {each['client_cpu_us']:.0f}, {each['server_cpu_us']:.0f} "
+            f"| {round(each['requests'], 1) or ''} | {verdict} |",
             flush=True,
         )
 

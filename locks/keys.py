@@ -21,6 +21,8 @@ def normal_key(key: str) -> str:
     """The one spelling of ``key``. Raises `InputError` for an address that cannot be a table's."""
     key = key.lstrip()
     if not _ADDRESS.match(key):
-        return unicodedata.normalize("NFC", key.rstrip())  # an address keeps its end: a folder's name may end in a space
+        return unicodedata.normalize(
+            "NFC", key.rstrip()
+        )  # an address keeps its end: a folder's name may end in a space
     place = location.parse(key)
     return replace(place, path=unicodedata.normalize("NFC", place.path)).url

@@ -81,6 +81,7 @@ class Session:
         self._opening = threading.Lock()
         self._mark = threading.Lock()  # guards what follows
         self._closed = False
+        self._cut_at: float | None = None  # since when there has been no connection
         self._leftovers: dict[str, str] = {}  # id of a node -> its folder
         self._sweeping = False
         self._told: set[Callable[[str], None]] = set()  # who hears that the session has ended
@@ -98,6 +99,7 @@ class Session:
 
     def open(self) -> KazooClient:
         """The client, connected once; afterwards it reconnects by itself."""
+        self._leave_the_dead()
         client = self._kazoo
         if client is None:
             with self._opening:
@@ -273,16 +275,41 @@ class Session:
             self._waiting.add(event)
         try:
             if not self.connected:
-                event.wait(limit_s)
+                event.wait(min(limit_s, self._dead_in_s))
+            if not self.connected and not self._dead_in_s:
+                with suppress(LockUnavailableError):
+                    self.open()
         finally:
             with self._mark:
                 self._waiting.discard(event)
         return self.connected
 
+    @property
+    def _dead_in_s(self) -> float:
+        """How long until no server that has lived on can know our session any more; endless while connected."""
+        cut_at = self._cut_at
+        return float("inf") if cut_at is None else max(0.0, cut_at + self._timeout_s - self._env.monotonic())
+
+    def _leave_the_dead(self) -> None:
+        """Give up a client that was cut off for a whole session: the next one begins anew.
+
+        kazoo itself goes on for ever, and a server that was built anew refuses whoever has seen a larger zxid than its
+        own without a word.
+        """
+        with self._opening:
+            if self._dead_in_s or self.connected:
+                return
+            client, self._kazoo, self._cut_at = self._kazoo, None, None
+        if client is not None:
+            client.remove_listener(self._changed)
+            self._changed(KazooState.LOST)
+            _stop(client)
+
     def _changed(self, state: str) -> None:
         """Called on kazoo's connection thread, which must never wait for an answer."""
         told: list[Callable[[str], None]] = []
         with self._mark:
+            self._cut_at = None if state == KazooState.CONNECTED else self._cut_at or self._env.monotonic()
             if state == KazooState.LOST:
                 self.number += 1
                 told = list(self._told)

@@ -331,7 +331,9 @@ def read_slice(spec: FileSpec, old: FileSlice) -> pa.Table:
     with spec.store.open(old.path) as stream:
         file = pq.ParquetFile(stream)
         # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
-        rows = file.read([n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME)], use_threads=False)
+        rows = file.read(
+            [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME)], use_threads=False
+        )
     wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
     for place, column in enumerate(rows.schema):
         kind = wanted.get(column.name, column.type)

@@ -327,6 +327,19 @@ def test_a_server_that_was_built_anew_grants_nothing_below_the_known_tokens(tmp_
             locks.acquire(key, wait_s=20).release()
 
 
+def test_a_provider_that_stays_open_reaches_a_server_that_was_built_anew(tmp_path: Path, key: str) -> None:
+    with zookeeper(tmp_path) as node, open_provider(f"zk://127.0.0.1:{node.port}?session=2s") as locks:
+        for _ in range(5):  # the new server's zxid will be smaller than what this client has seen
+            locks.acquire(key, wait_s=20).release()
+        lost = locks.acquire(key, wait_s=20)
+        node.kill()
+        node.wipe()
+        node.start()
+        node.wait_ready()
+        with locks.acquire(f"{key}-other", wait_s=60):
+            assert lost.lost is not None
+
+
 def test_an_unreachable_server_is_named_and_no_thread_stays() -> None:
     before = set(threading.enumerate())
     url = f"zk://127.0.0.1:{free_port()}/tests?session=1s"

@@ -38,11 +38,15 @@ class PairWorld(World):
     def make_base(folder: Path) -> Rows:
         """Make the table that all copies begin as, and tell its rows."""
         world = World(folder)
-        with world.fresh() as table, table.transaction("insert") as txn:
-            insert(txn, "a", "a2", v=0)
-        rows = world.rows()
-        world.close()
-        return rows
+        with world.fresh() as table:
+            with table.transaction("insert") as txn:
+                insert(txn, "a", "a2", v=0)
+            return rows_of(table.read())
+
+    def rows(self) -> Rows:
+        """What a new handle reads."""
+        with self.fresh() as table:
+            return rows_of(table.read())
 
 
 def rows_of(read: pa.Table) -> Rows:
@@ -57,6 +61,7 @@ def rows_of(read: pa.Table) -> Rows:
 class Running:
     """One operation under way, by one writer. ``side`` (1 or 2) is what its values are told by."""
 
+    world: World
     writer: Writer
     side: int
     txn: Transaction | None = None
@@ -67,10 +72,6 @@ class Running:
     @property
     def table(self) -> Table:
         return self.writer.table
-
-    def key(self, prefix: str) -> str:
-        """A new key of this side."""
-        return f"{prefix}{self.side}"
 
 
 def _nothing(_run: Running) -> None:
@@ -97,6 +98,11 @@ class Operation:
     claims: frozenset[str] = frozenset()
     schema: str = ""
     reads: bool = False
+
+    @property
+    def instant(self) -> bool:
+        """Whether all of it happens in `finish`, so that it has to see all that came before."""
+        return self.begin is _nothing
 
     def disjoint(self, other: Operation) -> bool:
         """Whether the two have no file group, no partition claimed and no change of the schema in common."""
@@ -255,15 +261,14 @@ def _change_settings(run: Running) -> None:
 
 
 def _set_lock(run: Running) -> None:
-    lock = f"file://{run.writer.store.inner.root}-locks-{run.side}"
+    lock = f"file://{run.world.folder}-locks-{run.side}"
     assert run.table.set_lock(lock).lock == lock
 
 
 def _begin_dead(run: Running) -> None:
     """A third writer has begun to change a0, and its process has ended."""
     # Its host is that of the others, so they can see it at once.
-    world = run.writer.world
-    dead = world.writer(f"dead {run.side}")
+    dead = run.world.writer(f"dead {run.side}")
     run.dead = dead.begin_add("a").instant
     dead.die()
 

@@ -54,7 +54,7 @@ class SimEnvironment:
                     return
                 try:
                     call()
-                except Exception as e:  # noqa: BLE001 - as the real timer does
+                except Exception as e:
                     self.scheduler.note(f"{name} failed: {e!r}"[:200])
 
         self.scheduler.spawn(self.sim, beat, name=name, daemon=True)

@@ -95,7 +95,11 @@ def _dependencies(landed: Mapping[str, Attempt], lists: Mapping[Any, tuple[str, 
             if group in droppers:
                 edge(anti, reader.name, droppers[group], "rw")
         for group, maker in makers.items():
-            if group.partition in reader.scanned | reader.region and group not in reader.reads and group not in droppers:
+            if (
+                group.partition in reader.scanned | reader.region
+                and group not in reader.reads
+                and group not in droppers
+            ):
                 edge(anti, reader.name, maker, "rw")
     order = sorted(landed.values(), key=lambda a: a.began)
     for one in landed.values():

@@ -13,7 +13,7 @@ from unittest import mock
 
 from lakelatch.locks import LockProvider, held, memory, queue, renewer
 from lakelatch.locks.held import Hold
-from lakelatch.occ import avro, commit_log, heartbeat, log_files, publish, table, table_lock, timeline, view
+from lakelatch.occ import commit_log, heartbeat, log_files, publish, table, table_lock, timeline, view
 from lakelatch.occ.properties import TableConfig
 
 from .environment import SimEnvironment, simulated_mutexes
@@ -35,7 +35,9 @@ def simulated() -> Iterator[None]:
         with ExitStack() as stack:
             logging.disable(logging.CRITICAL)  # tracebacks of simulated faults cost more than the schedule
             stack.callback(logging.disable, logging.NOTSET)
-            stack.enter_context(simulated_mutexes(commit_log, heartbeat, view, table_lock, held, memory, queue, renewer))
+            stack.enter_context(
+                simulated_mutexes(commit_log, heartbeat, view, table_lock, held, memory, queue, renewer)
+            )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(Hold, "ensure", _watched(Hold.ensure)))
             for module, name in _DECODERS:
@@ -72,6 +74,8 @@ def _watched(ensure):
         slack = self.lease_s * abs(env.sim.rate - 1.0) + 1e-6
         if env.scheduler.now > ends_at + slack:
             late = env.scheduler.now - ends_at
-            env.scheduler.violation = Anomaly(f"{self.owner} believes that it holds the lock {late:.2f} s after its end")
+            env.scheduler.violation = Anomaly(
+                f"{self.owner} believes that it holds the lock {late:.2f} s after its end"
+            )
 
     return checked

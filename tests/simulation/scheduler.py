@@ -81,7 +81,7 @@ class Scheduler:
                 call()
             except Killed:
                 pass
-            except BaseException as e:  # noqa: BLE001 - handed to whoever runs the schedule
+            except BaseException as e:
                 task.error = e
             if not (daemon or process.dead):
                 self._awaited -= 1
@@ -164,7 +164,11 @@ class Scheduler:
         """The current task gives way and goes on so many seconds later."""
         task = self._alive()
         at = self.now + seconds
-        if (not self._due or self._due[0][0] > at) and task.process.stopped_until <= at and self.steps < self._steps_max:
+        if (
+            (not self._due or self._due[0][0] > at)
+            and task.process.stopped_until <= at
+            and self.steps < self._steps_max
+        ):
             self.steps += 1
             self.now = at  # nobody else is due before
             return

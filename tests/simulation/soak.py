@@ -63,7 +63,7 @@ def tally(first: int, count: int) -> Tally:
                 shape = Shape.of(seed)
                 try:
                     world = run(shape)
-                except Exception as e:  # noqa: BLE001 - whatever it is, it is what we look for
+                except Exception as e:
                     found.failed.append((shape, f"{type(e).__name__}: {e}"))
                     continue
                 found.steps += world.scheduler.steps
@@ -92,7 +92,7 @@ def shrunk(shape: Shape, *, seeds: int = 200, seconds: float = 60.0) -> Shape:
 def fails(shape: Shape) -> bool:
     try:
         run(shape)
-    except Exception:  # noqa: BLE001
+    except Exception:
         return True
     return False
 
@@ -104,7 +104,7 @@ def story(shape: Shape) -> str:
         end = "nothing was wrong"
         try:
             world.run()
-        except Exception as e:  # noqa: BLE001
+        except Exception as e:
             end = f"{type(e).__name__}: {e}"
     return f"{shape}\n{world.scheduler.story()}\n{end}\n"
 
@@ -132,7 +132,10 @@ def main() -> int:
             if time.time() - said > 10:
                 said = time.time()
                 rate = total.schedules / (said - began)
-                print(f"{said - began:6.0f} s  {total.schedules:9,} schedules  {rate:6.1f}/s  {len(total.failed)} violations", flush=True)
+                print(
+                    f"{said - began:6.0f} s  {total.schedules:9,} schedules  {rate:6.1f}/s  {len(total.failed)} violations",
+                    flush=True,
+                )
     print(f"\n{total.schedules:,} schedules, {total.steps:,} steps, {total.cpu_s:.0f} s of CPU")
     print("transactions:", ", ".join(f"{n:,} {outcome}" for outcome, n in total.outcomes.most_common()))
     print(f"\nhow often each fault has struck each step:\n{total.table()}")

@@ -15,8 +15,7 @@ from typing import IO, TypeVar
 from lakelatch.errors import StorageError
 from lakelatch.storage import Durable, Entry, Outcome, Put, Stored
 
-from .faults import Faults, Network, step_of
-from .scheduler import Scheduler, SimProcess
+from .faults import Network, step_of
 
 T = TypeVar("T")
 Bodies = dict[str, bytes]
@@ -31,7 +30,7 @@ class Objects:
         self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
         self._folders: dict[str, dict[str, None]] = {"": {}}
         self._writes = 0
-        self.changed: Callable[[str], None] = lambda _: None
+        self.changed: Callable[[str, str], None] = lambda path, what: None  # what: made, replaced or deleted
         for path, body in bodies.items():
             self.put(path, body, 0.0)
 
@@ -50,11 +49,12 @@ class Objects:
         self._writes += 1
         tag = f"tag{self._writes}"
         folder = path.rpartition("/")[0]
-        if path not in self.stored:
+        new = path not in self.stored
+        if new:
             self._grow(folder)
         self.stored[path] = Stored(body, tag)
         self._entries.setdefault(folder, {})[path] = Entry(path, len(body), now)
-        self.changed(path)
+        self.changed(path, "made" if new else "replaced")
         return Put(Outcome.DONE, tag)
 
     def put_if_absent(self, path: str, body: bytes, now: float) -> Put:
@@ -70,7 +70,7 @@ class Objects:
             folder = path.rpartition("/")[0]
             del self._entries[folder][path]
             self._shrink(folder)
-            self.changed(path)
+            self.changed(path, "deleted")
         return Put(Outcome.DONE)
 
     def head(self, path: str) -> Entry | None:

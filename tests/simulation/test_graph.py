@@ -23,7 +23,13 @@ def seen(**groups: str) -> State:
 
 
 def txn(
-    name: str, reads: State, writes: str = "", *, level: str = "snapshot", at: tuple[float, float] = (0, 9), outcome="committed"
+    name: str,
+    reads: State,
+    writes: str = "",
+    *,
+    level: str = "snapshot",
+    at: tuple[float, float] = (0, 9),
+    outcome="committed",
 ) -> Attempt:
     """``writes`` names groups, to whose list as it was read the own name is appended."""
     attempt = Attempt(name, level=level, reads=reads, outcome=outcome, began=at[0], ended=at[1])

@@ -15,7 +15,7 @@ import pytest
 from .faults import faults_of
 from .graph import write_skews
 from .install import simulated
-from .mutants import MUTANTS
+from .hunt import MUTANTS, broken, hunt
 from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally
 from .world import World, run
@@ -95,15 +95,11 @@ def test_write_skew_happens_under_snapshot_and_not_under_serializable():
 )
 def test_a_broken_protocol_is_noticed(name: str):
     """A few of them; `make mutants` hunts all."""
-    from .mutants import hunt
-
     _, _, caught = hunt(name, seconds=20)
     assert caught, MUTANTS[name].why
 
 
 def test_a_failure_is_shrunk_and_told_as_a_timeline():
-    from .mutants import broken
-
     with broken("candidates_are_not_compared"), simulated():
         shape = next(s for s in map(Shape.of, range(20)) if s.faults and s.writers == 3 and _fails(s))
         small = shrunk(shape, seeds=20, seconds=20)

@@ -20,7 +20,7 @@ from lakelatch.occ.log_files import LOG
 from lakelatch.occ.names import new_file_id
 from lakelatch.occ.properties import TableConfig
 from lakelatch.occ.table import PROPERTIES, Table
-from lakelatch.occ.timeline import read_timeline
+from lakelatch.occ.timeline import TIMELINE, read_timeline
 from lakelatch.occ.transaction import Transaction
 from lakelatch.occ.view import cold_view
 from lakelatch.testing import FakeEnvironment
@@ -126,7 +126,7 @@ class World:
         if self.shape.admin:
             self._start("host0", self._administer)
         self.scheduler.run()
-        self.objects.changed = lambda _: None
+        self.objects.changed = lambda path, what: None
         self.alone(self._audit)
 
     def alone(self, call: Callable[[], None]) -> None:
@@ -289,13 +289,13 @@ class World:
 
     # --- what readers see -------------------------------------------------------------------------------------
 
-    def _on_change(self, path: str) -> None:
+    def _on_change(self, path: str, what: str) -> None:
         """Reads as Hudi's readers do whenever that can have changed: the timeline, then the files; no log."""
-        if path.startswith(HEARTBEATS) and path in self.objects.taken_away & self.objects.stored.keys():
+        if path.startswith(HEARTBEATS) and what == "made" and path in self.objects.taken_away:
             if self.scheduler.current is not None:  # else it is a late arrival
                 self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
-        completed = path.startswith(".hoodie/timeline/") and "_" in path
-        if not completed and not (path.startswith("part=") and path not in self.objects.stored):
+        completed = path.startswith(TIMELINE) and "_" in path
+        if not completed and not (path.startswith("part=") and what == "deleted"):
             return
         timeline = read_timeline(self._watched, self._config)
         files = {s.group: s.path for s in cold_view(self._watched, timeline).snapshot.file_groups()}

@@ -1,0 +1,71 @@
+"""Hunts the mutants: the simulator has to notice every one of them.
+
+`python -m tests.simulation.hunt [SECONDS] [NAME...]` tries each for so many seconds of CPU and prints what caught it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing import Pool
+
+from lakelatch.errors import LatchError
+
+from . import mutants_of_commits, mutants_of_signs
+from .install import simulated
+from .mutant import MUTANTS
+from .shape import Shape
+from .world import prepare, run
+
+__all__ = ["MUTANTS", "broken", "hunt", "mutants_of_commits", "mutants_of_signs"]
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    """The library with one rule broken."""
+    prepare()
+    with ExitStack() as stack:
+        for patch in MUTANTS[name].patches():
+            stack.enter_context(patch)
+        yield
+
+
+def hunt(name: str, seconds: float) -> tuple[int, float, str]:
+    """How many schedules it took to notice the mutant, CPU seconds, and by what; "" when none did."""
+    began, seed = time.process_time(), 0
+    with broken(name), simulated():
+        while time.process_time() - began < seconds:
+            seed += 1
+            try:
+                run(MUTANTS[name].suits(Shape.of(seed)))
+            except (AssertionError, LatchError) as e:
+                return seed, time.process_time() - began, f"{type(e).__name__}: {e}"
+    return seed, time.process_time() - began, ""
+
+
+def _hunt(task: tuple[str, float]) -> tuple[str, tuple[int, float, str]]:
+    try:
+        return task[0], hunt(*task)
+    except Exception:  # the world that hangs on it cannot travel to the parent
+        return task[0], (0, 0.0, "BROKEN " + traceback.format_exc()[-600:])
+
+
+def main(seconds: float, names: list[str]) -> int:
+    survivors = 0
+    with Pool() as pool:
+        for name, (schedules, spent, caught) in pool.imap(_hunt, [(n, seconds) for n in names or MUTANTS]):
+            print(f"{name}: {MUTANTS[name].why}")
+            what = f"caught by schedule {schedules} after {spent:.1f} s: {caught[:200]}"
+            print(f"    {what if caught else f'SURVIVED {schedules} schedules'}", flush=True)
+            survivors += not caught
+    print(f"{len(names or MUTANTS) - survivors} of {len(names or MUTANTS)} mutants caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    limit = float(given.pop(0)) if given and given[0].replace(".", "").isdigit() else 30.0
+    sys.exit(main(limit, given))

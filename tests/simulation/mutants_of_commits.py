@@ -1,0 +1,259 @@
+"""Mutants of how a transaction begins, decides, lands and is published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from lakelatch.conflict import Verdict
+from lakelatch.conflict.write_set import NOWHERE
+from lakelatch.errors import StorageError
+from lakelatch.occ import judge
+from lakelatch.occ.commit_log import CommitLog
+from lakelatch.occ.log_state import Begin, Commit, LogState
+from lakelatch.occ.publish import Publisher
+from lakelatch.occ.staging import Staged
+from lakelatch.occ.table import Table
+from lakelatch.occ.transaction import Transaction
+from lakelatch.occ.view import ViewCache, cold_view
+from lakelatch.storage import Outcome
+
+from .mutant import Patches, method, mutant
+
+
+def _decide_all_the_same(real: Any) -> Any:
+    def decide(self: Any, state: LogState, instant: str, *args: Any, **named: Any) -> Any:
+        open_now = dict(state.open)
+        state.open.setdefault(instant, Begin(instant, "commit", "UPSERT", "", None))
+        try:
+            return real(self, state, instant, *args, **named)
+        finally:
+            state.open = open_now
+
+    return decide
+
+
+@mutant()
+def no_look_whether_it_was_rolled_back() -> Patches:
+    """A writer that somebody has ended commits all the same."""
+    look = method(Transaction, "_require_in", lambda _: lambda *_: None)
+    return [look, method(judge.Judge, "decide", _decide_all_the_same)]
+
+
+@mutant()
+def an_ended_transaction_still_counts() -> Patches:
+    """The same, and readers of the log take it for a commit."""
+
+    def make(real: Any) -> Any:
+        def apply(self: LogState, entry: Any) -> None:
+            if isinstance(entry, Commit) and entry.instant not in self.open:
+                self.open[entry.instant] = Begin(entry.instant, entry.action, entry.operation, entry.writer, None)
+            real(self, entry)
+
+        return apply
+
+    return [*no_look_whether_it_was_rolled_back(), method(LogState, "apply", make)]
+
+
+@mutant()
+def candidates_are_not_compared() -> Patches:
+    """Whoever has the lock commits."""
+    return [mock.patch.object(judge, "resolve", lambda *_, **__: Verdict(None))]
+
+
+@mutant()
+def candidates_by_requested_time() -> Patches:
+    """Only commits with a later T count as concurrent (HUDI-3355)."""
+
+    def make(real: Any) -> Any:
+        def decide(self: Any, *args: Any) -> Any:
+            follower = self._follower
+            kept, follower.commits = follower.commits, [c for c in follower.commits if c.instant > self.instant]
+            try:
+                return real(self, *args)
+            finally:
+                follower.commits = kept
+
+        return decide
+
+    return [method(Transaction, "_decide", make)]
+
+
+@mutant()
+def the_lock_alone_is_trusted() -> Patches:
+    """Log entries are written over what stands there."""
+
+    def insist(self: Any, path: str, body: bytes, entry: Any = None) -> bool:
+        self._store.put(path, body)
+        return True
+
+    return [method(CommitLog, "_insist", lambda _: insist)]
+
+
+@mutant()
+def no_answer_is_taken_for_failure() -> Patches:
+    """A put without an answer is not repeated, and the writer deletes its files."""
+
+    def insist(self: Any, path: str, body: bytes, entry: Any = None) -> bool:
+        put = self._store.put_if_absent(path, body)
+        if put.outcome is Outcome.UNKNOWN:
+            raise StorageError(f"no answer to {path}")
+        return put.done
+
+    return [method(CommitLog, "_insist", lambda _: insist)]
+
+
+@mutant()
+def nobody_publishes_before_appending() -> Patches:
+    """The log runs ahead of the timeline, which shows commits out of order (trap 9)."""
+
+    def make(real: Any) -> Any:
+        def append(self: Any, build: Any, *, follower: Any = None) -> Any:
+            with mock.patch.object(self, "publish_last", lambda: None):
+                return real(self, build, follower=follower)
+
+        return append
+
+    return [method(CommitLog, "append", make)]
+
+
+@mutant()
+def the_snapshot_is_taken_at_the_head() -> Patches:
+    """A transaction reads what has landed since its begin slot, and is compared from that slot on all the same."""
+
+    def make(real: Any) -> Any:
+        def at(self: Any, slot: int, top: str, later: Any) -> Any:
+            self._log.catch_up()
+            return self._cold(self._log.state.top)
+
+        return at
+
+    return [method(ViewCache, "at", make)]
+
+
+@mutant()
+def overwrites_claim_no_region() -> Patches:
+    """An overwrite is compared by the file groups that it found, so what appears meanwhile survives (trap 15)."""
+
+    def make(real: Any) -> Any:
+        def write_set(self: Any) -> Any:
+            return replace(real(self), region=NOWHERE)
+
+        return write_set
+
+    return [method(Staged, "write_set", make)]
+
+
+@mutant()
+def an_own_commit_is_not_recognised() -> Patches:
+    """A writer whose reply was lost takes its own commit for somebody else's doing (trap 20)."""
+
+    def make(real: Any) -> Any:
+        def insist(self: Any, path: str, body: bytes, entry: Any = None) -> bool:
+            put = self._store.put_if_absent(path, body)
+            while put.outcome is Outcome.UNKNOWN:
+                self._env.sleep(0.1)
+                put = self._store.put_if_absent(path, body)
+            return put.done
+
+        return insist
+
+    return [method(CommitLog, "_insist", make), method(CommitLog, "landed", lambda _: lambda *_: None)]
+
+
+@mutant()
+def the_timeline_says_less_than_the_log() -> Patches:
+    """A failed publication is taken for done."""
+
+    def make(real: Any) -> Any:
+        def publish(self: Any, commit: Commit, *args: Any) -> None:
+            store, path = self._store, self._path(commit)
+            if store.head(path) is None:
+                self._env.sleep(0.0)
+                try:
+                    real(self, commit, *args)
+                except StorageError:
+                    return
+
+        return publish
+
+    return [method(Publisher, "publish", make)]
+
+
+@mutant(
+    lambda shape: replace(shape, writers=3, crashes=2, faults={"slow": 0.03, "slow answer": 0.03, "crash before": 0.03})
+)
+def what_is_read_meanwhile_stays_unpublished() -> Patches:
+    """A new handle that reads on while it verifies its epoch appends behind a commit that is on no timeline.
+
+    This was so until the simulator found it: the next snapshot lacked that commit, and its rows were overwritten.
+    """
+
+    def publish_last(self: Any) -> None:
+        last, unverified = self.state.last, self._unverified
+        if unverified is not None:
+            self._verify(unverified)
+        elif last is not None and last.slot != self._published:
+            self._timeline.publish(last)
+        self._published = last.slot if last is not None else -1
+
+    return [method(CommitLog, "publish_last", lambda _: publish_last)]
+
+
+@mutant()
+def published_before_the_log() -> Patches:
+    """The instant is put on the timeline first, and then the entry into the log."""
+
+    def make(real: Any) -> Any:
+        def insist(self: Any, path: str, body: bytes, entry: Any = None) -> bool:
+            if isinstance(entry, Commit):
+                self._timeline.publish(entry)
+            return real(self, path, body, entry)
+
+        return insist
+
+    return [method(CommitLog, "_insist", make)]
+
+
+@mutant()
+def the_decision_is_not_repeated() -> Patches:
+    """Who finds the slot taken appends at the next one what was decided for the first."""
+
+    def make(real: Any) -> Any:
+        def append(self: Any, build: Any, *, follower: Any = None) -> Any:
+            if follower is not None:
+                return real(self, build, follower=follower)
+            decided = build(self.catch_up())
+            return real(self, lambda _: decided)
+
+        return append
+
+    return [method(CommitLog, "append", make)]
+
+
+@mutant(lambda shape: replace(shape, isolation="serializable", mix="skew"))
+def reads_are_not_compared() -> Patches:
+    """A transaction under `serializable` lands although what it read has changed."""
+
+    def make(real: Any) -> Any:
+        return lambda *args, **named: real(*args, **named | {"isolation": "snapshot"})
+
+    return [method(judge, "resolve", make)]
+
+
+@mutant()
+def the_timeline_is_read_before_the_log() -> Patches:
+    """The snapshot is what the timeline held before the begin entry was appended (trap 6)."""
+
+    def begin(real: Any) -> Any:
+        def begin(self: Any) -> None:
+            self._table.stale = self._table.timeline()
+            real(self)
+
+        return begin
+
+    def cold(self: Any, top: str) -> Any:
+        return cold_view(self.store, self.__dict__.pop("stale", None) or self.timeline(), as_of_completion=top)
+
+    return [method(Transaction, "_begin", begin), method(Table, "_cold_view", lambda _: cold)]
