@@ -6,13 +6,15 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: help venv demo test test-fast test-spark test-jvm lint types bench dist clean
+.PHONY: help venv demo test test-fast test-spark test-jvm soak mutants lint types bench dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
+	@echo "make soak       simulated schedules of new seeds on all cores (SECONDS=600 SEED=1)"
+	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
 	@echo "make dist       wheel and sdist in dist/"
@@ -46,6 +48,14 @@ test-spark: venv
 test-jvm: venv
 	@scripts/ensure_jvm.sh
 	$(PYTEST) -m jvm
+
+# docs/simulation.md. Both end with an error when something is found, or not found.
+SECONDS ?= 60
+soak: venv
+	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+mutants: venv
+	$(BIN)/python -m tests.simulation.hunt
 
 lint: venv
 	$(BIN)/ruff check .

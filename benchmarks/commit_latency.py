@@ -29,6 +29,9 @@ from lakelatch.occ.table import Table
 from lakelatch.storage import open_store
 
 
+BLOCK = 10  # commits, then the same puts made raw
+
+
 class Recording:
     """A store that writes down which puts a commit makes, and how they are flushed."""
 
@@ -95,15 +98,22 @@ def floor(folder: Path, samples: int) -> dict[str, Any]:
         commit(table, number)
     data = next(Path(url).glob("*.parquet")).read_bytes()
     ours, raw = [], []
-    for i in range(samples):  # in turn, because the disk's speed drifts
-        store.puts.clear()
-        ours.append(commit(table, 20 + i))
-        puts = [*store.puts, ("data.parquet", data, True)]
-        began = time.perf_counter()
-        for n, (path, body, durable) in enumerate(puts):
-            raw_put(folder / "raw" / os.path.dirname(path), f"{i}-{n}", body, durable=durable)
-        raw.append(time.perf_counter() - began)
-    kinds = Counter(str(durable) for _, _, durable in puts)
+    for block in range(0, samples, BLOCK):
+        # In turn, because the disk's speed drifts; synced in between, because what one leaves unflushed the next one's
+        # flushes would pay for.
+        puts = []
+        os.sync()
+        for i in range(block, block + BLOCK):
+            store.puts.clear()
+            ours.append(commit(table, 20 + i))
+            puts.append([*store.puts, ("data.parquet", data, True)])
+        os.sync()
+        for i, one in enumerate(puts, block):
+            began = time.perf_counter()
+            for n, (path, body, durable) in enumerate(one):
+                raw_put(folder / "raw" / os.path.dirname(path), f"{i}-{n}", body, durable=durable)
+            raw.append(time.perf_counter() - began)
+    kinds = Counter(str(durable) for _, _, durable in puts[-1])
     return {
         "commit_p50_ms": round(statistics.median(ours) * 1e3, 2),
         "raw_p50_ms": round(statistics.median(raw) * 1e3, 2),

@@ -59,7 +59,7 @@ class DynamoPlace:
         return self._env.monotonic() > self._since + PATIENCE_S
 
     def wait(self, limit_s: float) -> None:
-        """Look again after a part of the time that this state has lasted; those behind when half of them may be gone."""
+        """Look again after a part of the time that this state has lasted; those behind, after most of the turns before theirs."""
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:
@@ -69,7 +69,7 @@ class DynamoPlace:
             lasted_s = env.monotonic() - self._since
             pause_s = min(max(lasted_s / 4, _PAUSE_S), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
             if behind:
-                pause_s = min(max(pause_s, behind * self._pace_s() / 2), _BEHIND_S_MAX)
+                pause_s = min(max(pause_s, behind * self._pace_s() * 0.8), _BEHIND_S_MAX)
             if env.monotonic() < self._ends_at:
                 pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
         env.sleep(min(limit_s, pause_s))

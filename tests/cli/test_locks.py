@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -43,7 +44,9 @@ def test_show_tells_who_ended_leases_and_the_last_token(run, table):
 
 def test_watch_prints_each_change_until_interrupted(table):
     command = [*LATCH, "locks", "watch", table.url, "--json", "--every-s", "0.05"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+    # A shell's background job ignores SIGINT, and so would its children.
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=listen) as watcher:
         assert watcher.stdout is not None
         assert json.loads(watcher.stdout.readline())["holder"] is None
         with table.lease("watched"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -90,7 +91,10 @@ def test_an_interrupt_ends_it_cleanly(table):
     txn = table.transaction("insert")
     table.heart.stop(txn.instant)
     master, slave = pty.openpty()
-    child = subprocess.Popen([*LAKELATCH, "rollback", table.url], stdout=subprocess.PIPE, stderr=slave, text=True)
+    # A shell's background job ignores SIGINT, and so would its children.
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    command = [*LAKELATCH, "rollback", table.url]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, text=True, preexec_fn=listen)
     os.close(slave)
     seen = b""
     while b"sign of life" not in seen:  # it waits for ten minutes from here

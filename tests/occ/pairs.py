@@ -137,30 +137,28 @@ def _transaction(
     return Operation(name, begin, do, finish, **more)
 
 
-def _table_of(rows: Rows, like: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist(list(rows.values()), schema=like)
+def _table_of(rows: Rows, columns: pa.Schema | None) -> pa.Table:
+    """Rows in the table's columns and those that they have beyond them."""
+    columns = columns or SCHEMA
+    wide = {name for row in rows.values() for name in row} - set(columns.names)
+    return pa.Table.from_pylist(list(rows.values()), pa.schema([*columns, *((name, pa.int64()) for name in sorted(wide))]))
 
 
 def _rewrite(txn: Transaction, keys: Iterable[str], change: Callable[[Rows, str], None]) -> None:
     """Every file group that holds one of the keys anew, with ``change`` made for that key; a missing key is added."""
     missing = set(keys)
     for group in txn.snapshot.file_groups():
-        old = txn._table.read_slice(group)
-        rows = rows_of(old)
+        rows = rows_of(txn._table.read_slice(group))
         if found := missing & set(rows):
             missing -= found
             for key in found:
                 change(rows, key)
-            wide = {name for row in rows.values() for name in row} - set(old.schema.names)
-            schema = pa.schema([*old.schema, *((name, pa.int64()) for name in sorted(wide))])
-            txn.replace(group).write(_table_of(rows, schema))
+            txn.replace(group).write(_table_of(rows, txn.schema))
     for key in sorted(missing):
         rows = {}
         change(rows, key)
-        wide = {name for row in rows.values() for name in row} - set(SCHEMA.names)
         if rows:
-            schema = pa.schema([*SCHEMA, *((name, pa.int64()) for name in sorted(wide))])
-            txn.create(f"part={key[0]}").write(_table_of(rows, schema))
+            txn.create(f"part={key[0]}").write(_table_of(rows, txn.schema))
 
 
 def _put(rows: Rows, key: str, side: int, column: str = "") -> None:
@@ -204,10 +202,10 @@ def _delete_where() -> Operation:
     def stage(txn: Transaction, run: Running) -> None:
         txn.reads("part=a")
         for group in txn.snapshot.file_groups("part=a"):
-            old = txn.read(group)
-            kept = {key: row for key, row in rows_of(old).items() if not goes(row)}
-            if len(kept) < old.num_rows:
-                txn.replace(group).write(_table_of(kept, old.schema))
+            rows = rows_of(txn.read(group))
+            kept = {key: row for key, row in rows.items() if not goes(row)}
+            if kept != rows:
+                txn.replace(group).write(_table_of(kept, txn.schema))
 
     def model(rows: Rows, side: int) -> Rows:
         return {key: row for key, row in rows.items() if not goes(row)}
@@ -221,7 +219,7 @@ def _new(part: str, key: str, side: int) -> Rows:
 
 def _insert(kind: str, part: str) -> Operation:
     def stage(txn: Transaction, run: Running) -> None:
-        txn.create(f"part={part}").write(_table_of(_new(part, f"{part}n", run.side), SCHEMA))
+        txn.create(f"part={part}").write(_table_of(_new(part, f"{part}n", run.side), txn.schema))
 
     def model(rows: Rows, side: int) -> Rows:
         return rows | _new(part, f"{part}n", side)
@@ -238,7 +236,7 @@ def _overwrite(kind: str, part: str | None, *, rows_in: str = "") -> Operation:
         txn.overwrites(where)
         txn.drop(txn.snapshot.file_groups(where))
         if rows_in:
-            txn.create(f"part={rows_in}").write(_table_of(_new(rows_in, f"{rows_in}o", run.side), SCHEMA))
+            txn.create(f"part={rows_in}").write(_table_of(_new(rows_in, f"{rows_in}o", run.side), txn.schema))
 
     def model(rows: Rows, side: int) -> Rows:
         kept = {key: row for key, row in rows.items() if part and row["part"] != part}

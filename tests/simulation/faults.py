@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,11 +31,7 @@ _FOLDERS = (
 
 def step_of(op: str, path: str, body: bytes) -> str:
     """What a request is for, so that coverage can be told: operation and folder, of log entries the kind."""
-    for folder, name in _FOLDERS:
-        if path.startswith(folder):
-            break
-    else:
-        name = "other"
+    name = next((name for folder, name in _FOLDERS if path.startswith(folder)), "other")
     if op == "put":
         if name == "log":
             return "put " + body.partition(b'"kind":"')[2].partition(b'"')[0].decode()
@@ -62,14 +59,17 @@ def faults_of(step: str) -> tuple[str, ...]:
 
 # Rare steps are struck more often, and what happens all the time less, or most faults would strike there.
 _WEIGHT = {
-    "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put rollback": 6, "put setting": 6, "put close": 4, "put open": 4,
-    "put abort": 2, "lock renew": 4, "lock leave": 15, "delete data": 2,
+    "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
+    "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock leave": 15, "delete data": 2,
 }  # fmt: skip
 
 
 @dataclass
 class Faults:
-    """How often each fault strikes, as a probability for each call, and how often each has struck where."""
+    """How often each fault strikes, as a probability for each call, and how often each has struck where.
+
+    The name of a fault may be followed by the only step that it strikes: "slow at list timeline".
+    """
 
     rates: dict[str, float] = field(default_factory=dict)
     crashes_left: int = 2
@@ -77,7 +77,10 @@ class Faults:
     struck: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._sum = sum(self.rates.values())
+        names = (name.partition(" at ") for name in self.rates)
+        until = itertools.accumulate(self.rates.values())
+        self._until = [(fault, only, rate) for (fault, _, only), rate in zip(names, until, strict=True)]
+        self._sum = self._until[-1][2] if self._until else 0.0
 
     def end(self) -> None:
         """Nothing goes wrong any more."""
@@ -87,11 +90,8 @@ class Faults:
         """The fault that strikes this call, or nothing."""
         if not self._sum or (luck := scheduler.random.random() / _WEIGHT.get(step, 1)) >= self._sum:
             return ""
-        for fault, rate in self.rates.items():
-            if luck < rate:
-                break
-            luck -= rate
-        if fault not in faults_of(step):
+        fault, only = next((fault, only) for fault, only, until in self._until if luck < until)
+        if fault not in faults_of(step) or (only and only != step):
             return ""
         if fault.startswith("crash"):
             if not self.crashes_left:

@@ -14,6 +14,7 @@ Kingsbury and Alvaro, "Elle", VLDB 2020; Cerone and Gotsman, "Analysing Snapshot
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +35,7 @@ def check(attempts: Iterable[Attempt], looks: Iterable[State]) -> None:
         if known[name].outcome not in MAY_HAVE_LANDED:
             raise Anomaly(f"aborted read: {name} was told {known[name].outcome!r} and was read all the same")
     landed = {n: a for n, a in known.items() if a.outcome == "committed" or n in told}
-    firm, anti = _dependencies(landed, lists)
+    firm, anti = _dependencies(landed, known, lists)
     levels = {a.level for a in landed.values()}
     if levels == {"serializable"}:
         _refuse_cycle({n: firm.get(n, {}) | anti.get(n, {}) for n in landed}, "no serial order gives it")
@@ -52,7 +53,7 @@ def write_skews(attempts: Iterable[Attempt], looks: Iterable[State]) -> list[str
     known = {a.name: a for a in attempts}
     lists = _versions(known, [*(a.reads for a in known.values()), *looks])
     landed = {n: a for n, a in known.items() if a.outcome == "committed"}
-    _, anti = _dependencies(landed, lists)
+    _, anti = _dependencies(landed, known, lists)
     return [f"{one} and {two}" for one in anti for two in anti[one] if one < two and one in anti.get(two, {})]
 
 
@@ -73,7 +74,9 @@ def _versions(known: Mapping[str, Attempt], seen: Iterable[State]) -> dict[Any, 
     return lists
 
 
-def _dependencies(landed: Mapping[str, Attempt], lists: Mapping[Any, tuple[str, ...]]) -> tuple[Edges, Edges]:
+def _dependencies(
+    landed: Mapping[str, Attempt], known: Mapping[str, Attempt], lists: Mapping[Any, tuple[str, ...]]
+) -> tuple[Edges, Edges]:
     firm: Edges = defaultdict(dict)
     anti: Edges = defaultdict(dict)
 
@@ -83,8 +86,9 @@ def _dependencies(landed: Mapping[str, Attempt], lists: Mapping[Any, tuple[str, 
 
     makers = {group: names[0] for group, names in lists.items()}
     droppers = {group: a.name for a in landed.values() for group in a.drops}
-    for group, names in lists.items():
-        for one, two in zip(names, names[1:], strict=False):
+    gone = {group for a in known.values() for group in a.drops}  # perhaps: who does not see it proves nothing
+    for names in lists.values():
+        for one, two in itertools.pairwise(names):
             edge(firm, one, two, "ww")
     for reader in landed.values():
         for group, value in reader.reads.items():
@@ -98,7 +102,7 @@ def _dependencies(landed: Mapping[str, Attempt], lists: Mapping[Any, tuple[str, 
             if (
                 group.partition in reader.scanned | reader.region
                 and group not in reader.reads
-                and group not in droppers
+                and group not in gone
             ):
                 edge(anti, reader.name, maker, "rw")
     order = sorted(landed.values(), key=lambda a: a.began)
@@ -130,7 +134,7 @@ def _refuse_cycle(edges: Edges, why: str) -> None:
             after = rest.pop(0)
             if after in on_path:
                 cycle = [*path[path.index(after) :], after]
-                told = " ".join(f"{one} -{edges[one][two]}->" for one, two in zip(cycle, cycle[1:], strict=False))
+                told = " ".join(f"{one} -{edges[one][two]}->" for one, two in itertools.pairwise(cycle))
                 raise Anomaly(f"a cycle, {why}: {told} {after}")
             if after not in done:
                 stack.append((after, sorted(edges.get(after, {}))))

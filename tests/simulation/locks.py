@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -117,10 +118,8 @@ class _Place:
     def leave(self) -> None:
         # Also what a lost answer may have granted.
         if self.owner is not None:
-            try:
+            with suppress(LockUnavailableError):  # it ends with its lease
                 self._backend.request("leave", lambda: self._backend.server.give_up(owner=self.owner))
-            except LockUnavailableError:
-                pass  # it ends with its lease
 
 
 class _Grant:

@@ -59,7 +59,7 @@ def an_ended_transaction_still_counts() -> Patches:
 @mutant()
 def candidates_are_not_compared() -> Patches:
     """Whoever has the lock commits."""
-    return [mock.patch.object(judge, "resolve", lambda *_, **__: Verdict(None))]
+    return [mock.patch.object(judge, "resolve", return_value=Verdict(None))]
 
 
 @mutant()
@@ -110,7 +110,7 @@ def nobody_publishes_before_appending() -> Patches:
 
     def make(real: Any) -> Any:
         def append(self: Any, build: Any, *, follower: Any = None) -> Any:
-            with mock.patch.object(self, "publish_last", lambda: None):
+            with mock.patch.object(self, "publish_last"):
                 return real(self, build, follower=follower)
 
         return append

@@ -135,3 +135,15 @@ def test_a_write_of_nobody_and_a_doubled_one_are_refused():
         check([], [seen(x="a")])
     with pytest.raises(Anomaly, match="twice"):
         check([txn("a", {})], [seen(x="aa")])
+
+
+def test_a_group_that_somebody_may_have_taken_away_was_perhaps_seen_before_that():
+    """c counts the groups and finds neither the one that a made before, nor b, which was cut off after it dropped it."""
+    a, b = txn("a", {}, at=(0, 1)), txn("b", {}, outcome="cut off", at=(2, 9))
+    c = txn("c", seen(x=""), at=(3, 4))
+    a.writes[Y] = Value(("a",), 1, 0)
+    c.scanned = frozenset({"part=a"})
+    with pytest.raises(Anomaly, match="cycle"):
+        check([a, c], [])
+    b.drops = {Y}
+    check([a, b, c], [])

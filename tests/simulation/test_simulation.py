@@ -14,8 +14,8 @@ import pytest
 
 from .faults import faults_of
 from .graph import write_skews
-from .install import simulated
 from .hunt import MUTANTS, broken, hunt
+from .install import simulated
 from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally
 from .world import World, run

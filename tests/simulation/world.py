@@ -291,9 +291,9 @@ class World:
 
     def _on_change(self, path: str, what: str) -> None:
         """Reads as Hudi's readers do whenever that can have changed: the timeline, then the files; no log."""
-        if path.startswith(HEARTBEATS) and what == "made" and path in self.objects.taken_away:
-            if self.scheduler.current is not None:  # else it is a late arrival
-                self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
+        again = path.startswith(HEARTBEATS) and what == "made" and path in self.objects.taken_away
+        if again and self.scheduler.current is not None:  # else it is a late arrival
+            self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
         completed = path.startswith(TIMELINE) and "_" in path
         if not completed and not (path.startswith("part=") and what == "deleted"):
             return
