@@ -46,8 +46,12 @@ class DynamoPlace:
         if state != self._state:
             self._state, self._since = state, self._env.monotonic()
         self._seen, self._ends_at = seen, ends_at
-        if seen.fence is not None and (self._first is None or seen.fence < self._first[0]):
-            self._first = seen.fence, self._env.monotonic()
+        if seen.fence is not None:
+            now = self._env.monotonic()
+            if self._looked is not None and seen.fence > self._looked[0]:
+                turn_s = (now - self._looked[1]) / (seen.fence - self._looked[0])
+                self._turn_s = min(turn_s, self._turn_s) if self._turn_s > _PAUSE_S else turn_s
+            self._looked = seen.fence, now
 
     def expects_soon(self) -> bool:
         """We are the first in the queue and the holder is new: asking for the lock itself saves the look before it."""
@@ -59,7 +63,7 @@ class DynamoPlace:
         return self._env.monotonic() > self._since + PATIENCE_S
 
     def wait(self, limit_s: float) -> None:
-        """Look again after a part of the time that this state has lasted; those behind, after most of the turns before theirs."""
+        """Look again after a part of the time that this state has lasted; those behind, after half the turns before theirs."""
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:
@@ -69,17 +73,10 @@ class DynamoPlace:
             lasted_s = env.monotonic() - self._since
             pause_s = min(max(lasted_s / 4, _PAUSE_S), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
             if behind:
-                pause_s = min(max(pause_s, behind * self._pace_s() * 0.8), _BEHIND_S_MAX)
+                pause_s = min(max(pause_s, behind * self._turn_s / 2), _BEHIND_S_MAX)
             if env.monotonic() < self._ends_at:
                 pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
         env.sleep(min(limit_s, pause_s))
-
-    def _pace_s(self) -> float:
-        """How long one turn of the lock takes here, from the tokens that were seen; as long as this one, to begin with."""
-        now, seen = self._env.monotonic(), self._seen
-        if self._first is None or seen is None or seen.fence is None or seen.fence <= self._first[0]:
-            return now - self._since
-        return (now - self._first[1]) / (seen.fence - self._first[0])
 
     def leave(self) -> None:
         """Take the name out of the queue, and give back what may have been granted without our knowing."""

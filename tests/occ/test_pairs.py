@@ -11,15 +11,24 @@ before that, or after it on its old snapshot. Then
 from __future__ import annotations
 
 import shutil
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 import lakelatch
+from lakelatch.conflict import Verdict
+from lakelatch.conflict.write_set import EVERYWHERE
+from lakelatch.occ.rollback import Cleaner
+from lakelatch.occ.staging import Staged
 
 from .pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of
-from .world import check_sound
+from .world import check_clean, check_history, check_published
 
+Patch = AbstractContextManager[Any]
 BOTH, FIRST = "both land", "first wins"
 
 
@@ -40,13 +49,24 @@ def play(rows: Rows, *order: tuple[Operation, int]) -> tuple[Rows, dict[int, Row
 
 
 def look(world: PairWorld, *runs: Running) -> tuple[Rows, dict[int, Rows]]:
-    """The same as it is on the table, once that is found to be sound and its old handles to show what a new one does."""
+    """The same as it is on the table, which is sound; the handle of the last one shows what a new handle does."""
     with world.fresh() as table:
-        check_sound(table)
+        check_clean(table)  # before anybody cleans
+        table.clean()
+        check_history(table)
+        check_published(table)
         rows = rows_of(table.read())
-    for run in runs:
-        assert rows_of(run.table.read()) == rows, f"the handle of {run.writer.name} shows other rows"
+    assert rows_of(runs[-1].table.read()) == rows, "an old handle shows other rows"
     return rows, {run.side: run.seen for run in runs if run.seen is not None}
+
+
+def try_to(operation: Operation, run: Running) -> lakelatch.ConflictError | None:
+    """Finish it; the conflict that it lost."""
+    try:
+        operation.finish(run)
+    except lakelatch.ConflictError as e:
+        return e
+    return None
 
 
 def run_pair(world: PairWorld, start: Rows, first: Operation, second: Operation, *, late: bool) -> str:
@@ -61,10 +81,9 @@ def run_pair(world: PairWorld, start: Rows, first: Operation, second: Operation,
     if late:
         second.stage(two)
     orders = [play(start, (first, 1), (second, 2))]
-    try:
-        second.finish(two)
-    except lakelatch.ConflictError as lost:
-        assert not first.disjoint(second), f"false abort: {lost}"
+    lost = try_to(second, two)
+    if lost:
+        assert not first.disjoint(second), f"a false abort: {lost}"
         assert look(world, one) == play(start, (first, 1)), "the loser has left something"
         second.begin(two)
         second.stage(two)
@@ -77,22 +96,62 @@ def run_pair(world: PairWorld, start: Rows, first: Operation, second: Operation,
     return BOTH
 
 
-@pytest.mark.parametrize("first", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_pair_gives_what_a_serial_order_gives(folder, base, first):
+def run_row(folder: Path, base: tuple[Path, Rows], first: Operation, seconds: list[Operation] = OPERATIONS) -> None:
+    """The pairs that begin with ``first``. Raises all that was wrong, with the outcomes of the other pairs."""
     path, start = base
     outcomes, faults = [], []
-    for number, second in enumerate(OPERATIONS):
-        # Both where they can meet; where they cannot, one is enough.
+    for number, second in enumerate(seconds, start=OPERATIONS.index(first)):
+        # Both moments where they can meet; where they cannot, one is enough.
         for late in (number % 2 > 0,) if first.disjoint(second) else (False, True):
             world = PairWorld(folder / "table", path)
             when = "after" if late else "before"
             try:
-                outcomes.append(f"{second.name}, its work done {when}: {run_pair(world, start, first, second, late=late)}")
-            except Exception as e:
+                outcomes.append(
+                    f"{second.name}, its work done {when}: {run_pair(world, start, first, second, late=late)}"
+                )
+            except (AssertionError, lakelatch.LatchError) as e:
                 e.add_note(f"first: {first.name}; second: {second.name}, its work done {when} the first one landed")
                 faults.append(e)
             finally:
                 world.close()
                 shutil.rmtree(world.folder)
     if faults:
-        raise ExceptionGroup("\n".join(["The pairs that went as they should:", *outcomes]), faults)
+        raise ExceptionGroup("\n".join(["the pairs that went as they should:", *outcomes]), faults)
+
+
+@pytest.mark.parametrize("first", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_pair_gives_what_a_serial_order_gives(folder, base, first):
+    run_row(folder, base, first)
+
+
+def everything_lands() -> Patch:
+    return mock.patch("lakelatch.occ.judge.resolve", return_value=Verdict(None))
+
+
+def only_file_groups_count() -> Patch:
+    return mock.patch.multiple(Staged, overwrites=mock.DEFAULT, reads=mock.DEFAULT)
+
+
+def the_whole_table_is_one_place() -> Patch:
+    real = Staged.write_set
+    return mock.patch.object(Staged, "write_set", lambda self: replace(real(self), region=EVERYWHERE))
+
+
+def a_loser_keeps_its_files() -> Patch:
+    return mock.patch.object(Cleaner, "sweep")
+
+
+@pytest.mark.parametrize(
+    ("broken", "first", "second", "said"),
+    [
+        (everything_lands, "upsert a0", "upsert a1", "an anomaly"),
+        (only_file_groups_count, "insert_overwrite c", "insert_overwrite c", "an anomaly"),
+        (the_whole_table_is_one_place, "upsert a0", "upsert b0", "a false abort"),
+        (a_loser_keeps_its_files, "upsert a0", "delete a0", "orphan files"),
+    ],
+)
+def test_the_judge_sees_what_is_broken(folder, base, broken, first, second, said):
+    named = {operation.name: operation for operation in OPERATIONS}
+    with broken(), pytest.raises(ExceptionGroup) as told:
+        run_row(folder, base, named[first], [named[second]])
+    assert any(said in str(e) for e in told.value.exceptions), told.value.exceptions

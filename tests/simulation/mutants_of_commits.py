@@ -181,9 +181,10 @@ def the_timeline_says_less_than_the_log() -> Patches:
     return [method(Publisher, "publish", make)]
 
 
-@mutant(
-    lambda shape: replace(shape, writers=3, crashes=2, faults={"slow": 0.03, "slow answer": 0.03, "crash before": 0.03})
-)
+_SLOW_LOOK = {"slow at list timeline": 0.2, "slow at list log": 0.1, "refuse at put completed": 0.2}
+
+
+@mutant(lambda shape: replace(shape, writers=4, transactions=2, faults=_SLOW_LOOK))
 def what_is_read_meanwhile_stays_unpublished() -> Patches:
     """A new handle that reads on while it verifies its epoch appends behind a commit that is on no timeline.
 

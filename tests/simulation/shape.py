@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .faults import FAULTS
+from .faults import FAULTS, PROTOCOL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
@@ -22,6 +22,18 @@ MIXES: dict[str, dict[str, int]] = {
 
 
 _SCALE = {"outage": 0.25, "forget": 10.0}  # one is long, the other strikes at one step only
+
+
+def _some_faults(luck: random.Random) -> dict[str, float]:
+    """None, some that strike anywhere, or some that often strike at one step: what needs three of them is found so."""
+    how = luck.choice(("none", "anywhere", "anywhere", "aimed", "aimed"))
+    if how == "none":
+        return {}
+    if how == "anywhere":
+        rate = luck.choice((0.003, 0.01, 0.03))
+        return {fault: rate * _SCALE.get(fault, 1) for fault in luck.sample(FAULTS, 5)}
+    steps = luck.sample(PROTOCOL_STEPS, 3)
+    return {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.05, 0.2, 0.2)) for step in steps}
 
 
 @dataclass(frozen=True)
@@ -46,8 +58,6 @@ class Shape:
     @classmethod
     def of(cls, seed: int) -> Shape:
         luck = random.Random(seed * 7919 + 1)
-        bad = luck.choice((0.0, 0.003, 0.01, 0.03))
-        kinds = luck.sample(FAULTS, 5)
         return cls(
             seed=seed,
             writers=luck.choice((2, 2, 2, 3)),
@@ -58,7 +68,7 @@ class Shape:
             lock=luck.choice((NO_LOCK, *LOCKS)),
             isolation=luck.choice(("snapshot", "snapshot", "write-serializable", "serializable")),
             admin=luck.random() < 0.12,
-            faults={kind: bad * _SCALE.get(kind, 1) for kind in kinds} if bad else {},
+            faults=_some_faults(luck),
             crashes=luck.randint(0, 2),
             skew_s=luck.choice((0.0, 0.0, 5.0, 7200.0)),
             drift=luck.choice((0.0, 0.0, 0.0005)),

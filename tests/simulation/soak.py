@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from .faults import FAULTS, PROTOCOL_STEPS, faults_of
 from .install import simulated
 from .shape import Shape
-from .world import World, run
+from .world import World, run, words
 
 BLOCK = 250
 
@@ -64,7 +64,7 @@ def tally(first: int, count: int) -> Tally:
                 try:
                     world = run(shape)
                 except Exception as e:
-                    found.failed.append((shape, f"{type(e).__name__}: {e}"))
+                    found.failed.append((shape, words(e)))
                     continue
                 found.steps += world.scheduler.steps
                 found.outcomes.update(attempt.outcome for attempt in world.attempts)
@@ -105,7 +105,7 @@ def story(shape: Shape) -> str:
         try:
             world.run()
         except Exception as e:
-            end = f"{type(e).__name__}: {e}"
+            end = words(e)
     return f"{shape}\n{world.scheduler.story()}\n{end}\n"
 
 

@@ -45,7 +45,7 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
         struck += block(number).struck
         outcomes += block(number).outcomes
     assert not [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
-    told = {"committed", "conflict", "lost", "aborted", "rolled back", "unknown", "no lock", "cut off"}
+    told = {"committed", "conflict", "lost", "aborted", "rolled back", "unknown", "no lock", "cut off", "failed"}
     assert told <= set(outcomes)
     assert outcomes["committed"] > sum(outcomes.values()) / 2, "most schedules get something done"
 
@@ -116,3 +116,8 @@ def _fails(shape: Shape) -> bool:
     except AssertionError:
         return True
     return False
+
+
+def test_the_document_names_every_mutant():
+    text = (Path(__file__).parents[2] / "docs/simulation.md").read_text()
+    assert not [name for name in MUTANTS if f"`{name}`" not in text]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.conflict import ISOLATION_LEVELS
 from lakelatch.environment import Process
-from lakelatch.errors import CommitUnknownError, ConflictError, LatchError, LockError, RolledBackError
+from lakelatch.errors import CommitUnknownError, ConflictError, LatchError, LockError, RolledBackError, StorageError
 from lakelatch.locks import LockProvider
 from lakelatch.occ.heartbeat import HEARTBEATS
 from lakelatch.occ.log_files import LOG
@@ -258,8 +259,8 @@ class World:
             outcome = "rolled back"
         except LockError:
             outcome = "no lock"
-        except LatchError as e:
-            outcome = f"failed: {type(e).__name__}"
+        except StorageError:  # any other error says something of the table that is not so
+            outcome = "failed"
         for attempt in attempts[-1:]:
             attempt.outcome = outcome or attempt.outcome
             attempt.ended = self.scheduler.now
@@ -333,6 +334,12 @@ def _refuse_false_alarm(attempts: list[Attempt]) -> None:
     for attempt in attempts:
         if attempt.outcome not in ("committed", "conflict", "lost", "aborted"):
             raise Anomaly(f"nothing was wrong, and {attempt.name} was told {attempt.outcome!r}")
+
+
+def words(error: BaseException) -> str:
+    """What was wrong, in one line; of an `assert` without words the line itself."""
+    line = traceback.extract_tb(error.__traceback__)[-1].line
+    return f"{type(error).__name__}: {error if str(error) else line}"
 
 
 def run(shape: Shape | int, *, trace: bool = False) -> World:
