@@ -28,7 +28,6 @@ import lakelatch
 from lakelatch.occ.table import Table
 from lakelatch.storage import open_store
 
-
 BLOCK = 10  # commits, then the same puts made raw
 
 

@@ -36,9 +36,9 @@ class DynamoPlace:
         self._state: tuple[object, ...] = ()
         self._since = 0.0  # when this holder, or this free lock with this head of the queue, was first seen
         self._ends_at = 0.0
-        self._first: tuple[int, float] | None = (
-            None  # a token and when it was seen: how quickly they follow is the pace
-        )
+        self._looked: tuple[int, float] | None = None  # the token of the last look, and its time
+        # The quickest turn seen. A mean would feed on itself: who sleeps too long makes turns longer.
+        self._turn_s = _PAUSE_S
 
     def note(self, seen: Seen, *, ends_at: float, free: bool) -> None:
         """Remember what was seen, for the pace."""
@@ -50,7 +50,7 @@ class DynamoPlace:
             now = self._env.monotonic()
             if self._looked is not None and seen.fence > self._looked[0]:
                 turn_s = (now - self._looked[1]) / (seen.fence - self._looked[0])
-                self._turn_s = min(turn_s, self._turn_s) if self._turn_s > _PAUSE_S else turn_s
+                self._turn_s = turn_s if self._turn_s <= _PAUSE_S else min(turn_s, self._turn_s)
             self._looked = seen.fence, now
 
     def expects_soon(self) -> bool:

@@ -11,7 +11,9 @@ its turn should be near. It costs no request.
     B misses its turn again          it is dropped; if it was only slow, it stands somewhere as a newcomer does
 
 A *turn* is a few times as long as a look: within it the process that released may take the lock again at once, without
-a look, by replacing the version that it has left there. Where nobody else comes, it may so at any time.
+a look, by replacing the version that it has left there. Where nobody else comes, it may so at any time. A newcomer that
+waits leaves no trace, though, and would never win against a process that takes the lock back at once; so that process
+makes a short pause now and then, in which the newcomer finds the lock free and gets into the line.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ _FIRST_GUESS_S = 0.02  # of a hand-off
 _WEIGHT = 0.3  # of what was seen last
 _TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
 _TURN_GRANTS = 4  # up to so many times in all
+_ALONE_GRANTS, _ALONE_S = 16, 1.0  # after so many or so long without a pause, who seems alone leaves room for others:
+_ROOM = 16  # the lock lies free for a part of that time
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +67,28 @@ class Rhythm:
 
     def recall(self) -> Found | None:
         """What we left, if it is probably there still: nobody comes, or our turn is not over."""
-        left, self._left = self._left, None
-        if left is None or (self._alone and not left.lock.line):
-            return left
+        left = self._left
+        if left is None:
+            return None
         now = self._env.monotonic()
-        over = self._grants >= _TURN_GRANTS or now - self._turn_began > _TURN_LOOKS * self.look_s
-        if not over and now - self._left_at < self.look_s:
-            return left
-        self._left = left
-        return None
+        if self._alone and not left.lock.line:
+            if self.room_s() == 0.0:
+                self._turn_began, self._grants = now, 0
+            ours = self._grants < _ALONE_GRANTS and now - self._turn_began < _ALONE_S
+        else:
+            over = self._grants >= _TURN_GRANTS or now - self._turn_began > _TURN_LOOKS * self.look_s
+            ours = not over and now - self._left_at < self.look_s
+        if not ours:
+            return None
+        self._left = None
+        return left
+
+    def room_s(self) -> float:
+        """How long the lock is to lie free before we take it again; a pause that there was counts."""
+        if self._left is None or not self._alone or self._left.lock.line:
+            return 0.0
+        lasted_s = self._left_at - self._turn_began
+        return max(0.0, lasted_s / _ROOM + self.look_s - (self._env.monotonic() - self._left_at))
 
     def took(self, *, turn: bool) -> None:
         """We hold it, perhaps in a new turn."""
@@ -101,10 +118,12 @@ class Pace:
         self._pause_s = 0.0
 
     def holds_back(self) -> bool:
-        """True when a look would be wasted: others are to go first, as we know from our own release."""
-        behind = self._rhythm.behind(self._me) if not self.waited else 0
-        self._pause_s = min(max(0.0, behind - 0.5) * 0.9 * self._rhythm.cycle_s, self._pause_s_max)
-        return behind > 0
+        """True when a look would be wasted: others are to go first, as we know from our own release, or may be."""
+        if self.waited:
+            return False
+        pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * 0.9 * self._rhythm.cycle_s
+        self._pause_s = min(max(pause_s, self._rhythm.room_s()), self._pause_s_max)
+        return self._pause_s > 0.0
 
     def saw_held(self, lock: LockObject, ends_in_s: float) -> None:
         """Somebody holds it, for ``ends_in_s`` more seconds as he has published."""

@@ -519,6 +519,48 @@ def test_a_turn_is_a_few_grants_and_no_more(env: FakeEnvironment) -> None:
     assert rhythm.recall() is None
 
 
+@pytest.mark.parametrize("hold_s", [0.0, 0.005, 0.2])
+def test_a_newcomer_gets_in_between_the_holds_of_a_process_that_comes_back_at_once(
+    env: FakeEnvironment, hold_s: float
+) -> None:
+    """It leaves no trace while it waits, so whoever seems alone makes a pause, long enough to be found."""
+    look_s, rhythm, taken_s = 0.002, Rhythm(env), 0.0
+    rhythm.look_s = look_s
+    pace = Pace(env, "a", rhythm, 3.0)
+    free = Found(LockObject(0, True, "o", {"token": 1, "line": []}), "tag")
+    rhythm.took(turn=True)
+    for _ in range(50):
+        env.advance(hold_s + look_s)
+        taken_s += hold_s + look_s
+        rhythm.left(free)
+        rhythm.looked(look_s, free)  # nobody had come
+        env.advance(0.0001)
+        if rhythm.recall() is None:
+            break
+        rhythm.took(turn=False)
+    else:
+        pytest.fail("it never leaves room")
+    assert taken_s <= max(1.0 + hold_s, 17 * look_s) + look_s
+    assert pace.holds_back()
+    assert pace._pause_s >= look_s
+    assert pace._pause_s >= taken_s / 17  # a newcomer looks that often
+    assert pace._pause_s <= taken_s / 16 + look_s  # and it costs no more than that
+
+
+def test_pauses_that_there_are_leave_room_enough(env: FakeEnvironment) -> None:
+    rhythm = Rhythm(env)
+    rhythm.look_s = 0.002
+    free = Found(LockObject(0, True, "o", {"token": 1, "line": []}), "tag")
+    rhythm.took(turn=True)
+    for _ in range(50):
+        env.advance(0.1)
+        rhythm.left(free)
+        rhythm.looked(0.002, free)
+        env.advance(0.1)
+        assert rhythm.recall() is free
+        rhythm.took(turn=False)
+
+
 def test_a_lonely_process_leaves_no_line(locks: LeasedLocks, tmp_path: Path) -> None:
     for _ in range(3):
         locks.acquire(KEY_NAME, wait_s=1).release()

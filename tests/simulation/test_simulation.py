@@ -20,7 +20,7 @@ from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally
 from .world import World, run
 
-BLOCKS, SEEDS = 10, 500
+BLOCKS, SEEDS = 10, 400
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too.
 STEPS = (
     "put begin", "put commit", "put completed", "put heartbeat", "replace heartbeat", "put marker", "put data",
