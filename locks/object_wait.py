@@ -27,7 +27,8 @@ _PAUSE_S_MIN = 0.0003
 _FIRST_GUESS_S = 0.02  # of a hand-off
 _WEIGHT = 0.3  # of what was seen last
 _TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
-_TURN_GRANTS = 4  # up to so many times in all
+_TURN_GRANTS = 6  # up to so many times in all, and the fewer the more wait,
+_TURN_GRANTS_MIN = 2
 _ALONE_GRANTS, _ALONE_S = 16, 1.0  # after so many or so long without a pause, who seems alone leaves room for others:
 _ROOM = 16  # the lock lies free for a part of that time
 
@@ -76,7 +77,8 @@ class Rhythm:
                 self._turn_began, self._grants = now, 0
             ours = self._grants < _ALONE_GRANTS and now - self._turn_began < _ALONE_S
         else:
-            over = self._grants >= _TURN_GRANTS or now - self._turn_began > _TURN_LOOKS * self.look_s
+            most = max(_TURN_GRANTS_MIN, _TURN_GRANTS - len(left.lock.line) // 4)
+            over = self._grants >= most or now - self._turn_began > _TURN_LOOKS * self.look_s
             ours = not over and now - self._left_at < self.look_s
         if not ours:
             return None

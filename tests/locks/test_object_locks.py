@@ -501,21 +501,22 @@ def test_who_waited_longest_is_let_go_first(env: FakeEnvironment) -> None:
     assert paces["b"].line_with_me(missed, waits=True) == ["a", "c", "b"]  # it was only slow
 
 
-def test_a_turn_is_a_few_grants_and_no_more(env: FakeEnvironment) -> None:
+@pytest.mark.parametrize(("line", "most"), [(["b", "a"], 6), (list("hgfedcba"), 4), ([f"{i}" for i in range(32)], 2)])
+def test_a_turn_is_a_few_grants_and_no_more(env: FakeEnvironment, line: list[str], most: int) -> None:
     rhythm = Rhythm(env)
     rhythm.look_s = 0.01
     rhythm.took(turn=True)
     grants = 1
     for _ in range(10):
-        rhythm.left(Found(LockObject(0, True, "o", {"token": 1, "line": ["b", "a"]}), "tag"))
+        rhythm.left(Found(LockObject(0, True, "o", {"token": 1, "line": line}), "tag"))
         if rhythm.recall() is None:
             break
         rhythm.took(turn=False)
         grants += 1
-    assert grants == 4
+    assert grants == most
     rhythm.took(turn=True)
     env.advance(0.2)  # a hold that is longer than a turn
-    rhythm.left(Found(LockObject(0, True, "o", {"token": 1, "line": ["b", "a"]}), "tag"))
+    rhythm.left(Found(LockObject(0, True, "o", {"token": 1, "line": line}), "tag"))
     assert rhythm.recall() is None
 
 
