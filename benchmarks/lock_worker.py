@@ -151,7 +151,7 @@ def idle(url: str, count: str, seconds: str) -> None:
     with open_provider(url) as locks:
         most = getattr(locks, "max_leases", None) or int(count)
         began = time.monotonic()
-        leases = [locks.acquire(f"idle-{i}", wait_s=60) for i in range(min(int(count), most))]
+        leases = [locks.acquire(f"idle {count} {i}", wait_s=60) for i in range(min(int(count), most))]
         took_s = time.monotonic() - began
         before, sent, cpu = time.monotonic(), locks.requests, resource.getrusage(resource.RUSAGE_SELF)
         deepest = 0

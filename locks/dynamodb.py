@@ -47,7 +47,7 @@ from .leased import LeasedLocks
 
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
-OVERTAKEN_MAX = 4  # by how many the only waiter may be overtaken: a process that comes back at once needs no hand-off
+OVERTAKEN_MAX = 8  # by how many the only waiter may be overtaken: a process that comes back at once needs no hand-off
 MAX_LEASES = 500  # one renewal takes some milliseconds, and all must fit into a third of a lease
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
