@@ -97,14 +97,14 @@ def contend_once(lock: Lock, me: int, shared: memoryview, begin: float, end: flo
         passed += shared[LAST] != me
         shared[LAST] = me
         if hold_s:
-            time.sleep(hold_s)
+            time.sleep(hold_s)  # the work under the lock
         overlaps += overlap or shared[INSIDE] != me or shared[COUNT] != before
         shared[COUNT] = before + 1
         shared[INSIDE] = 0
 
     waits: list[float] = []
     asked = 0.0
-    time.sleep(max(0.0, begin - time.monotonic()))
+    time.sleep(max(0.0, begin - time.monotonic()))  # all begin at once
     cpu_s, sent = time.process_time(), getattr(lock, "requests", 0)
     while (now := time.monotonic()) < end:
         asked = now
@@ -156,7 +156,7 @@ def idle(url: str, count: str, seconds: str) -> None:
         before, sent, cpu = time.monotonic(), locks.requests, resource.getrusage(resource.RUSAGE_SELF)
         deepest = 0
         while time.monotonic() < before + float(seconds):
-            time.sleep(0.5)
+            time.sleep(0.5)  # a look now and then: it must not itself be what the leases cost
             deepest = max(deepest, _threads())
         spent_s = time.monotonic() - before
         after = resource.getrusage(resource.RUSAGE_SELF)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..environment import Process
 from .held import Grant
-from .interface import BreakRecord, Holder
+from .interface import BreakRecord, Facts, Holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Place(Protocol):
         ...
 
 
-class Backend(Protocol):
+class Backend(Facts, Protocol):
     """The few things that differ between lock services. Raises `StorageError` or `LockError` when it cannot answer.
 
     ``max_leases`` is the number of leases that one process can keep alive here, as measured (None: as many as fit in
@@ -53,13 +53,6 @@ class Backend(Protocol):
     as one another. Every request is bounded well below the lease, because it holds up the others.
     """
 
-    # Plain attributes will do; they are only read.
-    @property
-    def fair(self) -> bool: ...
-    @property
-    def durable_tokens(self) -> bool: ...
-    @property
-    def lifts_tokens(self) -> bool: ...
     @property
     def max_leases(self) -> int | None: ...
     @property

@@ -104,23 +104,29 @@ class Lease(Protocol):
     ) -> None: ...
 
 
-class LockProvider(Protocol):
-    """Opened by URL (`open_provider`); holds addresses until first use, so it pickles and survives fork.
+class Facts(Protocol):
+    """What may be promised of a lock service; the table of providers in the docs is generated from it.
 
     ``fair`` says whether waiters are served in order; ``durable_tokens`` whether tokens survive a restart of the
-    backend; ``lifts_tokens`` whether it can be told to grant above a token it never gave (``above=``). Facts that the
-    table of providers in the docs is generated from. Where tokens cannot be lifted, asking raises `TokenBehindError`
-    instead of granting too small a one, and whoever keeps tokens compares them as (generation, token).
+    backend; ``lifts_tokens`` whether it can be told to grant above a token it never gave (``above=``). Where it cannot,
+    asking raises `TokenBehindError` instead of granting too small a one, and whoever keeps tokens compares them as
+    (generation, token).
     """
 
-    @property
-    def url(self) -> str: ...
+    # Plain attributes will do; they are only read.
     @property
     def fair(self) -> bool: ...
     @property
     def durable_tokens(self) -> bool: ...
     @property
     def lifts_tokens(self) -> bool: ...
+
+
+class LockProvider(Facts, Protocol):
+    """Opened by URL (`open_provider`); holds addresses until first use, so it pickles and survives fork."""
+
+    @property
+    def url(self) -> str: ...
 
     def try_acquire(
         self,

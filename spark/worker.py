@@ -8,6 +8,7 @@ it, and Spark does not run a task again whose rows are wrong.
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +46,7 @@ def unpack(rows: Iterable[Any]) -> list[Answer]:
     return answers
 
 
-class Task:
+class Task(ABC):
     """Callable for ``mapInArrow``; subclasses say what is done with the batches."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -56,9 +57,9 @@ class Task:
             answer = Answer(error=error)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(answer)], pa.binary())], ["answer"])
 
+    @abstractmethod
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Do the work of one task."""
-        raise NotImplementedError
 
 
 @dataclass

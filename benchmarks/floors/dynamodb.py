@@ -54,7 +54,7 @@ class Floor:
                 )
                 break
             except self._client.exceptions.ConditionalCheckFailedException:
-                time.sleep(PAUSE_S * random.random() * 2)
+                time.sleep(PAUSE_S * random.random() * 2)  # nothing tells of a release
         waited_s = time.perf_counter() - begin
         hold()
         self._client.update_item(

@@ -45,7 +45,7 @@ class Floor:
                 tag = self._replace(b"held", answer.meta)
                 if tag is not None:
                     break
-            time.sleep(random.random() * 2 * PAUSE_S)
+            time.sleep(random.random() * 2 * PAUSE_S)  # nothing tells of a release
         waited_s = time.monotonic() - start
         hold()
         self._replace(b"free", tag)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,8 +19,10 @@ from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.dynamodb import BLOCK
 from lakelatch.locks.dynamodb_item import item_key, second_key
 from lakelatch.testing import FakeEnvironment, LockProviderContract
-from tests.servers import Wire, free_port
-from tests.servers.dynamodb_server import CREDENTIALS, AmazonLock, Dynamo, dynalite, dynamodb_local
+
+from ..servers import Wire, free_port
+from ..servers.dynamodb_server import CREDENTIALS, AmazonLock, Dynamo, dynalite, dynamodb_local
+from .weather import KilledServer, holding
 
 LEASE_S = 10.0
 
@@ -58,25 +57,13 @@ def with_table(server: Dynamo) -> str:
     return server.url()
 
 
-class TestDynamoLocks(LockProviderContract):
+class TestDynamoLocks(KilledServer, LockProviderContract):
     across_processes = True
 
     @pytest.fixture
     def url(self, local: Dynamo) -> str:
         self.server = local
         return with_table(local)
-
-    @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        self.server.kill()
-        try:
-            yield
-        finally:
-            self.server.start()
-
-    def restart(self) -> None:
-        self.server.kill()
-        self.server.start()
 
 
 class TestDynamoLocksOnDynalite(LockProviderContract):
@@ -268,8 +255,8 @@ def test_amazons_client_dies_and_is_followed(local: Dynamo, key: str) -> None:
 
 
 def test_we_die_and_amazons_client_follows(local: Dynamo, key: str) -> None:
-    with holder(local.url(more="&lease=1s"), key) as (child, _), AmazonLock(local, key) as java:
-        child.kill()
+    with holding(local.url(more="&lease=1s"), key) as holder, AmazonLock(local, key) as java:
+        holder.kill()
         until(lambda: java.tell("acquire") == "held")
 
 
@@ -566,55 +553,23 @@ def test_keys_become_items_without_meeting() -> None:
 
 # Real processes.
 
-_HOLD = """
-import sys
-from lakelatch.errors import LockLostError
-from lakelatch.locks import open_provider
-lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=30)
-print(lease.token, flush=True)
-sys.stdin.readline()
-try:
-    lease.ensure_held()
-    print("held", flush=True)
-except LockLostError as e:
-    print(e.reason, lease.release().value, flush=True)
-"""
-
-
-@contextmanager
-def holder(url: str, key: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A real process that holds the key, and its token."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, url, key], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stdout is not None
-        yield child, int(child.stdout.readline())
-    finally:
-        child.kill()
-        child.communicate()
-
 
 @pytest.mark.process
 def test_a_killed_holder_is_followed_after_its_lease(local: Dynamo, key: str) -> None:
-    with holder(local.url(more="&lease=1s"), key) as (child, token), open_provider(local.url()) as locks:
-        child.kill()
+    with holding(local.url(more="&lease=1s"), key) as holder, open_provider(local.url()) as locks:
+        holder.kill()
         with locks.acquire(key, wait_s=60) as lease:
-            assert lease.token == token + 1
+            assert lease.token == holder.token + 1
 
 
 @pytest.mark.process
 def test_a_stopped_holder_is_followed_and_notices_by_itself(local: Dynamo, key: str) -> None:
-    with holder(local.url(more="&lease=1s"), key) as (child, token), open_provider(local.url()) as locks:
-        child.send_signal(signal.SIGSTOP)
+    with holding(local.url(more="&lease=1s"), key) as holder, open_provider(local.url()) as locks:
+        holder.stop()
         with locks.acquire(key, wait_s=60) as lease:
-            assert lease.token == token + 1
-            child.send_signal(signal.SIGCONT)
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdin.write("\n")
-            child.stdin.flush()
-            assert child.stdout.readline().strip() == f"expired {Release.WAS_LOST.value}"
+            assert lease.token == holder.token + 1
+            holder.go_on()
+            assert holder.says() == f"expired {Release.WAS_LOST.value}"
             lease.ensure_held(fresh=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -18,23 +17,10 @@ from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, Stora
 from lakelatch.locks import LockProvider, Release, file, generations, open_provider
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
+from .weather import holding
+
 KEY = "s3://bucket/table"
 OTHER_HOST = Process("host-b", "boot-b", 100, "1")
-
-_HOLD = """
-import sys
-from lakelatch.errors import LockLostError
-from lakelatch.locks import open_provider
-lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=10)
-print(lease.token, flush=True)
-sys.stdin.readline()
-try:
-    lease.ensure_held()
-    print("held", flush=True)
-except LockLostError as e:
-    print(e.reason, lease.release().value, flush=True)
-sys.stdin.readline()
-"""
 
 
 class TestFileLocks(LockProviderContract):
@@ -67,53 +53,28 @@ class TestFileLocksWithFlock(TestFileLocks):
         monkeypatch.setattr("lakelatch.locks.kernel_queue._OFD", False)
 
 
-@contextmanager
-def holder(url: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A real process that holds KEY, and its token."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, url, KEY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stdout is not None
-        yield child, int(child.stdout.readline())
-    finally:
-        child.kill()
-        child.wait()
-        for stream in (child.stdin, child.stdout):
-            if stream is not None:
-                stream.close()
-
-
-def ask(child: subprocess.Popen[str]) -> str:
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write("\n")
-    child.stdin.flush()
-    return child.stdout.readline().strip()
-
-
 @pytest.mark.process
 def test_a_killed_local_holder_is_followed_at_once(tmp_path: Path) -> None:
     url = f"file://{tmp_path}?lease=1h"
-    with holder(url) as (child, token), open_provider(url) as locks:
+    with holding(url, KEY) as holder, open_provider(url) as locks:
         assert locks.try_acquire(KEY) is None
-        timer = threading.Timer(0.1, child.kill)  # while somebody waits already
+        timer = threading.Timer(0.1, holder.kill)  # while somebody waits already
         timer.start()
         with locks.acquire(KEY, wait_s=20) as lease:
-            assert lease.token > token
+            assert lease.token > holder.token
         timer.join()
 
 
 @pytest.mark.process
 def test_a_stopped_holder_is_followed_after_its_lease_and_notices_by_itself(tmp_path: Path) -> None:
-    with holder(f"file://{tmp_path}?lease=300ms") as (child, token), open_provider(f"file://{tmp_path}") as locks:
-        child.send_signal(signal.SIGSTOP)
+    with holding(f"file://{tmp_path}?lease=300ms", KEY) as holder, open_provider(f"file://{tmp_path}") as locks:
+        holder.stop()
         # The stopped process still stands at the head of the kernel queue; two waiters show that it blocks nobody.
         with locks.acquire(KEY, wait_s=20) as second:
-            assert second.token > token
+            assert second.token > holder.token
         with locks.acquire(KEY, wait_s=20) as third:
-            child.send_signal(signal.SIGCONT)
-            assert ask(child) == f"expired {Release.WAS_LOST.value}"
+            holder.go_on()
+            assert holder.says() == f"expired {Release.WAS_LOST.value}"
             third.ensure_held(fresh=True)
 
 

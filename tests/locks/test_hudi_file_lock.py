@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,8 @@ from lakelatch.environment import SYSTEM, Process
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError
 from lakelatch.locks import LockProvider, hudi_file, open_provider
 from lakelatch.testing import FakeEnvironment, LockProviderContract
+
+from .weather import holding
 
 KEY = "table"
 OTHER = Process("host-b", "boot-b", 100, "1")
@@ -187,26 +186,11 @@ def test_a_file_that_nobody_owns_any_more_waits_for_people(lock: Path, env: Fake
         assert (holder.owner, holder.since, holder.until) == ("a JVM writer of Hudi", 0.0, None)
 
 
-_HOLD = """
-import sys
-from lakelatch.locks import open_provider
-lease = open_provider(sys.argv[1]).acquire("table", wait_s=10)
-print(lease.token, flush=True)
-sys.stdin.readline()
-"""
-
-
 @pytest.mark.process
 def test_a_killed_holder_is_followed_at_once(lock: Path) -> None:
-    command = [sys.executable, "-c", _HOLD, url(lock)]
-    with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child,
-        open_provider(url(lock)) as locks,
-    ):
-        assert child.stdout is not None
-        token = int(child.stdout.readline())
+    with holding(url(lock), KEY) as holder, open_provider(url(lock)) as locks:
         assert lock.exists()
-        child.send_signal(signal.SIGKILL)
+        holder.kill()
         with locks.acquire(KEY, wait_s=20) as lease:
-            assert lease.token == token + 1
+            assert lease.token == holder.token + 1
             lease.ensure_held(fresh=True)

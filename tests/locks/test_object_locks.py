@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,6 +27,7 @@ from lakelatch.testing.faults import FaultStore, Late, LoseReply, On, Pause
 from lakelatch.testing.unsafe_store import CheckThenWrite
 
 from ..servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET, KEY, Bucket, Wire, azurite, free_port, require, running, s3s_fs
+from .weather import Holder, KilledServer, holding
 
 
 class Gateway:
@@ -104,7 +102,7 @@ class _Contract(LockProviderContract):
 
 
 @pytest.mark.server
-class TestS3Locks(_Contract):
+class TestS3Locks(KilledServer, _Contract):
     @pytest.fixture(autouse=True)
     def _server(self, s3: Gateway) -> None:
         self.server = s3
@@ -112,18 +110,6 @@ class TestS3Locks(_Contract):
     @pytest.fixture
     def url(self, s3: Gateway) -> str:
         return s3.url(lease="3s")  # requests are bounded by a third of it
-
-    @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        self.server.kill()
-        try:
-            yield
-        finally:
-            self.server.start()
-
-    def restart(self) -> None:
-        self.server.kill()
-        self.server.start()
 
 
 @pytest.mark.server
@@ -604,37 +590,23 @@ def test_what_cannot_be_reached_or_used_is_said_with_its_name(s3: Gateway, monke
     assert "wrong-secret" not in str(caught.value)
 
 
-HOLD = """
-import sys, time
-from lakelatch.locks import open_provider
-lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=30)
-print("held", flush=True)
-sys.stdin.read()
-lease.ensure_held()
-"""
-
-
 @pytest.mark.server
 @pytest.mark.process
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_holder_that_is_killed_or_stopped_is_followed_after_its_lease(s3: Gateway, how: signal.Signals) -> None:
+@pytest.mark.parametrize("how", [Holder.kill, Holder.stop])
+def test_a_holder_that_is_killed_or_stopped_is_followed_after_its_lease(
+    s3: Gateway, how: Callable[[Holder], None]
+) -> None:
     url = s3.url("dead", lease="2s")
     with open_provider(url) as locks:
         locks.acquire("warm", wait_s=30).release()
-        command = [sys.executable, "-c", HOLD, url, f"k{how}"]
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            assert child.stdout.readline() == b"held\n"
-            child.send_signal(how)
+        with holding(url, how.__name__) as holder:
+            how(holder)
             start = time.monotonic()
-            locks.acquire(f"k{how}", wait_s=30).release()
+            locks.acquire(how.__name__, wait_s=30).release()
             assert time.monotonic() - start < 10  # 2 + 1.5 s on a quiet machine
-            child.send_signal(signal.SIGCONT)
-            if how is signal.SIGSTOP:
-                assert b"LockLostError" in child.communicate(timeout=60)[1]
-        finally:
-            child.kill()
-            child.communicate()
+            if how is Holder.stop:
+                holder.go_on()
+                assert holder.says() == "expired was lost"
 
 
 # URLs -----------------------------------------------------------------------------------------------------------------

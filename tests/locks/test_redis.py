@@ -23,6 +23,7 @@ from lakelatch.testing import LockProviderContract
 
 from ..servers import Wire
 from ..servers.redis_server import RedisServer, redis_server, until
+from .weather import StoppedServer
 
 pytestmark = pytest.mark.server
 
@@ -73,7 +74,7 @@ def the_lock(key: str) -> str:
     return redis_locks._name(key)
 
 
-class TestRedisLocks(LockProviderContract):
+class TestRedisLocks(StoppedServer, LockProviderContract):
     across_processes = True
     server_clock = True
     lease_s = 1.0
@@ -85,18 +86,6 @@ class TestRedisLocks(LockProviderContract):
     @pytest.fixture(autouse=True)
     def remember(self, server: RedisServer) -> None:
         self.server = server
-
-    @contextlib.contextmanager
-    def cut_off(self) -> Iterator[None]:
-        self.server.signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.server.signal(signal.SIGCONT)
-
-    def restart(self) -> None:
-        self.server.kill()
-        self.server.start()
 
 
 @contextlib.contextmanager

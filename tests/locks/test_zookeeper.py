@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGCONT, SIGSTOP
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -28,6 +25,7 @@ from lakelatch.testing.contention import PATIENCE_S, until
 
 from ..servers import Wire, free_port
 from ..servers.zookeeper_server import Node, Relay, zookeeper
+from .weather import StoppedServer, holding
 
 pytestmark = [pytest.mark.server, pytest.mark.process]
 
@@ -59,14 +57,14 @@ def address(node: Node) -> str:
     return f"zk://127.0.0.1:{node.port}/tests?session=6s"
 
 
-class TestZooKeeperLocks(LockProviderContract):
+class TestZooKeeperLocks(StoppedServer, LockProviderContract):
     across_processes = True
     server_clock = True
     lease_s = 2.0
 
     @pytest.fixture(autouse=True)
     def _server(self, node: Node, relay: Relay) -> None:
-        self.node, self.relay = node, relay
+        self.server, self.relay = node, relay
 
     @pytest.fixture
     def url(self, address: str) -> str:
@@ -74,7 +72,7 @@ class TestZooKeeperLocks(LockProviderContract):
 
     @pytest.fixture
     def provider(self, url: str, env: FakeEnvironment) -> Iterator[LockProvider]:
-        with self.open(url.replace(f":{self.node.port}", f":{self.relay.port}"), env) as provider:
+        with self.open(url.replace(f":{self.server.port}", f":{self.relay.port}"), env) as provider:
             self.silent = provider
             yield provider
             self.relay.heal()  # before the provider is closed
@@ -82,7 +80,7 @@ class TestZooKeeperLocks(LockProviderContract):
     def outlast(self, locks: LockProvider, key: str, env: FakeEnvironment) -> None:
         # The client sends signs of life by itself, so it takes a cut line to silence it.
         self.relay.silence()
-        end_session(self.node, self.silent)
+        end_session(self.server, self.silent)
         self.let_pass(env, self.lease_s * 1.1)
         self.relay.heal()
 
@@ -95,18 +93,9 @@ class TestZooKeeperLocks(LockProviderContract):
             assert second.token > first.token
             assert first.lost == "expired"
 
-    @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        self.node.signal(SIGSTOP)
-        try:
-            yield
-        finally:
-            self.node.signal(SIGCONT)
-
     def restart(self) -> None:
-        self.node.kill()
-        self.node.start()
-        self.node.wait_ready()
+        super().restart()
+        self.server.wait_ready()
 
 
 @pytest.fixture
@@ -240,27 +229,6 @@ def test_a_break_that_was_not_answered_is_looked_up(node: Node, locks: LockProvi
 
 # Processes.
 
-_HOLD = """
-import sys
-from lakelatch.locks import open_provider
-lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=60)
-print(lease.token, flush=True)
-sys.stdin.readline()
-print(lease.lost, lease.release().value, flush=True)
-"""
-
-
-@contextmanager
-def holding(url: str, key: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", _HOLD, url, key]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline()
-        try:
-            yield child
-        finally:
-            child.kill()
-
 
 def test_a_killed_holder_is_followed_when_its_session_ends(address: str, locks: LockProvider, key: str) -> None:
     with holding(address.replace("6s", "2s"), key) as holder:
@@ -274,11 +242,10 @@ def test_a_killed_holder_is_followed_when_its_session_ends(address: str, locks: 
 
 def test_a_stopped_holder_is_followed_and_knows_it(address: str, locks: LockProvider, key: str) -> None:
     with holding(address.replace("6s", "2s"), key) as holder:
-        holder.send_signal(SIGSTOP)
+        holder.stop()
         with locks.acquire(key, wait_s=60) as lease:
-            holder.send_signal(SIGCONT)
-            said, _ = holder.communicate("\n", timeout=PATIENCE_S)
-            assert said.split() == ["expired", "was", "lost"]
+            holder.go_on()
+            assert holder.says() == "expired was lost"
             lease.ensure_held(fresh=True)
 
 

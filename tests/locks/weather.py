@@ -1,0 +1,93 @@
+"""Bad weather for lock tests: a holder that is a process to kill or stop, a server that is killed or stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+_HOLD = """
+import sys
+from lakelatch.errors import LockLostError
+from lakelatch.locks import open_provider
+lease = open_provider(sys.argv[1]).acquire(sys.argv[2], wait_s=60)
+print(lease.token, flush=True)
+sys.stdin.readline()
+try:
+    lease.ensure_held()
+    print("held", flush=True)
+except LockLostError as e:
+    print(e.reason, lease.release().value, flush=True)
+sys.stdin.readline()
+"""
+
+
+@dataclass
+class Holder:
+    """A process that holds a key, and its token."""
+
+    process: subprocess.Popen[str]
+    token: int
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def says(self) -> str:
+        """Whether it holds the key by its own account: "held", or why not and what its release answered."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+
+@contextmanager
+def holding(url: str, key: str) -> Iterator[Holder]:
+    """A process that holds the key until the block ends."""
+    command = [sys.executable, "-c", _HOLD, url, key]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            yield Holder(child, int(child.stdout.readline()))
+        finally:
+            child.kill()
+
+
+class KilledServer:
+    """The contract's hooks for a server of ours (``self.server``) that keeps what it has on disk."""
+
+    server: Any
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self.server.kill()
+        try:
+            yield
+        finally:
+            self.server.start()
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
+
+
+class StoppedServer(KilledServer):
+    """The same for one that does not answer, and carries out late what it was asked meanwhile."""
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self.server.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.server.signal(signal.SIGCONT)
