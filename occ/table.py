@@ -23,30 +23,29 @@ from .commit_log import EPOCH_SLOTS, CommitLog
 from .floor import lay_floor
 from .heartbeat import Heart
 from .log_files import LOG
-from .log_state import Commit, LogEntry, LogState, Setting
+from .log_state import LogEntry, LogState, Setting
 from .properties import TableConfig
-from .publish import Publisher, metadata_of
+from .publish import Publisher
+from .reading import Reading
 from .retry import Contention, RunResult
 from .retry import run as run_again
 from .rollback import Cleaner
 from .settings import Settings
 from .table_lock import TableLease, TableLock, settled
-from .timeline import Timeline, read_timeline
 from .transaction import Transaction
-from .view import View, ViewCache, cold_view, with_unpublished
+from .view import ViewCache
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from .basefile import FileSpec
-    from .snapshot import FileSlice, Snapshot
 
 PROPERTIES = ".hoodie/hoodie.properties"
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch")
 
 
-class Table:
+class Table(Reading):
     """One handle on one table; safe to share between threads, and a context manager. Made by `open`.
 
     Attributes:
@@ -91,66 +90,6 @@ class Table:
         """The table's lock: its provider, taking it, changing it."""
         self._require_log()
         return self._lock
-
-    def timeline(self) -> Timeline:
-        """The table's instants, from one listing."""
-        return read_timeline(self.store, self.config)
-
-    def snapshot(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> Snapshot:
-        """The file slices now, or at a past moment.
-
-        Args:
-            as_of: commits with requested time T not after this, as Hudi's readers travel in time.
-            as_of_completion: commits with completion time C not after this.
-        """
-        return self.view(as_of=as_of, as_of_completion=as_of_completion).snapshot
-
-    def schema(self) -> pa.Schema | None:
-        """The data columns, without Hudi's meta columns; None before the first commit."""
-        return self.view().arrow_schema()
-
-    def view(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> View:
-        """Snapshot and schema together, of one moment."""
-        if as_of is not None or as_of_completion is not None:
-            return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
-        if not self.writable:
-            return cold_view(self.store, self.timeline())
-        # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
-        # Listed anew each time, so that commits of engines that bypass the log are seen too.
-        last, timeline = self.log.catch_up().last, self.timeline()
-        return with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
-
-    def read(
-        self,
-        *,
-        partition: str | None = None,
-        columns: list[str] | None = None,
-        as_of: str | None = None,
-        as_of_completion: str | None = None,
-    ) -> pa.Table:
-        """All rows of the table or of one partition as Arrow, without meta columns."""
-        import pyarrow as pa
-
-        self.config.refuse_reading()
-        view = self.view(as_of=as_of, as_of_completion=as_of_completion)
-        schema = view.arrow_schema() or pa.schema([])
-        wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
-        parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_groups(partition)]
-        tables = [_shaped(part, wanted) for part in parts]
-        return pa.concat_tables(tables) if tables else wanted.empty_table()
-
-    def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """The rows of one file slice; columns that the file does not have yet are left out."""
-        import pyarrow.parquet as pq
-
-        from .schema import META_COLUMNS
-
-        self.config.refuse_reading()
-        with self.store.open(group.path) as stream:
-            file = pq.ParquetFile(stream)
-            there = file.schema_arrow.names
-            wanted = [n for n in there if n not in META_COLUMNS and (columns is None or n in columns)]
-            return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)
 
     # --- changing --------------------------------------------------------------------------------------------
 
@@ -277,12 +216,6 @@ class Table:
         except LatchError:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again", self.url, exc_info=True)
 
-    def _metadata_of(self, commit: Commit) -> Any:
-        return metadata_of(self.store, commit)
-
-    def _cold_view(self, top: str) -> View:
-        return cold_view(self.store, self.timeline(), as_of_completion=top)
-
     # --- guards ----------------------------------------------------------------------------------------------
 
     def _read_config(self) -> TableConfig:
@@ -388,13 +321,3 @@ def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.
 
     schema = storable(rows) if current is None else widen(current, rows)
     return schema, to_avro(schema, name)
-
-
-def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
-    columns = [
-        rows.column(f.name).cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
-        for f in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)

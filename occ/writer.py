@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .snapshot import FileSlice
-    from .transaction import Transaction
+    from .work import Work
 
 
 class NewFile:
@@ -21,9 +21,7 @@ class NewFile:
     `write` once or often, in a ``with`` block or not: the transaction's commit closes what is still open.
     """
 
-    def __init__(
-        self, transaction: Transaction, *, partition: str, file_id: str, replaces: FileSlice | None = None
-    ) -> None:
+    def __init__(self, transaction: Work, *, partition: str, file_id: str, replaces: FileSlice | None = None) -> None:
         self._transaction = transaction
         self.partition, self.file_id, self._replaces = partition, file_id, replaces
         self._writer: BaseFileWriter | None = None
