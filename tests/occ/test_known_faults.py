@@ -48,6 +48,8 @@ from lakelatch.occ.table_lock import TableLease, TableLock
 from lakelatch.occ.transaction import Transaction
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
+from ..simulation.mutant import method
+from ..simulation.mutants_of_commits import candidates_by_requested_time
 from .world import (
     BEGUN,
     World,
@@ -82,11 +84,6 @@ def prove(make_world: Callable[..., World]) -> Proof:
                     check(make_world)
 
     return run
-
-
-def instead(owner: Any, name: str, make: Callable[[Any], Any]) -> AbstractContextManager[Any]:
-    """A method replaced by what ``make`` makes of the real one."""
-    return mock.patch.object(owner, name, make(getattr(owner, name)))
 
 
 def landed(txn: Transaction) -> bool:
@@ -257,7 +254,7 @@ def all_heartbeats_go() -> Variant:
 
         return sweep
 
-    return [instead(Cleaner, "_sweep_dead", make)]
+    return [method(Cleaner, "_sweep_dead", make)]
 
 
 def test_fault_05_a_rollback_takes_the_heartbeats_of_the_living(prove):
@@ -404,21 +401,6 @@ def test_fault_09_a_pending_transaction_is_invisible_to_the_check(prove, operati
 # --- 10: who was requested first and lands last is missed ---------------------------------------------------------
 
 
-def only_larger_times_are_candidates() -> Variant:
-    def make(real: Any) -> Any:
-        def decide(self: Transaction, *args: Any) -> Any:
-            follower = self._follower
-            kept, follower.commits = follower.commits, [c for c in follower.commits if c.instant > self.instant]
-            try:
-                return real(self, *args)
-            finally:
-                follower.commits = kept
-
-        return decide
-
-    return [instead(Transaction, "_decide", make)]
-
-
 def test_fault_10_a_commit_that_was_requested_earlier_is_missed(prove):
     def check(make_world: Callable[..., World]) -> None:
         for order in itertools.permutations(range(3)):
@@ -427,7 +409,7 @@ def test_fault_10_a_commit_that_was_requested_earlier_is_missed(prove):
             assert [landed(begun[n]) for n in order] == [True, False, False], f"one was missed, {order}"
             assert world.content() == BEGUN | dict.fromkeys(("a0", "a1"), 10 ** order[0])
 
-    prove(check, times=(only_larger_times_are_candidates(), "one was missed"))
+    prove(check, times=(candidates_by_requested_time(), "one was missed"))
 
 
 # --- 11: two replace the same file group --------------------------------------------------------------------------
@@ -491,7 +473,7 @@ def announced_keys_are_of_another_form() -> Variant:
 
         return announced
 
-    return [instead(Judge, "_announced", make)]
+    return [method(Judge, "_announced", make)]
 
 
 def announced_keys_lack_the_partition() -> Variant:
@@ -502,7 +484,7 @@ def announced_keys_lack_the_partition() -> Variant:
 
         return announced
 
-    return [instead(Judge, "_announced", make)]
+    return [method(Judge, "_announced", make)]
 
 
 def test_fault_13_the_early_look_compares_other_keys(prove):
@@ -563,7 +545,7 @@ def the_whole_table_is_one_place() -> Variant:
     def make(real: Any) -> Any:
         return lambda self: replace(real(self), region=EVERYWHERE)
 
-    return [instead(Staged, "write_set", make)]
+    return [method(Staged, "write_set", make)]
 
 
 @pytest.mark.parametrize("operation", ["insert", "upsert", "insert_overwrite"])
@@ -640,7 +622,7 @@ def a_release_ends_whoever_holds() -> Variant:
 
         return lease
 
-    return [instead(TableLock, "lease", make), mock.patch.object(TableLease, "release", release)]
+    return [method(TableLock, "lease", make), mock.patch.object(TableLease, "release", release)]
 
 
 def a_flag_says_that_the_lock_is_held() -> Variant:
@@ -652,7 +634,7 @@ def a_flag_says_that_the_lock_is_held() -> Variant:
 
         return lease
 
-    return [instead(TableLock, "lease", make)]
+    return [method(TableLock, "lease", make)]
 
 
 def test_fault_19_a_lock_is_released_by_another_or_entered_twice(prove):
@@ -696,7 +678,7 @@ def the_url_is_taken_as_it_is_written() -> Variant:
         return open_store
 
     return [
-        instead(lakelatch.occ.table, "open_store", make),
+        method(lakelatch.occ.table, "open_store", make),
         mock.patch("lakelatch.locks.leased.normal_key", lambda key: key),
     ]
 
@@ -732,7 +714,7 @@ def nothing_is_tried_again() -> Variant:
     def make(real: Any) -> Any:
         return lambda *args, **bounds: real(*args, **bounds | {"attempts": 1})
 
-    return [instead(lakelatch.occ.table, "run_again", make)]
+    return [method(lakelatch.occ.table, "run_again", make)]
 
 
 @pytest.mark.parametrize("losses", [1, 3])
