@@ -63,7 +63,7 @@ def zookeeper(folder: Path) -> Iterator[str]:
 @contextmanager
 def dynamodb(folder: Path) -> Iterator[str]:
     os.environ.update(dynamodb_server.CREDENTIALS)
-    with dynamodb_server.dynamodb_local(folder) as server:
+    with dynamodb_server.dynamodb_local(folder, memory=True) as server:
         yield server.url()
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from spark_data import copies, flights, head, updates
 
 import lakelatch
-from lakelatch.spark.rewrite import Files, Plan, apply, read_slice, slices_by_partition
+from lakelatch.occ.rewrite import Files, Plan, apply, read_slice, slices_by_partition
 from lakelatch.spark.worker import InsertTask
 
 

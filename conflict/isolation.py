@@ -32,13 +32,18 @@ def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
         )
 
 
-def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool) -> Iterable[Scan]:
-    """What a candidate must have left alone. ``blind_insert``: all it did was to add rows without looking."""
+def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups: bool = True) -> Iterable[Scan]:
+    """What a candidate must have left alone.
+
+    Args:
+        blind_insert: all the candidate did was to add rows without looking.
+        lookups: where keys were looked up counts as well.
+    """
     if level == SNAPSHOT or (level == WRITE_SERIALIZABLE and blind_insert):
         return ()
     if reads.scans is None:
         return () if reads.blind else _UNKNOWN
-    return reads.scans
+    return (*reads.scans, *reads.lookups) if lookups else reads.scans
 
 
 def changed(scan: Scan, writes: WriteSet) -> frozenset[FileGroupId]:

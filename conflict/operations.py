@@ -42,6 +42,7 @@ _KINDS = {
     "CLEAN": Kind.CLEAN,
     "ROLLBACK": Kind.ROLLBACK,
     "SAVEPOINT": Kind.SAVEPOINT,
+    "SAVEPOINT_DELETE": Kind.SAVEPOINT,
     "RESTORE": Kind.RESTORE,
 }
 BLIND = frozenset({"INSERT", "BULK_INSERT"})  # add rows and look at none

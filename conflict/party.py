@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from .operations import BLIND, INGESTION, Kind, kind_of
+from .reservation import Claim, Reservation
 from .write_set import FileGroupId, WriteSet
 
 
@@ -24,6 +25,8 @@ class Party:
         undoes: requested times of what a rollback or restore takes back.
         silent: pending, alive, and nothing is known yet of what it will write.
         reads_too: an insert that looked at rows all the same, so that it is not blind.
+        reserved: what it keeps for itself while it is pending.
+        age: slot of its first attempt's begin; decides between two who have reserved.
     """
 
     instant: str
@@ -36,6 +39,13 @@ class Party:
     undoes: frozenset[str] = frozenset()
     silent: bool = False
     reads_too: bool = False
+    reserved: Reservation | None = None
+    age: int | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """How it stands among those who wait for each other."""
+        return Claim(self.instant, self.age, self.priority, self.reserved)
 
     @property
     def landed(self) -> bool:

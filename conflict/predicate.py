@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from ..errors import InputError
@@ -65,7 +68,7 @@ class FileStatistics:
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry. Bounds that JSON cannot hold as they are become unknown."""
+        """Plain values for a log entry. Dates, timestamps and decimals are tagged; other bounds become unknown."""
         columns = {
             name: [_plain(each.low), _plain(each.high), each.nulls] for name, each in sorted(self.columns.items())
         }
@@ -74,7 +77,11 @@ class FileStatistics:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FileStatistics:
         """The reverse of `to_json`."""
-        return cls(value["rows"], {name: ColumnStatistics(*each) for name, each in value["columns"].items()})
+        columns = {
+            name: ColumnStatistics(_bound(low), _bound(high), nulls)
+            for name, (low, high, nulls) in value["columns"].items()
+        }
+        return cls(value["rows"], columns)
 
 
 def may_match(where: Where, statistics: FileStatistics | None) -> bool:
@@ -106,8 +113,8 @@ def _may_hold(op: str, value: Any, low: Any, high: Any) -> bool:
         return True
     # A bound that is missing, NaN or of another type proves nothing: an engine rounds when it compares a long with a
     # double.
-    low_proves = type(low) is type(value) and low == low
-    high_proves = type(high) is type(value) and high == high
+    low_proves = _comparable(low, value)
+    high_proves = _comparable(high, value)
     match op:
         case "=":
             return not ((low_proves and value < low) or (high_proves and high < value))
@@ -123,12 +130,34 @@ def _may_hold(op: str, value: Any, low: Any, high: Any) -> bool:
             return not (low_proves and high_proves and low == value == high)
 
 
+def _comparable(bound: Any, value: Any) -> bool:
+    if type(bound) is not type(value) or bound != bound:
+        return False
+    # A timestamp of a time zone and one without cannot be compared.
+    return type(bound) is not datetime or (bound.tzinfo is None) == (value.tzinfo is None)
+
+
+_TAGS: dict[type, tuple[str, Any, Any]] = {
+    date: ("date", date.isoformat, date.fromisoformat),
+    datetime: ("time", datetime.isoformat, datetime.fromisoformat),
+    Decimal: ("decimal", str, Decimal),
+}
+_DECODERS = {tag: decode for tag, _, decode in _TAGS.values()}
+
+
 def _plain(bound: Any) -> Any:
-    return (
-        bound
-        if isinstance(bound, _JSON_TYPES) and bound not in (float("inf"), float("-inf")) and bound == bound
-        else None
-    )
+    if type(bound) in _TAGS:
+        tag, encode, _ = _TAGS[type(bound)]
+        return {tag: encode(bound)}
+    infinite = isinstance(bound, float) and not isfinite(bound)
+    return bound if isinstance(bound, _JSON_TYPES) and not infinite else None
+
+
+def _bound(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        ((tag, text),) = plain.items()
+        return _DECODERS[tag](text) if tag in _DECODERS else None  # a later version's: unknown here
+    return plain
 
 
 def where_of(terms: Sequence[tuple[Any, ...]]) -> Where:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .isolation import SNAPSHOT, changed, scans_that_count
+from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
 from .meeting import Pairs, meeting_of
 from .operations import COMPLETED, INGESTION, MAKES_GROUPS, PLANNED, Kind
 from .party import Party
 from .strategies import Strategy, strategy
+from .unique import NEW_KEYS, shared
 from .write_set import FileGroupId, ReadSet, Scan
 
 _AGAIN = "run the write again on the new snapshot: Table.run does"
 _PLAN_AGAIN = "leave the plan and schedule a new one"
 _WAIT = "wait until it has ended, then commit: what it leaves decides"
+_MERGE = "merge again what both changed, on the new file slices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Conflict:
     """Who wins, who loses, where both meet, by which rule, and what the loser does next.
 
     ``overlap`` holds file groups, or partitions as groups without file id. ``waits``: the winner is still pending, and
-    when it has ended without landing the loser may commit without having to run again.
+    when it has ended without landing the loser may commit without having to run again. ``final``: to run again does not
+    help, because the rows themselves are in the way.
     """
 
     winner: Party
@@ -31,14 +34,34 @@ class Conflict:
     rule: str
     advice: str
     waits: bool = False
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """What the committing transaction can do once more, rather than lose.
+
+    Attributes:
+        groups: those of its file groups that it can merge again onto what others have made of them.
+        looks: whether it can evaluate its condition and look up its keys again.
+    """
+
+    groups: frozenset[FileGroupId] = frozenset()
+    looks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer: ``lost`` is why the transaction must not land, ``beats`` the pending ones that lose if it does."""
+    """The answer: ``lost`` is why the transaction must not land, ``beats`` the pending ones that lose if it does.
+
+    ``again``: nothing else is in the way, and these are no loss if the transaction repeats what they made outdated;
+    ``groups`` are those of its own file groups that are concerned.
+    """
 
     lost: Conflict | None
     beats: tuple[Conflict, ...] = ()
+    again: tuple[Conflict, ...] = ()
+    groups: frozenset[FileGroupId] = frozenset()
 
 
 def resolve(
@@ -49,6 +72,7 @@ def resolve(
     by: str = "simple",
     isolation: str = SNAPSHOT,
     bucketed: bool = False,
+    repeatable: Repeatable | None = None,
 ) -> Verdict:
     """Whether ``ours`` may land: the first candidate in its way, in the order given, or none.
 
@@ -61,6 +85,7 @@ def resolve(
         by: name of the strategy.
         isolation: level of protection of what it read.
         bucketed: the table has a bucket index, so two file groups of one bucket are the same place.
+        repeatable: what ours can merge again; None: nothing.
 
     Raises:
         ConfigError: there is no strategy of that name.
@@ -70,21 +95,41 @@ def resolve(
     """
     rules = strategy(by)
     meet = meeting_of(ours.writes.groups, bucketed=bucketed)
-    beats = []
+    mends = repeatable or Repeatable()
+    looks = mends.looks and isolation != SERIALIZABLE
+    beats, again, groups = [], [], set[FileGroupId]()
     for each in candidates:
         pairs = meet(each.writes.groups)
         if each.landed:
+            mergeable = [(a, b) for a, b in pairs if a in mends.groups and _rows_only(ours, each, a, b)]
+            if mergeable:
+                pairs = [pair for pair in pairs if pair not in mergeable]
             lost = (
                 _taken_back(ours, each)
                 or _excluded(ours, each)
                 or _same_file_group(ours, each, pairs)
                 or _region(ours, each)
                 or _overwritten_below(ours, each, blind=reads.blind)
-                or _changed_where_our_condition_looked(ours, each, reads)
-                or _changed_what_we_read(ours, each, reads, isolation)
+                or _same_value(ours, each, blind=reads.blind)
+                or (None if looks else _changed_where_our_condition_looked(ours, each, reads))
+                or _changed_what_we_read(ours, each, reads, isolation, lookups=not looks)
             )
+            mends_it = _same_file_group(ours, each, mergeable) or (
+                looks
+                and (
+                    _changed_where_our_condition_looked(ours, each, reads)
+                    or _changed_what_we_read(ours, each, reads, isolation, lookups=True)
+                )
+            )
+            if not lost and mends_it:
+                again.append(replace(mends_it, advice=_MERGE))
+                groups.update(a for a, _b in mergeable)
         else:
-            lost = _taken_back(ours, each) or _still_to_say(ours, each, rules)
+            lost = (
+                _taken_back(ours, each)
+                or _still_to_say(ours, each, rules)
+                or _reserved(ours, each, rules, bucketed=bucketed)
+            )
             if not lost and (meets := _would_lose(each, ours, [(theirs, mine) for mine, theirs in pairs])):
                 lost = _yield_or_not(ours, each, meets, rules)
                 if lost.winner is ours:
@@ -92,7 +137,7 @@ def resolve(
                     lost = None
         if lost:
             return Verdict(lost)
-    return Verdict(None, tuple(beats))
+    return Verdict(None, tuple(beats), tuple(again), frozenset(groups))
 
 
 # --- against one that has landed ---------------------------------------------------------------------------------
@@ -127,6 +172,11 @@ def _same_file_group(ours: Party, theirs: Party, pairs: Pairs) -> Conflict | Non
     return _conflict(theirs, ours, (b for _a, b in met), same, _next(ours))
 
 
+def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:
+    """Whether both changed rows of a file group and nothing else, so that ours can be merged again."""
+    return ours.kind_at(mine) is theirs.kind_at(other) is Kind.REWRITE and not theirs.stranger
+
+
 def _region(ours: Party, theirs: Party) -> Conflict | None:
     """What appeared where ours overwrites, and two overwrites of one place."""
     mine, other = ours.writes.region, theirs.writes.region
@@ -153,6 +203,25 @@ def _overwritten_below(ours: Party, theirs: Party, *, blind: bool) -> Conflict |
     return _conflict(theirs, ours, met, "it overwrote a partition that ours had read", _next(ours))
 
 
+def _same_value(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
+    """Two rows where there may be one: of the same new key, or of one value under a unique constraint."""
+    for name, mine in ours.writes.unique.items():
+        other = theirs.writes.unique.get(name)
+        if other is None or not (places := shared(mine, other)):
+            continue
+        met = tuple(sorted(FileGroupId(place, "") for place in places if place))
+        if name != NEW_KEYS:
+            rule = f"both wrote the same value of what is unique ({name})"
+            return Conflict(theirs, ours, met, rule, "run the write again: it will name the rows")
+        rule = "both inserted the same new key"
+        if blind:  # an insert does not look for its keys, so that running it again would make the rows stand twice
+            return Conflict(
+                theirs, ours, met, rule, "leave out the rows that are there now, or upsert them", final=True
+            )
+        return Conflict(theirs, ours, met, rule, _AGAIN)
+    return None
+
+
 def _changed_where_our_condition_looked(ours: Party, theirs: Party, reads: ReadSet) -> Conflict | None:
     rule = "it changed a partition that our condition was evaluated on"
     advice = "evaluate the condition again: Table.run does"
@@ -160,9 +229,12 @@ def _changed_where_our_condition_looked(ours: Party, theirs: Party, reads: ReadS
     return _changed(ours, theirs, scans, rule, advice)
 
 
-def _changed_what_we_read(ours: Party, theirs: Party, reads: ReadSet, isolation: str) -> Conflict | None:
+def _changed_what_we_read(
+    ours: Party, theirs: Party, reads: ReadSet, isolation: str, *, lookups: bool
+) -> Conflict | None:
     rule = f"it changed what ours had read, which counts under isolation {isolation}"
-    return _changed(ours, theirs, scans_that_count(reads, isolation, blind_insert=theirs.blind), rule, _AGAIN)
+    scans = scans_that_count(reads, isolation, blind_insert=theirs.blind, lookups=lookups)
+    return _changed(ours, theirs, scans, rule, _AGAIN)
 
 
 def _changed(ours: Party, theirs: Party, scans: Iterable[Scan], rule: str, advice: str) -> Conflict | None:
@@ -197,8 +269,27 @@ def _still_to_say(ours: Party, theirs: Party, rules: Strategy) -> Conflict | Non
     return None
 
 
+def _reserved(ours: Party, theirs: Party, rules: Strategy, *, bucketed: bool) -> Conflict | None:
+    """What another one keeps for itself, and it goes first."""
+    if not theirs.reserved or ours.kind not in INGESTION | PLANNED:
+        return None
+    if not theirs.claim.outranks(ours.claim, by_priority=rules.by_priority):
+        return None
+    rule = f"it has reserved {theirs.reserved} and goes first"
+    return _conflict(theirs, ours, theirs.reserved.met_by(ours.writes, bucketed=bucketed), rule, _WAIT, waits=True)
+
+
+def _has_right_of_way(ours: Party, theirs: Party, rules: Strategy) -> bool:
+    """Whoever has reserved waits for no table service: it may be waiting for us, and for others who have reserved."""
+    if not ours.reserved or theirs.stranger or theirs.kind not in PLANNED:
+        return False
+    return ours.claim.outranks(theirs.claim, by_priority=rules.by_priority)
+
+
 def _yield_or_not(ours: Party, theirs: Party, meets: Conflict, rules: Strategy) -> Conflict:
     lead = ours.priority - theirs.priority
+    if _has_right_of_way(ours, theirs, rules):
+        return Conflict(ours, theirs, meets.overlap, meets.rule, meets.advice)
     if rules.yields_to(ours.kind, theirs.kind, lead=lead, stranger=theirs.stranger):
         by_number = rules.by_priority and lead < 0
         why = (
@@ -221,6 +312,8 @@ def _as_groups(partitions: Iterable[str]) -> list[FileGroupId]:
     return [FileGroupId(p, "") for p in partitions] or [FileGroupId("", "")]
 
 
-def _conflict(winner: Party, loser: Party, overlap: Iterable[FileGroupId], rule: str, advice: str) -> Conflict | None:
+def _conflict(
+    winner: Party, loser: Party, overlap: Iterable[FileGroupId], rule: str, advice: str, *, waits: bool = False
+) -> Conflict | None:
     groups = tuple(sorted(overlap))
-    return Conflict(winner, loser, groups, rule, advice) if groups else None
+    return Conflict(winner, loser, groups, rule, advice, waits) if groups else None

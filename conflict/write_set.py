@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .predicate import FileStatistics, Where
+from .unique import Values
 
 
 class FileGroupId(NamedTuple):
@@ -55,6 +56,7 @@ class Region:
 NOWHERE = Region()
 EVERYWHERE = Region(whole_table=True)
 _NO_STATISTICS: Mapping[FileGroupId, FileStatistics] = {}
+_NO_VALUES: Mapping[str, Values] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class WriteSet:
         region: what an overwrite replaces, empty partitions included.
         appended: those of ``groups`` that only got log files, which a compaction leaves for the next slice.
         statistics: of the new file of a group, where they are known.
+        unique: values written that no two rows may share, by name (`unique.NEW_KEYS`, or that of a constraint).
     """
 
     groups: frozenset[FileGroupId] = frozenset()
@@ -74,6 +77,7 @@ class WriteSet:
     statistics: Mapping[FileGroupId, FileStatistics] = field(
         default_factory=lambda: _NO_STATISTICS, compare=False, repr=False
     )
+    unique: Mapping[str, Values] = field(default_factory=lambda: _NO_VALUES, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +104,12 @@ class ReadSet:
             conflict, because "overwrite, then insert" gives the same table.
         condition: what the write's own condition read, more exactly than ``region`` can say; checked at every level.
         scans: what else was read; the isolation level says whether it counts. None: not known, so it may be all.
+        lookups: where keys were looked up by a merge that can do so again. They count as ``scans`` do, but a repeated
+            look makes up for what changed there, except under ``serializable``.
     """
 
     region: Region = field(default=NOWHERE)
     blind: bool = False
     condition: tuple[Scan, ...] = ()
     scans: tuple[Scan, ...] | None = None
+    lookups: tuple[Scan, ...] = ()

@@ -9,10 +9,11 @@ would otherwise be a table whose writers disagree about when a lock ends.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from ..errors import ConfigError
 
@@ -56,12 +57,7 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
             path = url.partition("?")[0]
             raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead.", url=path)
         return LockUrl("file", "", url)
-    parts = urlsplit(url)
-    if ":" in parts.netloc.rpartition("@")[0]:
-        raise ConfigError(
-            f"The lock URL at {parts.netloc.rpartition('@')[2]} holds a password; lock URLs are stored and printed, so leave "
-            "it out and give it through the environment (docs/locks.md names the variable of each backend).",
-        )
+    parts = split(url)
     # Below, only the part before the query is shown: the rest may be a secret, or the second half of one.
     if parts.fragment:
         raise ConfigError(f"A lock URL of {parts.scheme}:// has a part after '#', which means nothing here; remove it.")
@@ -91,6 +87,25 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
         fixed_key,
         query,
     )
+
+
+def split(url: str) -> SplitResult:
+    """The parts of a lock URL. Raises `ConfigError`, which shows nothing of it, when a password may be among them."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its message shows the host's part
+        scheme = url.partition("://")[0]
+        raise ConfigError(
+            f"The host in the lock URL of {scheme}:// cannot be read; an address of IPv6 is written [::1]."
+        ) from None
+    # A password may have a / ? or # in it, which ends the host's part: the '@' then comes later.
+    if ":" in parts.netloc.rpartition("@")[0] or (":" in parts.netloc and "@" in url.partition(parts.netloc)[2]):
+        raise ConfigError(
+            f"The lock URL of {parts.scheme}:// holds a password (or an '@' in a name, to be written %40). Lock URLs are "
+            "stored and printed, so leave it out and give it through the environment (docs/locks.md names the variable of "
+            "each backend)."
+        )
+    return parts
 
 
 def parse_duration(text: str, *, what: str) -> float:
@@ -124,3 +139,14 @@ def check_max_hold(max_hold_s: float) -> float:
     if not max_hold_s > 0:
         raise ConfigError(f"max_hold must be longer than nothing, not {max_hold_s:g} s.", max_hold_s=max_hold_s)
     return max_hold_s
+
+
+def check_readable(paths: Iterable[str]) -> None:
+    """Raise `ConfigError` for a file that a lock URL names and this process cannot read."""
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            raise ConfigError(
+                f"The file {path!r}, which the lock URL names, cannot be read here. Nothing is held; every machine that "
+                "takes the lock needs it.",
+                path=path,
+            )

@@ -98,6 +98,7 @@ class DynamoBackend:
         self._table = table
         self._env = env
         self._watched: dict[str, tuple[str, float]] = {}  # item -> its version, and when it was first seen
+        self._turns: dict[str, float] = {}
         self._crowded: set[str] = set()  # items whose queue was long when we released them
 
     @property
@@ -107,7 +108,7 @@ class DynamoBackend:
 
     def line_up(self, key: str) -> Place:
         """A place that is in the queue only once the lock was found busy."""
-        return DynamoPlace(self._table, item_key(key), self._env)
+        return DynamoPlace(self._table, item_key(key), self._env, self._turns)
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:
         """Blindly at first, which is one request for a free lock; then by what is seen."""

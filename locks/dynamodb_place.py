@@ -17,13 +17,20 @@ _log = logging.getLogger("lakelatch.locks")
 PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock lying
 _PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
 _BEHIND_S_MAX = 1.0
-_SOON_S = 0.03
+_BEHIND_PART = 0.75  # of the turns before theirs that those behind let pass before they look again
+# Weights of the turn that was seen last. Who sleeps too long makes turns longer, and that must not grow by itself.
+_SHORTER, _LONGER = 0.3, 0.1
+_SOON_S = 0.03  # a hold this new may be a short one
+_TURN_SOON_S = 0.1  # where turns are shorter, the second in the queue may be the first when its request arrives
 
 
 class DynamoPlace:
-    """A name in the queue, and the pace of looking again. ``in_doubt``: a write may have made us the owner."""
+    """A name in the queue, and the pace of looking again. ``in_doubt``: a write may have made us the owner.
 
-    def __init__(self, table: Table, item: str, env: Environment) -> None:
+    ``turns`` is what this process has learned about the length of a turn, by item.
+    """
+
+    def __init__(self, table: Table, item: str, env: Environment, turns: dict[str, float]) -> None:
         self.item = item
         self.ask: Ask | None = None
         self.queued = False
@@ -37,8 +44,7 @@ class DynamoPlace:
         self._since = 0.0  # when this holder, or this free lock with this head of the queue, was first seen
         self._ends_at = 0.0
         self._looked: tuple[int, float] | None = None  # the token of the last look, and its time
-        # The quickest turn seen. A mean would feed on itself: who sleeps too long makes turns longer.
-        self._turn_s = _PAUSE_S
+        self._turns = turns
 
     def note(self, seen: Seen, *, ends_at: float, free: bool) -> None:
         """Remember what was seen, for the pace."""
@@ -50,20 +56,24 @@ class DynamoPlace:
             now = self._env.monotonic()
             if self._looked is not None and seen.fence > self._looked[0]:
                 turn_s = (now - self._looked[1]) / (seen.fence - self._looked[0])
-                self._turn_s = turn_s if self._turn_s <= _PAUSE_S else min(turn_s, self._turn_s)
+                known_s = self._turns.get(self.item, turn_s)
+                self._turns[self.item] = known_s + (turn_s - known_s) * (_SHORTER if turn_s < known_s else _LONGER)
             self._looked = seen.fence, now
 
     def expects_soon(self) -> bool:
-        """We are the first in the queue and the holder is new: asking for the lock itself saves the look before it."""
-        first = self._seen is not None and self.ask is not None and self._seen.queue[:1] == (self.ask.owner,)
-        return first and self._env.monotonic() < self._since + _SOON_S
+        """The lock may be free for us now: asking for the lock itself saves the look before it."""
+        if self._seen is None or self.ask is None or self.ask.owner not in self._seen.queue[:2]:
+            return False
+        if self._seen.queue[0] == self.ask.owner:
+            return self._env.monotonic() < self._since + _SOON_S
+        return self._turns.get(self.item, _TURN_SOON_S) < _TURN_SOON_S
 
     def head_is_absent(self) -> bool:
         """The lock lies free and its first waiter does not come."""
         return self._env.monotonic() > self._since + PATIENCE_S
 
     def wait(self, limit_s: float) -> None:
-        """Look again after a part of the time that this state has lasted; those behind, after half the turns before theirs."""
+        """Look again after a part of the time that this state has lasted; those behind, after most of the turns before theirs."""
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:
@@ -73,7 +83,7 @@ class DynamoPlace:
             lasted_s = env.monotonic() - self._since
             pause_s = min(max(lasted_s / 4, _PAUSE_S), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
             if behind:
-                pause_s = min(max(pause_s, behind * self._turn_s / 2), _BEHIND_S_MAX)
+                pause_s = min(max(pause_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
             if env.monotonic() < self._ends_at:
                 pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
         env.sleep(min(limit_s, pause_s))

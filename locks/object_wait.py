@@ -29,6 +29,10 @@ _WEIGHT = 0.3  # of what was seen last
 _TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
 _TURN_GRANTS = 6  # up to so many times in all, and the fewer the more wait,
 _TURN_GRANTS_MIN = 2
+_MISSED_MAX = 1
+OWED = 0
+PART = 0.9
+UPW = 0.3
 _ALONE_GRANTS, _ALONE_S = 16, 1.0  # after so many or so long without a pause, who seems alone leaves room for others:
 _ROOM = 16  # the lock lies free for a part of that time
 
@@ -50,7 +54,7 @@ class Rhythm:
         self.look_s = 0.0
         self._left: Found | None = None
         self._left_at = 0.0
-        self._turn_began, self._grants = 0.0, 0
+        self._turn_began, self._grants, self._missed = 0.0, 0, 0
         self._alone = False  # nobody had come between the last two times
 
     def looked(self, seconds: float, found: Found | None) -> None:
@@ -58,9 +62,10 @@ class Rhythm:
         self.look_s += (seconds - self.look_s) * _WEIGHT
         self._alone = found is not None and self._left is not None and found.tag == self._left.tag
 
-    def cycled(self, seconds: float) -> None:
-        """A turn began so long after the one before."""
-        self.cycle_s += (seconds - self.cycle_s) * _WEIGHT
+    def cycled(self, seconds: float, turns: int) -> None:
+        """So many turns took so long."""
+        weight = _WEIGHT if seconds < turns * self.cycle_s else UPW
+        self.cycle_s += (seconds / turns - self.cycle_s) * (1 - (1 - weight) ** turns)
 
     def left(self, found: Found) -> None:
         """We have released it."""
@@ -77,8 +82,9 @@ class Rhythm:
                 self._turn_began, self._grants = now, 0
             ours = self._grants < _ALONE_GRANTS and now - self._turn_began < _ALONE_S
         else:
-            most = max(_TURN_GRANTS_MIN, _TURN_GRANTS - len(left.lock.line) // 4)
-            over = self._grants >= most or now - self._turn_began > _TURN_LOOKS * self.look_s
+            turns = 1 + self._missed * OWED
+            most = max(_TURN_GRANTS_MIN, _TURN_GRANTS - len(left.lock.line) // 4) * turns
+            over = self._grants >= most or now - self._turn_began > _TURN_LOOKS * self.look_s * turns
             ours = not over and now - self._left_at < self.look_s
         if not ours:
             return None
@@ -92,10 +98,10 @@ class Rhythm:
         lasted_s = self._left_at - self._turn_began
         return max(0.0, lasted_s / _ROOM + self.look_s - (self._env.monotonic() - self._left_at))
 
-    def took(self, *, turn: bool) -> None:
-        """We hold it, perhaps in a new turn."""
+    def took(self, *, turn: bool, missed: int = 0) -> None:
+        """We hold it, perhaps in a new turn, and after so many that we have missed."""
         if turn:
-            self._turn_began, self._grants = self._env.monotonic(), 0
+            self._turn_began, self._grants, self._missed = self._env.monotonic(), 0, missed
         self._grants += 1
 
     def behind(self, me: str) -> int:
@@ -123,31 +129,36 @@ class Pace:
         """True when a look would be wasted: others are to go first, as we know from our own release, or may be."""
         if self.waited:
             return False
-        pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * 0.9 * self._rhythm.cycle_s
+        pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * PART * self._rhythm.cycle_s
         self._pause_s = min(max(pause_s, self._rhythm.room_s()), self._pause_s_max)
         return self._pause_s > 0.0
 
     def saw_held(self, lock: LockObject, ends_in_s: float) -> None:
         """Somebody holds it, for ``ends_in_s`` more seconds as he has published."""
-        now = self._env.monotonic()
-        if self._seen is None or lock.turn != self._seen[0]:
-            if self._seen is not None and 0 < lock.turn - self._seen[0] < LINE_MAX:
-                cycle_s = (now - self._seen[1]) / (lock.turn - self._seen[0])
-                self._rhythm.cycled(min(cycle_s, self._pause_s_max * 8))
-            self._seen = lock.turn, now
+        now, seen_at = self._env.monotonic(), self._saw_turn(lock)
         # Half a hand-off before the end of the one that is before ours, then often; more seldom when it is overdue.
-        elapsed_s, turn_s = now - self._seen[1], (self._rank(lock) + 0.5) * self._rhythm.cycle_s
-        pause_s = max(self._look_s, turn_s * 0.9 - elapsed_s, (elapsed_s - 2 * turn_s) / 4)
+        elapsed_s, turn_s = now - seen_at, (self._rank(lock) + 0.5) * self._rhythm.cycle_s
+        pause_s = max(self._look_s, (turn_s - elapsed_s) * PART, (elapsed_s - 2 * turn_s) / 4)
         self._pause_s = min(pause_s * (0.75 + self._env.random() / 2), max(ends_in_s, _PAUSE_S_MIN), self._pause_s_max)
 
     def saw_free(self, lock: LockObject, tag: str) -> bool:
         """Is it ours to take now? Others who came before get the time to see it too."""
+        self._saw_turn(lock)
         now = self._env.monotonic()
         if self._free is None or self._free[0] != tag:
-            patience_s = self._rank(lock) * (1.5 * self._look_s + 2 * self._rhythm.look_s)
+            patience_s = self._before(lock) * (1.5 * self._look_s + 2 * self._rhythm.look_s)
             self._free = tag, now + min(patience_s, self._pause_s_max)
         self._pause_s = max(0.0, self._free[1] - now)
         return self._pause_s == 0.0
+
+    def _saw_turn(self, lock: LockObject) -> float:
+        """When this turn was seen for the first time; learns how long turns are."""
+        now = self._env.monotonic()
+        if self._seen is None or lock.turn != self._seen[0]:
+            if self._seen is not None and 0 < (turns := lock.turn - self._seen[0]) < LINE_MAX:
+                self._rhythm.cycled(min(now - self._seen[1], turns * self._pause_s_max * 8), turns)
+            self._seen = lock.turn, now
+        return self._seen[1]
 
     def wait(self, limit_s: float) -> None:
         """Until another look is worth its cost."""
@@ -161,7 +172,7 @@ class Pace:
         if at is None:
             left = line
         elif waits:
-            left = [f"-{name}" for name in line[:at] if name[0] != "-"] + line[at + 1 :]
+            left = [f"-{name}" for name in line[:at] if not name.startswith("-" * _MISSED_MAX)] + line[at + 1 :]
         else:
             left = line[:at] + line[at + 1 :]
         return [*left, self._me][-LINE_MAX:] if left or self.waited else []
@@ -170,6 +181,11 @@ class Pace:
     def _look_s(self) -> float:
         return max(_PAUSE_S_MIN, self._rhythm.cycle_s / 16)
 
+    def _before(self, lock: LockObject) -> int:
+        """How many to leave the lock to for a moment: nobody waits again for those who have missed a turn."""
+        at = _position(lock.line, self._me)
+        return self._rank(lock) if at is None else sum(name[0] != "-" for name in lock.line[:at])
+
     def _rank(self, lock: LockObject) -> int:
         known = rank(lock, self._me)
         if known is not None:
@@ -177,6 +193,11 @@ class Pace:
         if self._turn is None:  # a newcomer gets a place by lot
             self._turn = lock.turn + int(self._env.random() * len(lock.line))
         return min(max(0, self._turn - lock.turn), len(lock.line))
+
+
+def missed(lock: LockObject, me: str) -> int:
+    """How many turns ``me`` did not come to since it was served."""
+    return next((len(name) - len(me) for name in lock.line if name.lstrip("-") == me), 0)
 
 
 def rank(lock: LockObject, me: str) -> int | None:

@@ -40,7 +40,7 @@ from .leased import Ask, LeasedLocks, Place
 from .object_clock import ServerClock
 from .object_grant import TRIES, ObjectGrant, ObjectPlace
 from .object_record import LockObject, Names, TokenObject, broken_of, ms, to_json
-from .object_wait import Found, Pace, Rhythm
+from .object_wait import Found, Pace, Rhythm, missed
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -151,7 +151,7 @@ class ObjectBackend:
         tag = found.tag if found else None
         put = self.write(place.names.lock, mine.encode(), tag)
         if put.done and put.tag is not None:
-            place.rhythm.took(turn=turn)
+            place.rhythm.took(turn=turn, missed=missed(found.lock, place.pace._me) if found else 0)
             return ObjectGrant(self, place, ask.lease_s, Found(mine, put.tag))
         if put.outcome is Outcome.UNKNOWN:
             place.unsure = (tag,)

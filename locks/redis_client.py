@@ -27,6 +27,7 @@ from redis.sentinel import Sentinel
 
 from ..environment import Environment, Process
 from ..errors import ConfigError, LatchError, LockUnavailableError
+from .config import check_readable
 from .redis_scripts import Script
 from .redis_url import Address
 
@@ -35,6 +36,8 @@ SENTINEL_PASSWORD = "LAKELATCH_REDIS_SENTINEL_PASSWORD"  # noqa: S105
 
 _TIMES = 2  # a cluster's slots are looked up anew and a request is sent again, so many times
 _FORBIDDEN = ("no permissions", "can't run this command", "can't access at least one")  # in a script: 7.2, 7.0, 6
+# Of TLS: the server's certificate, or ours.
+_UNTRUSTED = ("CERTIFICATE_", "ALERT_UNKNOWN_CA", "HANDSHAKE_FAILURE", "KEY_VALUES_MISMATCH", "PEM lib")
 _Command = tuple[Any, ...]
 _FAILURES = (RedisError, RedisClusterException, OSError)
 
@@ -211,12 +214,14 @@ class Server:
                 f"{where} forbids a command: {text}. Give the user what docs/locks/redis.md lists.",
                 host=str(self.address),
             )
-        if isinstance(error, AuthenticationError) or "CERTIFICATE_VERIFY_FAILED" in text:
+        if isinstance(error, AuthenticationError) or any(words in text for words in _UNTRUSTED):
             return ConfigError(
                 f"{where} and this client do not trust each other: {text}. The user stands in the URL, the password in "
-                f"{PASSWORD}, and ca=PATH names the certificate that signs the server's.",
+                f"{PASSWORD}; ca=PATH names the certificate that signs the server's, cert=PATH and cert_key=PATH our own.",
                 host=str(self.address),
             )
+        if "EOF occurred in violation of protocol" in text:
+            text += " (as by a server that wants a certificate of its clients: cert=PATH and cert_key=PATH)"
         return LockUnavailableError(
             f"{where} did not do what was asked, within {self.address.timeout_s:g} s and again on a new connection "
             f"where one had worked: {text}. No lock is taken by this; trying again is safe.",
@@ -236,5 +241,6 @@ def _options(address: Address) -> dict[str, Any]:
         "password": os.environ.get(PASSWORD),
     }
     if address.tls:
+        check_readable(path for _, path in address.files)
         found |= {"ssl": True, "ssl_cert_reqs": "required", "ssl_check_hostname": True, **dict(address.files)}
     return found

@@ -31,6 +31,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from ..environment import Environment, Event
 from ..errors import ConfigError, LockError, LockUnavailableError
+from .config import check_readable
 from .held import EXPIRED
 
 AUTH_VARIABLE = "LAKELATCH_ZK_AUTH"
@@ -113,6 +114,7 @@ class Session:
     def _connect(self) -> KazooClient:
         address = self._address
         auth, acl = _auth()
+        check_readable(path for path in (address.ca, address.cert, address.cert_key) if path)
         handler = _Handler(patience_s=min(5.0, max(0.5, address.session_s / 12)))
         client = KazooClient(
             hosts=address.hosts, timeout=address.session_s, handler=handler, auth_data=auth, default_acl=acl,
@@ -126,9 +128,9 @@ class Session:
         if not client.start_async().wait(limit_s):
             _stop(client)
             raise LockUnavailableError(
-                f"No ZooKeeper server of {address.hosts} answered within {limit_s:.1f} s"
-                f"{' over TLS' if address.tls else ''} (each was tried again and again). Nothing is held; trying again "
-                "is safe. Check the addresses and that a majority of the servers runs.",
+                f"No ZooKeeper server of {address.hosts} answered within {limit_s:.1f} s (each was tried again and again). "
+                "Nothing is held; trying again is safe. Check the addresses and that a majority of the servers runs"
+                f"{'; with TLS also ca=, and whether they want cert= and cert_key= of us' if address.tls else ''}.",
                 hosts=address.hosts, waited_s=limit_s,
             )  # fmt: skip
         self._handler = handler

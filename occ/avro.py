@@ -9,22 +9,28 @@ Source: schemas inside instants that Hudi 1.0 to 1.2 wrote; a test compares them
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DamagedTableError
-from .avro_schemas import schema_of
+from .avro_schemas import schema_of, write_stats
+
+if TYPE_CHECKING:
+    from .uniqueness import FileFacts
 
 NO_PREVIOUS_COMMIT = "null"  # the JVM writes the word
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes."""
+    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes; ``facts`` are ours, not Hudi's."""
 
     file_id: str
     path: str
@@ -44,9 +50,10 @@ class WriteStat:
     log_offset: int | None = None
     min_event_time: int | None = None
     max_event_time: int | None = None
+    facts: FileFacts | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CommitMetadata:
     """What one completed commit says of itself.
 
@@ -72,11 +79,7 @@ class CommitMetadata:
             value["extra"] = dict(self.extra)
         if self.stats:
             value["stats"] = [
-                {
-                    name: getattr(stat, name)
-                    for name, default in _STAT_FIELDS_AND_DEFAULTS
-                    if getattr(stat, name) != default
-                }
+                _stat_plain(stat) | ({"columns": json.loads(known)} if (known := _known(stat)) else {})
                 for stat in self.stats
             ]
         if self.replaced:
@@ -84,6 +87,14 @@ class CommitMetadata:
         if self.compacted:
             value["compacted"] = True
         return value
+
+    def json_pieces(self, more: dict[str, Any]) -> Iterator[str]:
+        """The same and ``more`` as JSON text, file by file: that of very many files need not be in memory at once."""
+        head = json.dumps(replace(self, stats=()).to_json() | more, separators=(",", ":"))
+        yield head[:-1] + ',"stats":['
+        for number, stat in enumerate(self.stats):
+            yield ("," if number else "") + _stat_text(stat)
+        yield "]}"
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CommitMetadata:
@@ -105,9 +116,29 @@ class CommitMetadata:
 
 
 # A field without a default equals no value, so it is always written.
-_STAT_FIELDS_AND_DEFAULTS = tuple((name, spec.default) for name, spec in WriteStat.__dataclass_fields__.items())
+_STAT_FIELDS_AND_DEFAULTS = tuple(
+    (name, spec.default) for name, spec in WriteStat.__dataclass_fields__.items() if name != "facts"
+)
+
+
+def _stat_plain(stat: WriteStat) -> dict[str, Any]:
+    values = ((name, getattr(stat, name), default) for name, default in _STAT_FIELDS_AND_DEFAULTS)
+    return {name: value for name, value, default in values if value != default}
+
+
+def _stat_text(stat: WriteStat) -> str:
+    text, known = json.dumps(_stat_plain(stat), separators=(",", ":")), _known(stat)
+    return f'{text[:-1]},"columns":{known}}}' if known else text
+
+
+def _known(stat: WriteStat) -> str:
+    """Statistics of its columns as JSON text."""
+    return zlib.decompress(stat.facts.statistics).decode() if stat.facts and stat.facts.statistics else ""
+
 
 # --- to and from Hudi's names ------------------------------------------------------------------------------------
+
+_BATCH = 1000  # files that are encoded together
 
 # Field of WriteStat -> Hudi's field.
 _STAT_FIELDS = {
@@ -133,17 +164,27 @@ _STAT_FIELDS = {
 
 
 def _to_record(metadata: CommitMetadata, *, replace: bool) -> dict[str, Any]:
-    stats: dict[str, list[dict[str, Any]]] = {}
-    for stat in sorted(metadata.stats, key=lambda each: (each.partition, each.path)):
-        stored = {theirs: getattr(stat, ours) for ours, theirs in _STAT_FIELDS.items()}
-        if stat.log_files is not None:
-            stored["logFiles"] = list(stat.log_files)
-        stats.setdefault(stat.partition, []).append(stored)
+    stats = {partition: [_stat_record(each) for each in found] for partition, found in _by_partition(metadata.stats)}
+    return {"partitionToWriteStats": stats} | _rest_of_record(metadata, replace=replace)
+
+
+def _by_partition(stats: Sequence[WriteStat]) -> list[tuple[str, list[WriteStat]]]:
+    ordered = sorted(stats, key=lambda each: (each.partition, each.path))
+    return [(partition, list(found)) for partition, found in groupby(ordered, key=lambda each: each.partition)]
+
+
+def _stat_record(stat: WriteStat) -> dict[str, Any]:
+    stored = {theirs: getattr(stat, ours) for ours, theirs in _STAT_FIELDS.items()}
+    if stat.log_files is not None:
+        stored["logFiles"] = list(stat.log_files)
+    return stored
+
+
+def _rest_of_record(metadata: CommitMetadata, *, replace: bool) -> dict[str, Any]:
     extra = dict(sorted(metadata.extra.items()))
     if metadata.schema is not None:
         extra["schema"] = metadata.schema
     record: dict[str, Any] = {
-        "partitionToWriteStats": stats,
         "compacted": metadata.compacted,
         "extraMetadata": extra,
         "version": 1,
@@ -183,8 +224,24 @@ def _from_record(record: Mapping[str, Any]) -> CommitMetadata:
 
 def encode_commit(metadata: CommitMetadata, *, replace: bool) -> bytes:
     """The body of a completed commit, or with ``replace`` of a replacecommit. Equal input gives equal bytes."""
+    import fastavro
+
     name = "HoodieReplaceCommitMetadata" if replace else "HoodieCommitMetadata"
-    return encode_container(schema_of(name), _to_record(metadata, replace=replace))
+    # Written part by part, the files in batches: as one record those of a large commit would fill the memory.
+    content = io.BytesIO()
+    partitions = _by_partition(metadata.stats)
+    fastavro.schemaless_writer(content, "long", 1)  # of the union with null: the map
+    if partitions:
+        fastavro.schemaless_writer(content, "long", len(partitions))
+    for partition, stats in partitions:
+        fastavro.schemaless_writer(content, "string", partition)
+        for start in range(0, len(stats), _BATCH):
+            content.seek(0 if not start else -1, io.SEEK_END)  # over the end of the list so far
+            batch = [_stat_record(stat) for stat in stats[start : start + _BATCH]]
+            fastavro.schemaless_writer(content, write_stats(), batch)
+    content.write(b"\0")  # the end of the map
+    fastavro.schemaless_writer(content, schema_of(name, without_stats=True), _rest_of_record(metadata, replace=replace))
+    return _contained(_commit_header(name), content)
 
 
 def encode_requested_replace(operation: str | None = None) -> bytes:
@@ -213,9 +270,32 @@ def encode_container(schema: Any, record: Mapping[str, Any]) -> bytes:
 
     content = io.BytesIO()
     fastavro.schemaless_writer(content, schema, record)
+    return _contained(_header(schema), content)
+
+
+def _header(schema: Any) -> bytes:
+    """What a container with this schema begins with; its sync marker follows."""
+    import fastavro
+
     out = io.BytesIO()
-    marker = hashlib.sha256(content.getbuffer()).hexdigest()[:16]
-    fastavro.writer(out, schema, [record], codec="null", sync_marker=marker.encode())
+    fastavro.writer(out, schema, [], codec="null", sync_marker=bytes(16))
+    return out.getvalue()[:-16]
+
+
+@functools.cache  # to write the schema takes as long as all the rest
+def _commit_header(name: str) -> bytes:
+    return _header(schema_of(name))
+
+
+def _contained(header: bytes, content: io.BytesIO) -> bytes:
+    import fastavro
+
+    marker = hashlib.sha256(content.getbuffer()).hexdigest()[:16].encode()
+    out = io.BytesIO()
+    out.write(header + marker)
+    fastavro.schemaless_writer(out, "long", 1)  # one block of one record
+    fastavro.schemaless_writer(out, "bytes", content.getvalue())
+    out.write(marker)
     return out.getvalue()
 
 

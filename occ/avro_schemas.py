@@ -98,8 +98,16 @@ def _clustering_plan() -> dict[str, Any]:
 
 
 @functools.cache
-def schema_of(name: str) -> Any:
-    """The parsed schema of the record of that name."""
+def write_stats() -> Any:
+    """The parsed schema of a list of HoodieWriteStat."""
+    import fastavro
+
+    return fastavro.parse_schema({"type": "array", "items": _write_stat()})
+
+
+@functools.cache
+def schema_of(name: str, *, without_stats: bool = False) -> Any:
+    """The parsed schema of the record of that name; of a commit also of what follows its first field."""
     import fastavro
 
     fields: dict[str, dict[str, Any]]
@@ -114,4 +122,6 @@ def schema_of(name: str) -> Any:
         fields = _commit_fields()
         if name == "HoodieReplaceCommitMetadata":
             fields["partitionToReplaceFileIds"] = _optional({"type": "map", "values": _STRING_LIST})
+        if without_stats:
+            del fields["partitionToWriteStats"]
     return fastavro.parse_schema(_record(name, fields))

@@ -19,14 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..conflict.unique import NEW_KEYS
 from ..errors import CommitError, RolledBackError, StorageError
 from ..storage import Outcome
 from .avro import NO_PREVIOUS_COMMIT, WriteStat
 from .file_rows import SEQNO, FileRows, RowNumbers
 from .file_spec import FileSpec, group_id, refuse_if_over, token
 from .keys import RECORD_KEY
+from .landed import is_no_part
 from .markers import announce, stands
 from .names import PARTITION_METADATA, BaseName, base_file_name, join, partition_metadata
+from .statistics import encoded, of_footer
+from .uniqueness import FileFacts, Hashed, hashed_keys, keys_in, without
 
 __all__ = ["BaseFileWriter", "FileSpec", "RowNumbers", "group_id", "refuse_if_over", "token"]
 
@@ -34,6 +38,7 @@ _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
 _NOTE = "lakelatch.file"
 _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
+_SMALL_BYTES = 4096
 
 
 class BaseFileWriter:
@@ -43,6 +48,7 @@ class BaseFileWriter:
         io: CREATE for a new file group, MERGE for the next version of one; ``prev_commit`` is T of the version before.
         trusted: the caller has put every row into its partition; spares the check.
         keep_hashes: collect `wide_hashes` of the new keys in `key_hashes`, eight bytes a row.
+        replaces: path of the version before, whose keys say which rows are inserted unless `counts` does.
 
     After the block `stat` says what stands. An exception inside the block leaves the marker and nothing else.
     """
@@ -59,8 +65,10 @@ class BaseFileWriter:
         numbers: RowNumbers | None = None,
         trusted: bool = False,
         keep_hashes: bool = False,
+        replaces: str | None = None,
     ) -> None:
         self._spec, self.partition, self._file_id, self._io = spec, partition, file_id, io
+        self._replaces = replaces
         self._prev_commit = prev_commit
         self.name = base_file_name(BaseName(file_id, token, spec.instant))
         self.path = join(partition, self.name)
@@ -76,8 +84,11 @@ class BaseFileWriter:
         )
         self._rows = 0
         self._counts: tuple[int, int, int] | None = None
+        self._inserted: pa.Array | None = None
+        self._footer: list[pq.FileMetaData] = []
         self._buffer: list[pa.Table] = []
         self._buffered = 0
+        self._ending = False
         self._parquet: pq.ParquetWriter | None = None
         self._stack = ExitStack()
 
@@ -140,9 +151,12 @@ class BaseFileWriter:
         if self._buffer:
             self._flush(keep_rest=False)
 
-    def counts(self, *, inserts: int, updates: int, deletes: int) -> None:
-        """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated."""
-        self._counts = inserts, updates, deletes
+    def counts(self, *, inserts: int, updates: int, deletes: int, inserted: pa.Array | None = None) -> None:
+        """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated.
+
+        ``inserted``: the keys that are new in the table.
+        """
+        self._counts, self._inserted = (inserts, updates, deletes), inserted
 
     # File --------------------------------------------------------------------------------------------------------
 
@@ -158,23 +172,28 @@ class BaseFileWriter:
 
     def _open_parquet(self, first: pa.Table) -> pq.ParquetWriter:
         if self._parquet is None:
-            unique = _encodings_of_unique(first)
+            # In a file of a few rows a codec saves nothing, and its contexts cost more than all the rest of the writing.
+            small = self._ending and first.nbytes < _SMALL_BYTES
+            codec = "none" if small else self._spec.codec
+            unique = {} if small else _encodings_of_unique(first)
             self._parquet = pq.ParquetWriter(
                 self._object.stream,
                 self._shape.schema,
-                compression=self._spec.codec,
-                compression_level=_LEVEL.get(self._spec.codec),
+                compression=codec,
+                compression_level=_LEVEL.get(codec),
                 store_schema=False,  # else dictionary types of the meta columns return to pyarrow's readers
                 use_dictionary=[leaf for leaf in _leaves(self._shape.schema) if leaf not in unique],
                 column_encoding=unique,
                 coerce_timestamps="us",
+                metadata_collector=self._footer,
             )
         return self._parquet
 
     def finish(self) -> None:
         """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
+        self._ending = True
         self.flush()
-        parquet = self._open_parquet(self._shape.schema.empty_table())
+        parquet = self._parquet or self._open_parquet(self._shape.schema.empty_table())
         if parquet.is_open:
             inserts, updates, deletes = self._settled_counts()
             note = {"digest": self._shape.digest, "inserts": inserts, "updates": updates, "deletes": deletes}
@@ -201,12 +220,13 @@ class BaseFileWriter:
         refuse_if_over(spec.store, spec.instant)
         put = self._object.publish()
         if not stands(spec.store, self._marker):
-            # Stopped after the look above, for so long that the sweep went by before the file was there.
-            if put.outcome is Outcome.DONE:
+            # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
+            # file was there, which another run of this task has reported and the transaction has committed (trap 19).
+            if put.outcome is Outcome.DONE and not spec.shared and is_no_part(spec.store, spec.instant, self.path):
                 spec.store.delete(self.path)
             raise self._withheld()
         if put.outcome is Outcome.DONE:
-            self.stat = self._stat(self._rows, size, *self._settled_counts())
+            self.stat = self._stat(self._rows, size, *self._settled_counts(), self._footer[0])
         else:
             self.stat = self._existing(put.cause)
         self._close_quietly()
@@ -241,9 +261,11 @@ class BaseFileWriter:
                 path=self.path,
                 instant=self._spec.instant,
             )
-        return self._stat(footer.num_rows, found.size, note["inserts"], note["updates"], note["deletes"])
+        return self._stat(footer.num_rows, found.size, note["inserts"], note["updates"], note["deletes"], footer)
 
-    def _stat(self, rows: int, size: int, inserts: int, updates: int, deletes: int) -> WriteStat:
+    def _stat(
+        self, rows: int, size: int, inserts: int, updates: int, deletes: int, footer: pq.FileMetaData
+    ) -> WriteStat:
         return WriteStat(
             file_id=self._file_id,
             path=self.path,
@@ -256,7 +278,30 @@ class BaseFileWriter:
             total_write_bytes=size,
             file_size=size,
             errors=0,
+            facts=self._facts(footer),
         )
+
+    def _facts(self, footer: pq.FileMetaData) -> FileFacts | None:
+        wanted = self._spec.wanted
+        if not (wanted.keys or wanted.unique or wanted.statistics):
+            return None
+        values = self._shape.constrained()
+        if wanted.keys:
+            keys = self._inserted_keys()
+            if keys is not None:
+                values[NEW_KEYS] = keys_in(self.partition, keys)
+        statistics = encoded(of_footer(footer, wanted.statistics)) if wanted.statistics else b""
+        return FileFacts(statistics, values)
+
+    def _inserted_keys(self) -> Hashed | None:
+        if self._inserted is not None:
+            return hashed_keys(self._inserted)
+        changed = self._shape.new_keys()
+        if changed is None or self._replaces is None:
+            return changed
+        with self._spec.store.open(self._replaces) as stream:
+            old = pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False).column(RECORD_KEY).combine_chunks()
+        return without(changed, hashed_keys(old))
 
     def _close_quietly(self) -> None:
         self._buffer = []

@@ -81,20 +81,25 @@ def _check_contents(
 ) -> dict[str, int]:
     """Open every Parquet file that counts, or that did; not those of dead or living transactions."""
     history, log, named = known
-    jobs: list[tuple[BaseFile, Any]] = []
+    completion = _completion(history, log)
+    jobs: list[tuple[BaseFile, Any, str]] = []
     for base in listing.bases:
         if base.extension == "parquet" and fate(base.instant, history, log) in ("committed", "archived"):
             _, stat = named.stats.get(base.path, ("", None))
-            jobs.append((base, stat))
+            jobs.append((base, stat, completion.get(base.instant, base.instant)))
     return check_footers(store, config, jobs, out, run_all=run_all, progress=_labelled(progress, "data files"))
+
+
+def _completion(history: History, log: LogReport | None) -> dict[str, str]:
+    """T -> C of the commits that count, published or not."""
+    unpublished = {each.instant: each.completion for each in (log.commits if log else ())}
+    return unpublished | {t: each.completed or each.requested for t, each in history.commits.items()}
 
 
 def _newest(listing: Listing, history: History, log: LogReport | None, out: Findings) -> list[FileSlice]:
     """The file slices of a reader now, with commits that are in the log only. Leaves out what was found twice."""
-    completion = {t: each.completed or each.requested for t, each in history.commits.items()}
+    completion = _completion(history, log)
     contents = {**(log.contents if log else {}), **history.contents}
-    for commit in log.commits if log else ():
-        completion.setdefault(commit.instant, commit.completion)
     replacements = tuple(
         Replacement(t, c, tuple(FileGroupId(p, each) for p, ids in contents[t].replaced.items() for each in ids))
         for t, c in completion.items()

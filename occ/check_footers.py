@@ -34,13 +34,13 @@ class Footer:
 def check_footers(
     store: Store,
     config: TableConfig,
-    jobs: list[tuple[BaseFile, WriteStat | None]],
+    jobs: list[tuple[BaseFile, WriteStat | None, str]],
     out: Findings,
     *,
     run_all: RunAll,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, int]:
-    """Rows of every file whose footer can be read."""
+    """Rows of every file whose footer can be read. A job is a file, what its commit says of it, and the commit's C."""
     rows: dict[str, int] = {}
     for done, footer in enumerate(run_all(lambda job: inspect(store, config, *job), jobs), 1):
         for kind, message in footer.problems:
@@ -52,7 +52,7 @@ def check_footers(
     return rows
 
 
-def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat | None) -> Footer:
+def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat | None, completed: str = "") -> Footer:
     """Look at one file. Runs on any thread; raises nothing for what is wrong with the file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -66,10 +66,12 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
         return Footer(
             base.path, None, (("file-torn", f"{base.path} ({base.size} bytes) is no whole Parquet file: {_first(e)}"),)
         )
-    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat)))
+    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)))
 
 
-def _problems(meta: Any, config: TableConfig, base: BaseFile, stat: WriteStat | None) -> Iterator[tuple[str, str]]:
+def _problems(
+    meta: Any, config: TableConfig, base: BaseFile, stat: WriteStat | None, completed: str
+) -> Iterator[tuple[str, str]]:
     if stat is not None and stat.num_writes != meta.num_rows:
         yield "row-count", f"{base.path} has {meta.num_rows} rows, its commit says {stat.num_writes}"
     if not config.populate_meta_fields:
@@ -89,7 +91,8 @@ def _problems(meta: Any, config: TableConfig, base: BaseFile, stat: WriteStat | 
             f"{base.path} says that its keys go from {said[0]!r} to {said[1]!r}, they go from {low!r} to {high!r}",
         )
     _, latest = _span(meta, names.index(COMMIT_TIME))
-    if latest is not None and latest > base.instant:
+    # Not above C rather than T: a file that a rebase moved holds rows of commits that began after its own.
+    if latest is not None and latest > (completed or base.instant):
         yield (
             "commit-time",
             f"{base.path} has a row of {latest}, later than the commit {base.instant} that wrote the file",

@@ -6,17 +6,17 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import DamagedTableError, UnsupportedTableError
+from ..errors import DamagedTableError, LatchError, UnsupportedTableError
 from .avro import CommitMetadata
 from .check_timeline import History
 from .findings import RESTORE, ROLL_BACK, Findings
-from .log_files import LOG
+from .log_files import LOG, SIDES
 from .log_state import Begin, Close, Commit, LogEntry, LogState, Open, decode
-from .publish import SIDES, metadata_of
+from .publish import metadata_of
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from ..storage import Store
+    from ..storage import Entry, Store
 
 REBUILD = "restore it from a copy, or rebuild the log with `lakelatch init --adopt`"
 
@@ -30,6 +30,8 @@ class LogReport:
         commits: commit entries of the present log, in slot order.
         contents: T -> what the commit did, where its side object is sound.
         known_from: T up to this were there before the log: it says nothing of them.
+        pruned: whether epochs of this log have been removed.
+        settled_to: no commit up to this time is a stranger's, or not any more.
         newest_from: slot that the newest epoch begins at; a writer publishes again what is missing of its commits.
         whole: False when the log could not be read to its end.
     """
@@ -38,14 +40,16 @@ class LogReport:
     commits: list[Commit] = field(default_factory=list)
     contents: dict[str, CommitMetadata] = field(default_factory=dict)
     known_from: str = ""
+    pruned: bool = False
+    settled_to: str = ""
     newest_from: int = 0
     whole: bool = True
     settings: Settings | None = None
     entries: int = 0
 
     def ended(self, instant: str) -> bool:
-        """Whether that transaction is over without having landed."""
-        return self.outcome.get(instant) in ("rollback", "abort", "lost")
+        """Whether that transaction is over without having landed, or was taken back."""
+        return self.outcome.get(instant) in ("rollback", "abort", "lost", "undone")
 
 
 class _Reader:
@@ -56,11 +60,12 @@ class _Reader:
         self.report = LogReport()
         self._state = LogState()
         self._next = -1  # the slot that must come now; -1: any, a log begins
+        self._newest = ""
         self._problems: list[tuple[str, str, str, str]] = []
 
     def read(self) -> LogReport:
         epochs = [name for name in self._store.folders(LOG) if name.isdigit()]
-        before = -1
+        self._newest, before = epochs[-1] if epochs else "", -1
         for name in epochs:
             if int(name) != before + 1:
                 self._problems.clear()  # of a log that was replaced, and that nobody reads any more
@@ -87,14 +92,15 @@ class _Reader:
             self.report.outcome[instant] = "lost"
         self._state, self._next = LogState(), -1
         self.report.commits.clear()
-        self.report.known_from = ""
+        self.report.known_from = self.report.settled_to = ""
 
     def _epoch(self, epoch: str) -> bool:
         """Read one epoch; False when what follows cannot be judged."""
-        entries = self._store.list(f"{LOG}/{epoch}")
-        for number, found in enumerate(entries):
-            if not found.name.isdigit() or len(found.name) != 20:
-                continue
+        found_in = [e for e in self._store.list(f"{LOG}/{epoch}") if e.name.isdigit() and len(e.name) == 20]
+        bodies = {e.path: stored.body for e in found_in if (stored := self._store.get(e.path)) is not None}
+        if epoch != self._newest and self._goes(found_in, bodies):
+            return True
+        for number, found in enumerate(found_in):
             slot = int(found.name)
             if self._next not in (-1, slot):
                 self._add(
@@ -103,10 +109,7 @@ class _Reader:
                     f"slot {self._next} of the log is missing before {found.path}: writers stop there",
                 )
                 return False
-            stored = self._store.get(found.path)
-            if stored is None:
-                continue  # the epoch was removed while we read
-            entry = self._decode(stored.body, found.path)
+            entry = self._decode(bodies[found.path], found.path)
             if entry is None:
                 return False
             if entry.slot != slot or isinstance(entry, Open) != (number == 0):
@@ -120,6 +123,15 @@ class _Reader:
             if isinstance(entry, Close):
                 return True  # what stands after it counts for nothing
         return True
+
+    def _goes(self, found: list[Entry], bodies: dict[str, bytes]) -> bool:
+        """Whether an old epoch is being removed (prune.py): then nobody reads it any more."""
+        if len(bodies) < len(found):
+            return True
+        try:
+            return not isinstance(decode(bodies[found[0].path], found[0].path), Open)
+        except LatchError:
+            return False  # a finding
 
     def _decode(self, body: bytes, path: str) -> LogEntry | None:
         try:
@@ -135,7 +147,11 @@ class _Reader:
         report.entries += 1
         match entry:
             case Open():
-                report.known_from = report.known_from or entry.top
+                if not report.known_from:
+                    report.known_from, report.pruned = entry.top, entry.slot > 1
+                if entry.top != state.top:  # else it was carried on; here, what strangers had committed was taken over
+                    report.settled_to = entry.top
+                report.outcome.update(dict.fromkeys(state.open.keys() - {b.instant for b in entry.open}, "lost"))
                 report.newest_from = entry.slot
             case Begin() if entry.instant <= state.top:
                 self._add(
@@ -155,6 +171,8 @@ class _Reader:
         state.ended.clear()
         if counts and isinstance(entry, Commit):
             report.commits.append(entry)
+            if entry.restores:
+                report.commits = [c for c in report.commits if report.outcome[c.instant] != "undone"]
 
     def _add(self, kind: str, path: str, message: str) -> None:
         self._problems.append((kind, path, message, REBUILD))
@@ -165,6 +183,10 @@ def check_log(store: Store, out: Findings) -> LogReport | None:
     if not store.folders(LOG):
         return None
     report = _Reader(store, out).read()
+    if report.pruned:
+        out.unchecked.append(
+            f"what the log said of transactions that began up to {report.known_from}: its oldest epochs were removed"
+        )
     if not report.whole:
         out.unchecked.append("the commit log behind the entry that cannot be read")
     for commit in report.commits:
@@ -204,10 +226,21 @@ def check_publication(store: Store, history: History, log: LogReport, out: Findi
     """Compare every commit of the log with its instant, and look for commits that the log does not know."""
     folder = history.timeline.config.timeline_folder
     first = history.first_active
+    undone = {name for commit in log.commits for name in commit.undone}
+    for name in sorted(undone):
+        if name.partition("_")[0] in history.commits and log.ended(name.partition("_")[0]):
+            out.suspect(
+                "instant-undone",
+                f"{folder}/{name}",
+                f"{name} is on the timeline, and a restore has taken it back: its publisher was late",
+                "the next writer or `lakelatch rollback` takes it away again",
+            )
     for commit in log.commits:
         instant = history.commits.get(commit.instant)
-        name = f"{commit.instant}_{commit.completion}.{commit.action}"
+        name = commit.shown
         path = f"{folder}/{name}"
+        if not name or name in undone:
+            continue
         if instant is None:
             if store.head(path) is not None or (first is not None and commit.instant < first):
                 continue  # published since the timeline was listed, or archived
@@ -222,8 +255,8 @@ def check_publication(store: Store, history: History, log: LogReport, out: Findi
                 out.add(
                     "commit-unpublished",
                     path,
-                    f"commit {commit.instant} of {commit.writer} is in the log (slot {commit.slot}), but its instant "
-                    f"{name} is not on the timeline: readers miss its rows",
+                    f"{commit.operation.lower()} {commit.instant} of {commit.writer} is in the log (slot {commit.slot}), but "
+                    f"its instant {name} is not on the timeline: readers miss what it did",
                     "the next writer or `lakelatch rollback` puts it back from the log"
                     if commit.slot >= log.newest_from
                     else RESTORE,
@@ -254,7 +287,10 @@ def _compare(commit: Commit, history: History, log: LogReport, path: str, out: F
 
 
 def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
-    strangers = [t for t in history.commits if t > log.known_from and t not in log.outcome]
+    # Whatever had completed before the log was is known, and what completed later says so by its C.
+    strangers = [
+        t for t, i in history.commits.items() if max(t, i.completed or "") > log.settled_to and t not in log.outcome
+    ]
     if log.whole and strangers:
         out.add(
             "stranger-commit",

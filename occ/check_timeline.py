@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import DamagedTableError, LatchError, NotATableError
 from .avro import CommitMetadata, decode_container
 from .findings import RESTORE, Findings
-from .instant import ACTIONS, COMMIT_ACTIONS, Instant, is_time, parse
+from .instant import ACTIONS, COMMIT_ACTIONS, Instant, is_time, parse, parse_unknown
 from .properties import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
 from .timeline import Timeline, has_archive, read_timeline
 
@@ -137,10 +137,13 @@ def _content(store: Store, timeline: Timeline, instant: Instant, out: Findings) 
             decode_container(stored.body, name=path)
     except DamagedTableError as e:
         if store.head(path) is not None:  # else it was archived since the timeline was listed
+            outside = getattr(e, "outside", None)
             out.add(
-                "instant-torn",
+                "instant-outside" if outside else "instant-torn",
                 path,
-                f"{path} cannot be decoded: {_first_sentence(e)}",
+                f"{path} names {outside}, outside of the table"
+                if outside
+                else f"{path} cannot be decoded: {_first_sentence(e)}",
                 f"{RESTORE}, or rebuild it from the commit log" if timeline.config.layout == 2 else RESTORE,
             )
     return None
@@ -148,6 +151,13 @@ def _content(store: Store, timeline: Timeline, instant: Instant, out: Findings) 
 
 def _check_names(store: Store, config: TableConfig, out: Findings) -> None:
     for entry in store.list(config.timeline_folder):
+        if unknown := parse_unknown(entry.name):
+            out.add(
+                "instant-unknown",
+                entry.path,
+                f"{entry.path} is of action {unknown.action}, which this version does not know and passes over",
+                "upgrade lakelatch before it writes to this table again",
+            )
         like = _INSTANT_LIKE.fullmatch(entry.name)
         if like and like[1] in ACTIONS and parse(entry.name, layout=config.layout) is None:
             form = "T_C.action" if config.layout == 2 else "T.action"

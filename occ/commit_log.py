@@ -28,10 +28,11 @@ from ..errors import (
     UnsupportedTableError,
 )
 from ..storage import Durable, Outcome, Store
-from .clock import EARLIEST
-from .log_files import began_here, epochs, read_all, read_epoch, slot_path
+from .log_files import began_here, commits_since, epochs, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, Setting, decode, encode
 from .publish import Publisher
+from .settings import Settings
+from .strangers import Strangers
 
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
@@ -62,8 +63,7 @@ class CommitLog:
         self._followers: list[Follower] = []
         self._published = -1
         self._unverified: list[Commit] | None = []
-        self._strangers: list[str] = []
-        self._opened_at = EARLIEST
+        self._strangers = Strangers(self, env, timeline.since)
         self.state = LogState()
         self.epoch = 0
         self.next_slot = 0
@@ -102,8 +102,9 @@ class CommitLog:
         """Put the first entry of the epoch that follows a closed one; False for readers who may not write."""
         opening = encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
         try:
+            self.state.settings.refuse_older_versions(self._store.url)
             self._insist(path, opening)
-        except StorageError as e:
+        except (StorageError, UnsupportedTableError) as e:
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
         return True
@@ -128,7 +129,7 @@ class CommitLog:
 
     def _apply(self, entry: LogEntry) -> None:
         if isinstance(entry, Open):
-            self._opened_at = entry.top
+            self._strangers.epoch_begins(entry.top)
         self.state.apply(entry)
         if isinstance(entry, Commit) and self.state.last is entry:
             for follower in self._followers:
@@ -145,6 +146,17 @@ class CommitLog:
             follower = Follower()
             follower.commits.extend(other.commits)
             follower.complete = other.complete
+            self._followers.append(follower)
+            return follower
+
+    def follow_since(self, slot: int) -> Follower:
+        """A follower that has seen every commit from that slot on, and goes on collecting."""
+        with self._mutex:
+            self.catch_up()
+            follower = Follower()
+            found = commits_since(self._store, slot)
+            follower.complete = found is not None
+            follower.commits.extend(c for c in found or () if c.slot < self.next_slot)
             self._followers.append(follower)
             return follower
 
@@ -170,25 +182,21 @@ class CommitLog:
         with self._mutex:
             while True:
                 self.catch_up()
+                self.state.settings.refuse_older_versions(self._store.url)
                 self.publish_last()
-                state = self.state  # publishing may have read on
+                self._strangers.look()
+                state = self.state  # these may have read on
                 if state.closed:
                     raise StorageError(
                         f"{self._store.url}: the next epoch of the commit log could not be opened; nothing landed. Make the "
                         "table's .hoodie folder writable and try again",
                         table=self._store.url,
                     )
-                if self._strangers:
-                    raise UnsupportedTableError(
-                        f"{self._store.url}: another engine has committed {', '.join(self._strangers[:3])} without the commit "
-                        "log, so overlaps with it cannot be seen. Nothing was written. When its writers have stopped, "
-                        "`lakelatch init --adopt LOCK_URL` takes its commits over",
-                        table=self._store.url,
-                        strangers=tuple(self._strangers),
-                    )
                 entry = build(state)
                 if entry is None:
                     return None
+                if self._strangers.found and not isinstance(entry, End):  # to end a transaction is always safe
+                    raise self._strangers.error(self._store.url)
                 epoch, slot = self.epoch, self.next_slot
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
@@ -206,7 +214,7 @@ class CommitLog:
     def publish_last(self) -> None:
         """Put the newest commit on the timeline, unless this handle has seen it there."""
         with self._mutex:
-            if self._unverified is not None:
+            while self._unverified is not None:
                 self._verify(self._unverified)
             last = self.state.last  # after that, which may have read on
             if last is not None and last.slot != self._published:
@@ -214,24 +222,20 @@ class CommitLog:
                 self._published = last.slot
 
     def strangers(self) -> list[str]:
-        """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
-
-        Looked up once by each handle. JVM writers make them; the log cannot tell whether ours overlap.
-        """
+        """Requested times of commits since the epoch was opened that are on the timeline and not in the log."""
         with self._mutex:
             self.catch_up()
-            if self._unverified is not None:
-                self._verify(self._unverified)
-            return self._strangers
+            self.publish_last()
+            self._strangers.look(now=True)
+            return self._strangers.found
 
     def _verify(self, commits: list[Commit]) -> None:
         last = self.state.last
-        found = self._timeline.reconcile(commits or [last] if last else commits, since=self._opened_at)
+        shown = self._timeline.reconcile(commits or [last] if last else commits)
         self._published = last.slot if last is not None else -1
-        if found:
-            self.catch_up()  # one that has landed since we read is no stranger's
-        self._strangers = [t for t in found if t not in self.state.ended and t not in self.state.open]
-        self._unverified = None
+        self._strangers.judge(shown)
+        if self._unverified is commits:  # else the log was made anew while we read on, and that one is to be verified
+            self._unverified = None
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
         """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
@@ -280,7 +284,8 @@ class CommitLog:
                 fresh.apply(found)
             match entry:
                 case Begin():
-                    return entry.instant in fresh.open or entry.instant in fresh.ended
+                    # Not if it has ended there: another's begin of the same T may have, and its folder is gone.
+                    return entry.instant in fresh.open
                 case Commit():
                     return entry.instant not in fresh.open and self._landed(fresh, entry.instant) is not None
                 case End():
@@ -305,11 +310,42 @@ class CommitLog:
                 _log.warning("%s: epoch %d could not be closed yet", self._store.url, self.epoch, exc_info=True)
 
     def close_epoch(self) -> None:
-        """End the epoch at the next free slot, if nobody takes it first. The next reader opens the new one."""
+        """End the epoch at the next free slot, if nobody takes it first. The next reader opens the new one.
+
+        Everything that the next epoch does not look at any more is settled before: published and on disk for good, and
+        no stranger's commit among it.
+        """
         with self._mutex:
-            body = encode(Close(), self.epoch, self.next_slot, self._env.uuid())
+            slot, epoch = self.next_slot, self.epoch
             self.publish_last()
-            self._store.put_if_absent(slot_path(self.epoch, self.next_slot), body)
+            self._strangers.look(now=True)
+            if (self.epoch, self.next_slot) != (epoch, slot):
+                return  # read on meanwhile: the next appender closes
+            if self._strangers.found:
+                raise self._strangers.error(self._store.url)
+            self._timeline.secure()
+            self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid()))
+
+    def take_over(self, settings: Settings, top: Callable[[], str]) -> None:
+        """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.
+
+        Args:
+            top: the largest time that the timeline shows, read when nothing can land any more.
+        """
+        with self._mutex:
+            while True:
+                state = self.catch_up()
+                state.settings.refuse_older_versions(self._store.url)
+                self.publish_last()
+                closing, slot = self.epoch, self.next_slot
+                self._timeline.secure()
+                if not self._insist(slot_path(closing, slot), encode(Close(), closing, slot, self._env.uuid())):
+                    continue
+                # All that counts stands before the close now. Whoever opens the next epoch before us carries it on, and
+                # then that one is closed.
+                opening = Open(max(state.top, top()), 0, settings, (), state.last, slot + 1)
+                if self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, "")):
+                    return
 
     # --- history ---------------------------------------------------------------------------------------------
 

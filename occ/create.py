@@ -1,4 +1,4 @@
-"""Making a table, and making somebody else's table writable."""
+"""Making a table: its properties, its log, and the floor of its timeline."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..environment import SYSTEM, Environment
-from ..errors import ConfigError, DamagedTableError, InputError, StorageError, UnsupportedTableError
+from ..errors import ConfigError, InputError, StorageError
 from ..storage import Outcome, Store, open_store
 from .clock import EARLIEST
 from .floor import lay_floor
-from .heartbeat import HEARTBEATS
-from .instant import is_time
-from .listing import list_data_files
 from .log_files import LOG, slot_path
 from .log_state import Open, encode
-from .markers import instants_with_markers
 from .properties import COPY_ON_WRITE, TableConfig
+from .publish import FOLDER_KEEPER
 from .settings import NO_LOCK, OWN_LOCK, Settings
 from .table import PROPERTIES, Table
 from .table_lock import prove, settled
-from .timeline import Timeline, has_archive, read_timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-FOLDER_KEEPER = ".lakelatch"
 
 
 def create(
@@ -69,13 +63,17 @@ def create(
     """
     store = open_store(url, **(storage or {}))
     config = _new_config(store, record_key, partition_by, ordering, schema, name, database, hive_style, table_version)
-    wanted = _settings(store, settings, env)
+    wanted = settings_for(store, settings, env)
+    if wanted.unique and schema is not None:
+        from .wanted import wanted_of
+
+        wanted_of(wanted, schema, "insert")
     if store.head(PROPERTIES) is not None:
         if exist_ok:
             return Table(store, env=env, writer=writer)
         raise InputError(f"there is a table at {store.url} already; open it with lakelatch.open", table=store.url)
     _refuse_strange_files(store)
-    _refuse_unsafe(store)
+    refuse_unsafe(store)
     prove(wanted.lock, store.url, env=env)
     put = store.put_if_absent(PROPERTIES, config.to_bytes())
     if put.outcome is Outcome.LOST:
@@ -90,38 +88,12 @@ def create(
         )
     # The JVM lists the timeline's folder even when nothing was written yet, and fails when it is not there.
     store.put_if_absent(f"{config.timeline_folder}/{FOLDER_KEEPER}", b"")
-    _start_log(store, env, wanted, top=EARLIEST)
-    return _with_floor(Table(store, env=env, writer=writer))
+    start_log(store, env, wanted, top=EARLIEST)
+    return with_floor(Table(store, env=env, writer=writer))
 
 
-def adopt(url: str, lock: str = OWN_LOCK, *, writer: str = "", env: Environment = SYSTEM, **settings: Any) -> Table:
-    """Make a Hudi table writable that has no commit log, or rebuild a log that is damaged or was bypassed; open it.
-
-    No transaction that was open in an older log can land any more; what such transactions left stays, and `check` names
-    it. The table must have no other writers now: JVM writers do not read the log.
-
-    Raises:
-        ConfigError: the log is there and sound.
-        DamagedTableError: data files, but no commit at all, so that the first commit would make them visible.
-        UnsupportedTableError: the table cannot be written by this library; says why and the way out.
-    """
-    store = open_store(url)
-    wanted = _settings(store, {"lock": lock, **settings}, env)
-    if _has_sound_log(store, env):
-        raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
-    table = Table.__new__(Table)
-    table.store, table.env, table.url, table._properties = store, env, store.url, b""
-    config = table._read_config()
-    config.refuse_writing()
-    _refuse_unsafe(store)
-    timeline = read_timeline(store, config)
-    _refuse_files_without_commit(store, timeline)
-    prove(wanted.lock, store.url, env=env)
-    _start_log(store, env, wanted, top=max([timeline.latest_time or EARLIEST, *_times_left(store)]))
-    return _with_floor(Table(store, env=env, writer=writer))
-
-
-def _with_floor(table: Table) -> Table:
+def with_floor(table: Table) -> Table:
+    """The table, which has a commit to begin with (floor.py)."""
     try:
         lay_floor(table)
     except BaseException as e:
@@ -132,43 +104,16 @@ def _with_floor(table: Table) -> Table:
     return table
 
 
-def _times_left(store: Store) -> list[str]:
-    """T of transactions that an older log may have left open: a new one must not get the same T (trap 8)."""
-    names = [*instants_with_markers(store), *(entry.name for entry in store.list(HEARTBEATS))]
-    return [name for name in names if is_time(name)]
+def next_generation(settings: Settings, env: Environment, epoch: int = 0) -> Settings:
+    """Settings for a log whose tokens begin anew: their generation is later than any before, also of a deleted log."""
+    return replace(settings, generation=max(settings.generation + 1, int(env.now() * 1000), epoch))
 
 
-def _refuse_files_without_commit(store: Store, timeline: Timeline) -> None:
-    if timeline.commits or has_archive(store, timeline.config):
-        return
-    listing = list_data_files(store)
-    if files := [*(base.path for base in listing.bases), *(log.path for log in listing.logs)]:
-        raise DamagedTableError(
-            f"{store.url} has {len(files)} data files ({files[0]}), but no commit: no reader counts them now, and every "
-            "reader would once there is a commit. Restore the timeline from a copy, or delete the files, then adopt the "
-            "table",
-            table=store.url,
-            path=files[0],
-        )
-
-
-def _has_sound_log(store: Store, env: Environment) -> bool:
-    if not store.folders(LOG):
-        return False
-    try:
-        return not Table(store, env=env).log.strangers()
-    except UnsupportedTableError:
-        raise
-    except Exception:  # noqa: BLE001 - whatever is wrong with the old log, it is what is being replaced
-        return False
-
-
-def _start_log(store: Store, env: Environment, settings: Settings, *, top: str) -> None:
+def start_log(store: Store, env: Environment, settings: Settings, *, top: str) -> None:
     """Open an epoch numbered from the time, so that it is newer than any before it, also than a deleted one."""
     epochs = [int(n) for n in store.folders(LOG) if n.isdigit()]
     epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
-    # Tokens begin anew with the log, so they need a generation that is later than any of the log before.
-    body = encode(Open(top, 0, replace(settings, generation=epoch), slot=1), epoch, 1, env.uuid())
+    body = encode(Open(top, 0, next_generation(settings, env, epoch), slot=1), epoch, 1, env.uuid())
     path = slot_path(epoch, 1)
     for _ in range(5):
         put = store.put_if_absent(path, body)
@@ -180,9 +125,10 @@ def _start_log(store: Store, env: Environment, settings: Settings, *, top: str) 
     )
 
 
-def _settings(store: Store, given: dict[str, Any], env: Environment) -> Settings:
+def settings_for(store: Store, given: dict[str, Any], env: Environment, base: Settings | None = None) -> Settings:
+    """The settings that a new log begins with; those of ``base`` where none are given."""
     local = store.url.startswith("file:")
-    settings = Settings().changed(**({"lock": OWN_LOCK if local else NO_LOCK} | given))
+    settings = (base or Settings()).changed(**({"lock": OWN_LOCK if local else NO_LOCK} | given))
     if settings.lock == OWN_LOCK and not local:
         raise ConfigError(
             f"the table's own lock needs a local folder, and {store.url} is none; name a lock URL, or none:// to leave the "
@@ -248,7 +194,8 @@ def _refuse_strange_files(store: Store) -> None:
         )
 
 
-def _refuse_unsafe(store: Store) -> None:
+def refuse_unsafe(store: Store) -> None:
+    """Raise `UnsafeStoreError` when the store's conditional writes are not atomic."""
     # Local disks link atomically; every other store has to show it, because some answer right and race wrong.
     if not store.url.startswith("file:"):
         from ..storage.probe import probe

@@ -6,6 +6,7 @@ and gets the transaction's.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,9 @@ from ..errors import InputError
 from .file_spec import FileSpec
 from .keys import RECORD_KEY, record_keys, wide_hashes
 from .markers import Io
-from .partition_path import partition_paths
+from .partition_path import distinct_paths
 from .schema import META_COLUMNS
+from .uniqueness import Hashed, constraint_values, joined, name_of
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
 
@@ -60,13 +62,14 @@ class FileRows:
     ) -> None:
         self._instant, self._schema, self._config = spec.instant, spec.schema, spec.config
         self._partition, self._name, self._io = partition, name, io
-        self._numbers, self._trusted = numbers, trusted
+        self._numbers, self._trusted, self._wanted = numbers, trusted, spec.wanted
         self.new_rows, self.digest = 0, 0
         self.min_key: str | None = None
         self.max_key: str | None = None
-        self.key_hashes: list[npt.NDArray[np.uint64]] | None = [] if keep_hashes else None
+        self.key_hashes: list[npt.NDArray[np.uint64]] | None = [] if keep_hashes or spec.wanted.keys else None
+        self._under: dict[str, list[Hashed | None]] = {}
 
-    @property
+    @functools.cached_property
     def schema(self) -> pa.Schema:
         """Of the file, as it is handed to the Parquet writer."""
         dictionary = pa.dictionary(pa.int32(), pa.string())
@@ -92,6 +95,7 @@ class FileRows:
             _constant(self._name, count),
         ]
         self._note_keys(keys, new)
+        self._note_values(data, new)
         arrays = [*meta, *data.columns]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
@@ -110,7 +114,7 @@ class FileRows:
                 continue
             column = rows.column(wanted.name)
             columns.append(column if column.type == wanted.type else _cast(column, wanted))
-        return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+        return pa.Table.from_arrays(columns, names=schema.names)
 
     def _new_rows(self, rows: pa.Table) -> pa.Array | None:
         """Mask of the rows that this transaction changes; None is all of them."""
@@ -151,8 +155,7 @@ class FileRows:
         return pc.replace_with_mask(old, new, fresh) if count else old
 
     def _refuse_strangers(self, fresh: pa.Table) -> None:
-        found = partition_paths(fresh, self._config).unique().to_pylist()
-        if others := [p for p in found if p != self._partition]:
+        if others := [p for p in distinct_paths(fresh, self._config) if p != self._partition]:
             raise InputError(
                 f"rows of partition {others[0]!r} were written into a file group of {self._partition!r}; "
                 "split the rows by partition first",
@@ -171,6 +174,25 @@ class FileRows:
         self.digest = (self.digest + int(hashes.sum(dtype=np.uint64))) % 2**64
         if self.key_hashes is not None:
             self.key_hashes.append(hashes)
+
+    def _note_values(self, data: pa.Table, new: pa.Array | None) -> None:
+        for constraint in self._wanted.unique:
+            fresh = data.select(constraint) if new is None else data.select(constraint).filter(new)
+            values = constraint_values(fresh, constraint)
+            if values is not None:
+                self.digest = (self.digest + int(values.hashes.sum(dtype=np.uint64))) % 2**64
+            self._under.setdefault(name_of(constraint), []).append(values)
+
+    def new_keys(self) -> Hashed | None:
+        """Keys of the rows that this transaction changed, inserted or not."""
+        if not self.key_hashes or self.min_key is None or self.max_key is None:
+            return None
+        return Hashed(self.min_key, self.max_key, np.concatenate(self.key_hashes))
+
+    def constrained(self) -> dict[str, Hashed]:
+        """The values that these rows have under each unique constraint."""
+        found = {name: joined(pieces) for name, pieces in self._under.items()}
+        return {name: values for name, values in found.items() if values is not None}
 
 
 def _constant(text: str, count: int) -> pa.DictionaryArray:

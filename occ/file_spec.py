@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -17,6 +17,21 @@ _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What a commit is to know of the rows that its files hold; nothing costs nothing.
+
+    Attributes:
+        keys: the record keys that are inserted.
+        unique: the columns of each unique constraint.
+        statistics: columns whose smallest and largest values are told.
+    """
+
+    keys: bool = False
+    unique: tuple[tuple[str, ...], ...] = ()
+    statistics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FileSpec:
     """Everything that the files of one transaction have in common. Pickles, so it travels to Spark's workers.
 
@@ -24,6 +39,8 @@ class FileSpec:
         schema: the table's data columns after this transaction, without meta columns.
         buckets: of the bucket index; None is the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
+        wanted: what the commit is to know of the rows.
+        shared: several executions of one plan write the same files, so one that comes late may be part of a commit.
         file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
     """
 
@@ -35,6 +52,8 @@ class FileSpec:
     codec: str = "zstd"
     row_group_rows: int = 131_072
     file_bytes_max: int = 120 << 20
+    shared: bool = False
+    wanted: Wanted = field(default=Wanted())
 
 
 def group_id(instant: str, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
@@ -42,9 +61,13 @@ def group_id(instant: str, partition: str, task: int, number: int = 0, *, bucket
     return new_file_id(str(uuid.uuid5(_FAMILY, f"{instant}\n{partition}\n{task}\n{number}")), bucket=bucket)
 
 
-def token(task: int) -> str:
-    """The write token of a task: it names no attempt, so that a second attempt meets the first one's file."""
-    return f"{task}-0-0"
+def token(task: int, round_: int = 0) -> str:
+    """The write token of a task: it names no attempt, so that a second attempt meets the first one's file.
+
+    ``round_`` is that of a rebase: the file that it supersedes has another name, so that a late worker cannot bring
+    the old one back under the new one's.
+    """
+    return f"{task}-{round_}-0"
 
 
 def refuse_if_over(store: Store, instant: str) -> None:

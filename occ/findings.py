@@ -20,12 +20,15 @@ KINDS: dict[str, tuple[Severity, str]] = {
     # timeline
     "instant-empty": ("damage", "a completed instant of zero bytes"),
     "instant-torn": ("damage", "a completed instant that cannot be decoded"),
+    "instant-outside": ("damage", "an instant that names files outside of the table"),
+    "instant-unknown": ("note", "a completed instant of an action that this version does not know"),
     "instant-misnamed": (
         "damage",
         "a completed instant under a name that readers ignore or take for another version's",
     ),
     "instant-times": ("damage", "an instant whose times are no times, or that completed before it was requested"),
     "instant-twice": ("damage", "two completed instants with the same requested or completion time"),
+    "instant-undone": ("damage", "a commit that a restore took back stands on the timeline again"),
     "schema-unreadable": ("damage", "the newest schema of the timeline cannot be read"),
     "pending-of-ended": ("leftover", "the pending instant of a transaction that has ended"),
     "pending-unknown": ("note", "a pending instant that the log does not know: another writer's, or a plan"),

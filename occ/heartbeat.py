@@ -127,10 +127,10 @@ class Heart:
 
 
 class Watch:
-    """One observer's memory of other writers' beats."""
+    """One observer's memory of the beats of others, who are named by ``path``."""
 
-    def __init__(self, store: Store, env: Environment) -> None:
-        self._store, self._env = store, env
+    def __init__(self, store: Store, env: Environment, path: Callable[[str], str] = heartbeat_path) -> None:
+        self._store, self._env, self._path = store, env, path
         self._seen: dict[str, tuple[str | None, float]] = {}
         self._beat_at: dict[str, float] = {}
 
@@ -143,7 +143,7 @@ class Watch:
     def silent_for(self, instant: str) -> float:
         """Seconds since this observer last saw a change; 0 at the first look."""
         before = self._env.monotonic()
-        stored = self._store.get(heartbeat_path(instant))
+        stored = self._store.get(self._path(instant))
         tag = stored.tag if stored else None
         seen = self._seen.get(instant)
         if seen is None or seen[0] != tag:

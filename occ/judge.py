@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..conflict import (
     ISOLATION_LEVELS,
     Conflict,
     Party,
+    Repeatable,
+    Verdict,
     WriteSet,
     refuse_contradiction,
     refuse_isolation,
@@ -18,9 +20,11 @@ from ..conflict import (
 from ..conflict.operations import Kind, kind_of
 from ..conflict.strategies import strategy
 from ..conflict.write_set import NOWHERE, Region
+from ..errors import ConflictError
 from .listing import BaseFile, LogFile
 from .log_state import Begin, Commit, LogState
 from .markers import list_markers
+from .plans import groups_of, held
 from .publish import plain_metadata_of
 from .staging import Staged, write_set_of
 
@@ -35,65 +39,140 @@ class Judge:
     Args:
         isolation: the level it was begun with; None is the table's, which may only be raised.
         priority: of its writer.
+        counts: whether what an open transaction has reserved is in force.
 
     Raises:
         ConfigError: a level or a priority that does not go with the table's settings.
     """
 
     def __init__(
-        self, store: Store, staged: Staged, settings: Settings, *, isolation: str | None, priority: int
+        self,
+        store: Store,
+        staged: Staged,
+        settings: Settings,
+        *,
+        isolation: str | None,
+        priority: int,
+        counts: Callable[[Begin], bool] = lambda _: False,
     ) -> None:
         refuse_contradiction(settings.strategy, buckets=settings.buckets, priority=priority)
         if isolation is not None:
             refuse_isolation(isolation, below=settings.isolation)
         self._store, self._staged, self._isolation, self._priority = store, staged, isolation, priority
+        self._counts, self._began = counts, settings
+        self._plans: dict[str, WriteSet] = {}  # by requested time
         self._seen: dict[int, Party] = {}  # by slot: a commit's side object is read once, however many slots are tried
 
     def decide(
-        self, state: LogState, instant: str, commits: Sequence[Commit], *, began: str | None, wanted: str | None
-    ) -> str | Conflict | None:
-        """The schema that the commit leaves behind, or the conflict that it loses.
+        self,
+        state: LogState,
+        instant: str,
+        commits: Sequence[Commit],
+        *,
+        began: str | None,
+        wanted: str | None,
+        repeatable: Repeatable | None = None,
+        since: int = 0,
+    ) -> str | Conflict | Verdict | None:
+        """The schema that the commit leaves behind, the conflict that it loses, or what it may merge again.
 
         Args:
             state: the log up to the slot that is tried.
             instant: T of the transaction, which is open.
             commits: what has landed since it began, in slot order.
             began, wanted: the table's schema at its begin, and the one that it writes.
+            repeatable: what it can merge again rather than lose.
+            since: slot up to which it has been compared with the commits already, and merged with them.
         """
         settings, staged, me = state.settings, self._staged, state.open[instant]
-        ours = Party(instant, "", me.operation, me.writer, staged.write_set(), self._priority)
+        self._refuse_new_promises(settings, instant)
+        ours = Party(
+            instant,
+            "",
+            me.operation,
+            me.writer,
+            staged.write_set(),
+            self._priority,
+            reserved=me.reserved,
+            age=me.age,
+        )
         landed = [self._landed(commit) for commit in commits]
         others = (each for each in state.open.values() if each.instant != instant)
         verdict = resolve(
             ours,
             staged.read_set(),
-            [*landed, *self._pending(others, settings)],
+            [*(p for p, c in zip(landed, commits, strict=True) if c.slot >= since), *self._pending(others, settings)],
             by=settings.strategy,
-            isolation=max(self._isolation or settings.isolation, settings.isolation, key=ISOLATION_LEVELS.index),
+            isolation=self.isolation(settings),
             bucketed=settings.buckets is not None,
+            repeatable=repeatable,
         )
-        schemas = [(party, commit.schema) for party, commit in zip(landed, commits, strict=True)]
-        return verdict.lost or settle_schema(ours, began, wanted, schemas)
+        if verdict.lost:
+            return verdict.lost
+        schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
+        if isinstance(schema, Conflict) or not verdict.again:
+            return schema
+        # Files were planned with one schema; to merge them onto slices of another one, the work has to be done anew.
+        return verdict if schema == (wanted or began) else verdict.again[0]
+
+    def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
+        if set(settings.unique) <= set(self._began.unique) and settings.unique_keys <= self._began.unique_keys:
+            return
+        rule = "the table's settings say since that more is unique, which this transaction has not checked"
+        raise ConflictError(
+            f"{self._store.url}: {instant} cannot land: {rule}. Nothing of it landed; run the write again",
+            table=self._store.url,
+            instant=instant,
+            winner="",
+            winner_op="setting",
+            winner_writer="",
+            overlap=(),
+            rule=rule,
+        )
+
+    def isolation(self, settings: Settings) -> str:
+        """The level in force: the table's, or the one that the transaction raised it to."""
+        return max(self._isolation or settings.isolation, settings.isolation, key=ISOLATION_LEVELS.index)
 
     def _landed(self, commit: Commit) -> Party:
         if commit.slot not in self._seen:
-            writes = write_set_of(commit, plain_metadata_of(self._store, commit))
+            writes = write_set_of(self._store, commit, plain_metadata_of(self._store, commit))
             self._seen[commit.slot] = Party(
                 commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind
             )
         return self._seen[commit.slot]
 
     def _pending(self, others: Iterable[Begin], settings: Settings) -> list[Party]:
-        """Open transactions that ours would yield to: those of a larger priority, with what their markers announce."""
-        if not strategy(settings.strategy).by_priority:
-            return []
-        return [
-            Party(each.instant, "", each.operation, each.writer, self._announced(each), each.priority)
-            for each in others
-            if each.priority > self._priority
-        ]
+        """Open transactions that ours may yield to, with what their plan names or their markers announce."""
+        rules, ours = strategy(settings.strategy), kind_of(self._staged.operation.hudi_name)
+        found = []
+        for each in others:
+            first = rules.by_priority and each.priority > self._priority
+            yields = first or (ours, kind_of(each.operation)) in rules.yields
+            reserved = each.reserved if self._counts(each) else None
+            if reserved or yields:
+                writes = self._announced(each) if yields else WriteSet()
+                silent = yields and each.plan is None and not writes.groups
+                found.append(
+                    Party(
+                        each.instant,
+                        "",
+                        each.operation,
+                        each.writer,
+                        writes,
+                        each.priority,
+                        silent=silent,
+                        reserved=reserved,
+                        age=each.age,
+                    )
+                )
+        return found
 
     def _announced(self, other: Begin) -> WriteSet:
+        if other.plan is not None:
+            if other.instant not in self._plans:  # it never changes
+                self._plans[other.instant] = WriteSet(groups_of(held(self._store, other.plan)))
+            return self._plans[other.instant]
         paths = [marker.path for marker in list_markers(self._store, other.instant)]
         files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in paths]
         groups = frozenset(file.group for file in files if file is not None)

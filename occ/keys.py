@@ -8,6 +8,7 @@ Source: Apache Hudi, ``SimpleKeyGenerator``, ``ComplexKeyGenerator`` and ``Bucke
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..errors import InputError
 
 RECORD_KEY = "_hoodie_record_key"
 _SHOWN = 5
+_FEW = 4096  # so many powers of a base are kept
 _U32 = npt.NDArray[np.uint32]
 # 31 is odd, so it can be inverted modulo 2^32; the same holds for the second multiplier modulo 2^64.
 _JAVA = (np.uint32(31), np.uint32(pow(31, -1, 2**32)))
@@ -73,10 +75,9 @@ def key_parts(table: pa.Table, fields: Sequence[str]) -> list[pa.Array]:
 
 
 def _refuse_blank(table: pa.Table, name: str, part: pa.Array) -> None:
-    blank = pc.fill_null(pc.equal(pc.binary_length(part), 0), fill_value=True)
-    if not pc.any(blank, min_count=0).as_py():
+    if not part.null_count and pc.index(part, "").as_py() < 0:
         return
-    rows = table.filter(blank)
+    rows = table.filter(pc.fill_null(pc.equal(part, ""), fill_value=True))
     raise InputError(
         f"{rows.num_rows} of {table.num_rows} rows have no record key: column {name!r} is null or empty, for "
         f"example in {_some_rows(rows)}; drop these rows or give them a key",
@@ -158,9 +159,17 @@ def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.ND
 
 
 def _powers(base: Any, size: int) -> Any:
+    return _first_powers(base)[:size] if size <= _FEW else _all_powers(base, size)
+
+
+@functools.cache
+def _first_powers(base: Any) -> Any:
+    return _all_powers(base, _FEW)
+
+
+def _all_powers(base: Any, size: int) -> Any:
     powers = np.full(size, base, base.dtype)
-    if size:
-        powers[0] = 1
+    powers[:1] = 1
     return np.multiply.accumulate(powers, dtype=base.dtype)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from ..errors import DamagedTableError
 from ..storage import Store
-from .log_state import Begin, LogEntry, Open, decode
+from .log_state import Begin, Commit, LogEntry, LogState, Open, decode
 
 LOG = ".hoodie/.lakelatch/log"
+SIDES = ".hoodie/.lakelatch/sides"  # what is too large for an entry
 
 
 def slot_path(epoch: int, slot: int) -> str:
@@ -29,16 +30,28 @@ def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
             yield decode(stored.body, found.path)
 
 
+def first_slot(store: Store, epoch: int) -> int:
+    """The slot that an epoch begins at; 0 when it is gone."""
+    found = store.list(f"{LOG}/{epoch:013d}")
+    return int(found[0].name) if found else 0
+
+
 def read_all(store: Store) -> Iterator[LogEntry]:
     """Every entry of every epoch that is still there, oldest first."""
     numbers = epochs(store)
     for epoch in numbers:
-        yield from _read_to_the_tear(store, epoch, newest=numbers[-1])
+        yield from read_to_the_tear(store, epoch, newest=numbers[-1])
 
 
-def _read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEntry]:
+def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEntry]:
+    """The entries of an epoch that tell of what has happened."""
+    entries = read_epoch(store, epoch)
     try:
-        yield from read_epoch(store, epoch)
+        first = next(entries, None)
+        # An old epoch that does not begin is being removed, or holds a zombie's late put: neither says anything.
+        if first is not None and (isinstance(first, Open) or epoch == newest):
+            yield first
+            yield from entries
     except DamagedTableError:
         # Of an older epoch that is why it was replaced: no writer came past the entry, and nobody needs what follows.
         if epoch == newest:
@@ -52,8 +65,38 @@ def began_here(store: Store, instant: str) -> bool:
     """
     numbers = epochs(store)
     for epoch in reversed(numbers):
-        entries = _read_to_the_tear(store, epoch, newest=numbers[-1])
+        entries = read_to_the_tear(store, epoch, newest=numbers[-1])
         first = next(entries, None)
         if isinstance(first, Open) and first.top < instant:  # it began in this epoch, if anywhere
             return any(isinstance(e, Begin) and e.instant == instant for e in entries)
     return False
+
+
+def chain(numbers: list[int]) -> list[int]:
+    """The epochs of the present log. A gap in the numbers is where it was made anew."""
+    start = len(numbers) - 1
+    while start > 0 and numbers[start - 1] == numbers[start] - 1:
+        start -= 1
+    return numbers[max(start, 0) :]
+
+
+def commits_since(store: Store, slot: int) -> list[Commit] | None:
+    """The commits that count, from that slot on; None when the log does not reach back so far any more."""
+    epochs_read: list[list[LogEntry]] = []
+    for epoch in reversed(chain(epochs(store))):
+        entries = list(read_epoch(store, epoch))
+        if not entries or not isinstance(entries[0], Open):
+            return None  # it is being removed
+        epochs_read.insert(0, entries)
+        if entries[0].slot <= slot:
+            break
+    else:
+        return None
+    state, found = LogState(), []
+    for entry in (entry for entries in epochs_read for entry in entries):
+        if state.closed and not isinstance(entry, Open):
+            continue  # behind the close of its epoch: a zombie's
+        state.apply(entry)
+        if isinstance(entry, Commit) and state.last is entry and entry.slot >= slot:
+            found.append(entry)
+    return found

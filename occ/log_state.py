@@ -7,21 +7,28 @@ Slots are numbered on across epochs, so that two slots always compare.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..conflict import Claim, Reservation
 from ..conflict.write_set import NOWHERE, Region
 from ..environment import Process
 from ..errors import DamagedTableError, UnsupportedTableError
+from .avro import CommitMetadata
 from .clock import EARLIEST
-from .settings import Settings
-
-VERSION = 1
+from .instant import Instant, file_name
+from .settings import VERSION, Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction has begun; everything before its slot is its snapshot."""
+    """A transaction has begun; everything before its slot is its snapshot.
+
+    ``plan``: of a table service that anybody may execute, what it will do (`plans.held`). Such a one has no heartbeat
+    until somebody executes it, and silence does not end it. ``planned_at`` is the slot that the plan was computed at.
+    ``reserved``: what it keeps for itself while it is open. ``first``: slot of the first attempt, where it is another.
+    """
 
     instant: str
     action: str
@@ -30,8 +37,22 @@ class Begin:
     process: Process | None
     slot: int = -1
     priority: int = 0
+    plan: dict[str, Any] | None = None
+    planned_at: int = -1
+    reserved: Reservation | None = None
+    first: int | None = None
 
     kind = "begin"
+
+    @property
+    def age(self) -> int:
+        """The slot of the first attempt of the same work."""
+        return self.slot if self.first is None else self.first
+
+    @property
+    def claim(self) -> Claim:
+        """How it stands among those who wait for each other."""
+        return Claim(self.instant, self.age, self.priority, self.reserved)
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -40,7 +61,14 @@ class Begin:
             "op": self.operation,
             "writer": self.writer,
             "process": self.process.to_json() if self.process else None,
-        } | ({"priority": self.priority} if self.priority else {})
+        } | ({"priority": self.priority} if self.priority else {}) | self._planned() | self._reserves()
+
+    def _planned(self) -> dict[str, Any]:
+        return {} if self.plan is None else {"plan": self.plan, "planned_at": self.planned_at}
+
+    def _reserves(self) -> dict[str, Any]:
+        age = {} if self.first is None else {"first": self.first}
+        return age if self.reserved is None else age | {"reserved": self.reserved.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +77,9 @@ class Commit:
 
     ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
     and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns). ``blind``: nothing was read.
+    ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
+    one than ours, as a savepoint bears the time of the commit that it keeps. ``recent``: the metadata, for as long as
+    its writer has it in memory; no part of the entry.
     """
 
     instant: str
@@ -63,6 +94,9 @@ class Commit:
     side: dict[str, str] | None = None
     slot: int = -1
     blind: bool = False
+    undone: tuple[str, ...] = ()
+    named: str = ""
+    recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
 
     kind = "commit"
 
@@ -71,6 +105,18 @@ class Commit:
         """Whether it changes no row and claims nothing, as the one that is made with a table."""
         content = self.metadata
         return content is not None and not self.region and not content.get("stats") and not content.get("replaced")
+
+    @property
+    def shown(self) -> str:
+        """The name of its instant; "" for one that only takes another away."""
+        if self.operation == "SAVEPOINT_DELETE":
+            return ""
+        return file_name(Instant(self.named or self.instant, self.action, "completed", self.completion))
+
+    @property
+    def restores(self) -> bool:
+        """Whether it takes commits back, so that no view before it leads to one after it."""
+        return self.action == "restore"
 
     def placed(self, *, completion: str, token: int, schema: str | None) -> Commit:
         """The entry for one slot: what can only be known there is filled in."""
@@ -88,7 +134,10 @@ class Commit:
             "schema": self.schema,
             "metadata": self.metadata,
             "side": self.side,
-        } | ({"blind": True} if self.blind else {})
+        } | {key: value for key, value in self._rare() if value}
+
+    def _rare(self) -> tuple[tuple[str, Any], ...]:
+        return ("blind", self.blind), ("undone", list(self.undone)), ("named", self.named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +241,19 @@ def decode(body: bytes, path: str) -> LogEntry:
 def _begin(raw: dict[str, Any]) -> Begin:
     process = Process.from_json(raw["process"])
     priority = raw.get("priority", 0)
-    return Begin(raw["T"], raw["action"], raw["op"], raw["writer"], process, slot=raw["slot"], priority=priority)
+    return Begin(
+        raw["T"],
+        raw["action"],
+        raw["op"],
+        raw["writer"],
+        process,
+        slot=raw["slot"],
+        priority=priority,
+        plan=raw.get("plan"),
+        planned_at=raw.get("planned_at", -1),
+        reserved=Reservation.from_json(raw.get("reserved")),
+        first=raw.get("first"),
+    )
 
 
 def _commit(raw: dict[str, Any]) -> Commit:
@@ -209,6 +270,8 @@ def _commit(raw: dict[str, Any]) -> Commit:
         raw["side"],
         slot=raw["slot"],
         blind=raw.get("blind", False),
+        undone=tuple(raw.get("undone", ())),
+        named=raw.get("named", ""),
     )
 
 
@@ -259,6 +322,8 @@ class LogState:
             case Commit() if entry.instant in self.open:
                 del self.open[entry.instant]
                 self.ended[entry.instant] = "commit"
+                if entry.restores:
+                    self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
                 self.top = max(self.top, entry.completion)
                 self.token = max(self.token, entry.token)
                 self.last = entry

@@ -6,7 +6,7 @@ The form is the one JVM writers use and look for (``<file name>.marker.CREATE`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,6 +62,17 @@ def list_markers(store: Store, instant: str) -> list[Marker]:
 def instants_with_markers(store: Store) -> list[str]:
     """Requested times of the transactions that have left markers."""
     return store.folders(MARKERS)
+
+
+def delete_announced(store: Store, markers: Collection[Marker]) -> None:
+    """The files that these markers name, and the markers, are gone, also when a late worker publishes one meanwhile."""
+    for marker in markers:
+        store.delete(marker.path)
+    remove(store, markers)
+    for marker in markers:
+        # A worker looks at its marker after it has published: it published before the marker went, and the file is
+        # deleted here, or after, and it deletes the file itself.
+        store.delete(marker.path)
 
 
 def remove(store: Store, markers: Iterable[Marker]) -> None:

@@ -33,6 +33,11 @@ class Merged:
     deletes: int = 0
 
     @property
+    def inserted_keys(self) -> pa.Array:
+        """Keys of the rows that the old ones lack; these rows stand at the end."""
+        return _array(self.rows.slice(self.rows.num_rows - self.inserts), RECORD_KEY)
+
+    @property
     def changed(self) -> bool:
         """False when the old rows stand as they are, so that nothing has to be written."""
         return bool(self.inserts or self.updates or self.deletes)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..conflict import Conflict
-from ..errors import CommitError, ConflictError, RolledBackError
+from ..errors import CommitError, ConflictError, DuplicateKeyError, RolledBackError
+from .log_state import Begin
 
 _SHOWN = 3  # file groups of an overlap that a message names
 
@@ -63,13 +64,38 @@ def log_made_anew(attempt: Attempt) -> RolledBackError:
     )
 
 
+def waited_in_vain(attempt: Attempt, conflict: Conflict) -> ConflictError:
+    """Whoever goes first has not ended within the time that we wait for others."""
+    error = lost_against(attempt, conflict)
+    error.add_note(f"waited for {conflict.winner.instant} of {conflict.winner.writer} as long as yield_wait_s allows")
+    return error
+
+
+def reserved_by(attempt: Attempt, begin: Begin, wait_s: float) -> ConflictError:
+    """It could not begin: another one has reserved the place, and kept it for longer than one waits."""
+    assert begin.reserved is not None
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} waited {wait_s:g} s (yield_wait_s) for {begin.operation} {begin.instant} of "
+        f"{begin.writer}, which has reserved {begin.reserved} and is still running. Nothing was written; run it again "
+        "later, or raise yield_wait_s",
+        table=attempt.url,
+        instant="",
+        winner=begin.instant,
+        winner_op=begin.operation,
+        winner_writer=begin.writer,
+        overlap=(),
+        rule=f"it has reserved {begin.reserved}",
+    )
+
+
 def lost_against(attempt: Attempt, conflict: Conflict) -> ConflictError:
     """Another writer landed first or goes first, and both cannot stand."""
     winner, overlap = conflict.winner, [str(group) for group in conflict.overlap]
     shown = ", ".join(overlap[:_SHOWN]) + (f" and {len(overlap) - _SHOWN} more" if len(overlap) > _SHOWN else "")
     when = "landed first" if winner.landed else "is still running"
     where = f" ({shown})" if shown else ""
-    return ConflictError(
+    error = DuplicateKeyError if conflict.final else ConflictError
+    return error(
         f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {winner.operation} {winner.instant} of "
         f"{winner.writer}, which {when}: {conflict.rule}{where}. Nothing of ours landed; {conflict.advice}",
         table=attempt.url,

@@ -7,48 +7,96 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..conflict.unique import Values
 from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
 from .avro import CommitMetadata, decode_commit, encode_commit
-from .instant import COMMIT_ACTIONS, Instant, file_name, parse
+from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse, parse_unknown
+from .log_files import SIDES
 from .log_state import Commit
+from .plans import held, instant_body, undone_by
 from .timeline import TIMELINE
 
-SIDES = ".hoodie/.lakelatch/sides"
+FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
 _INLINE_BYTES = 64 * 1024
+# Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
+_CHANGE_NOTHING = frozenset({"clean", "indexing", "rollback", "savepoint", "schemacommit"})
+_PIECE_BYTES = 1 << 20
+_INLINE_FILES = 256  # more make a side object, so they are encoded one by one
+_NONE: Mapping[str, Values] = {}
 
 
-def attach(store: Store, commit: Commit, metadata: CommitMetadata) -> Commit:
-    """The entry with its metadata: inline, or in a side object that is written and read back first."""
-    plain = replace(metadata, schema=None).to_json()
-    body = json.dumps(plain, separators=(",", ":")).encode()
-    if len(body) <= _INLINE_BYTES:
-        return replace(commit, metadata=plain)
-    digest = hashlib.sha256(body).hexdigest()
-    path = f"{SIDES}/{commit.instant}-{digest[:16]}.json"
-    store.put_if_absent(path, body)
-    stored = store.get(path)
-    if stored is None or stored.body != body:
+def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mapping[str, Values] = _NONE) -> Commit:
+    """The entry with its metadata and the values it wrote that no two rows may share.
+
+    Inline, or in side objects that are written and read back first.
+    """
+    bare, commit = replace(metadata, schema=None), replace(commit, recent=weakref.ref(metadata))
+    unique = {}
+    if values:
+        from .uniqueness import to_entry
+
+        unique = to_entry(
+            values, lambda packed: _put_aside(store, f"{commit.instant}-{_sha256([packed])[:16]}.hashes", [packed])
+        )
+    if len(bare.stats) <= _INLINE_FILES:
+        plain = bare.to_json() | ({"unique": unique} if unique else {})
+        body = json.dumps(plain, separators=(",", ":")).encode()
+        if len(body) <= _INLINE_BYTES:
+            return replace(commit, metadata=plain)
+    # The names of its files say which content it is, before all of it has been encoded.
+    paths = _sha256(stat.path.encode() for stat in bare.stats)[:16]
+    pieces = (piece.encode() for piece in bare.json_pieces({"unique": unique} if unique else {}))
+    return replace(commit, side=_put_aside(store, f"{commit.instant}-{paths}.json", pieces))
+
+
+def _sha256(pieces: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> dict[str, str]:
+    """Bytes in a side object: where, and their hash."""
+    path, written = f"{SIDES}/{name}", hashlib.sha256()
+    with store.create(path) as new:
+        for piece in pieces:
+            written.update(piece)
+            new.stream.write(piece)
+        new.publish()
+    digest = written.hexdigest()
+    # Read back: the name may have been there already, and an answer may have been lost.
+    try:
+        with store.open(path) as stored:
+            whole = _sha256(iter(lambda: stored.read(_PIECE_BYTES), b"")) == digest
+    except StorageError:
+        whole = False
+    if not whole:
         raise StorageError(
             f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path
         )
-    return replace(commit, side={"path": path, "sha256": digest})
+    return {"path": path, "sha256": digest}
 
 
 def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
     """What the commit did. Raises `DamagedTableError` when its side object is gone or altered."""
-    return replace(CommitMetadata.from_json(plain_metadata_of(store, commit)), schema=commit.schema)
+    recent = commit.recent() if commit.recent else None
+    content = recent or CommitMetadata.from_json(plain_metadata_of(store, commit))
+    return replace(content, schema=commit.schema)
 
 
 def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
     """The same as the plain values of the log entry, without the schema."""
     if commit.metadata is not None:
-        return commit.metadata
+        kept = commit.metadata.get("held")
+        return commit.metadata if kept is None else {**commit.metadata, **held(store, kept)}
     assert commit.side is not None
     path = commit.side["path"]
     stored = store.get(path)
@@ -81,9 +129,14 @@ class Publisher:
     def publish(self, commit: Commit) -> None:
         """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there."""
         store, path = self._store, self._path(commit)
-        if store.head(path) is not None:
+        if path and store.head(path) is not None:
             return
-        body = encode_commit(metadata_of(store, commit), replace=commit.action == "replacecommit")
+        # Before the instant appears, which says that all of it is done. The newest first: after each one the timeline
+        # is that of an earlier moment.
+        self.take_back(undone_by(commit))
+        if not path:
+            return
+        body = self._body(commit)
         pause = 0.05
         for _ in range(8):
             # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
@@ -97,25 +150,55 @@ class Publisher:
             instant=commit.instant,
         )
 
-    def reconcile(self, commits: Sequence[Commit], *, since: str) -> list[str]:
+    def _body(self, commit: Commit) -> bytes:
+        if commit.action in COMMIT_ACTIONS:
+            return encode_commit(metadata_of(self._store, commit), replace=commit.action == "replacecommit")
+        return instant_body(self._store, commit)
+
+    def take_back(self, undone: Iterable[Instant]) -> None:
+        """These instants are not on the timeline any more."""
+        for instant in undone:
+            pending = "clustering" if instant.action == "replacecommit" else instant.action
+            for action in {instant.action, pending}:
+                for state in ("completed", "inflight", "requested"):
+                    name = file_name(Instant(instant.requested, action, state, instant.completed))
+                    self._store.delete(f"{self._folder}/{name}")
+
+    def reconcile(self, commits: Sequence[Commit]) -> list[Instant]:
         """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
 
-        Returns the requested times later than ``since`` of commits that the listing shows and ``commits`` lacks: a
-        stranger's, who does not read the log, or one that has landed meanwhile.
+        What one of them has undone is taken back instead: somebody may have been late with its publication. Returns the
+        instants of commits that the listing shows.
         """
         names = {entry.name for entry in self._store.list(self._folder)}
-        first = min((name for name in names if name[:1].isdigit()), default="")
+        undone = {file_name(each): each for commit in commits for each in undone_by(commit)}
+        self.take_back(undone[name] for name in sorted(undone.keys() & names, reverse=True))
+        shown = _of_commits(names - undone.keys())
+        first = min((each.requested for each in shown), default="")
         for commit in commits:
+            name = self._path(commit).rpartition("/")[2]
             # One older than the active timeline was archived; putting it back would hide the archived ones after it.
-            if commit.instant >= first[:17] and self._path(commit).rpartition("/")[2] not in names:
+            if commit.instant >= first and name and name not in names and name not in undone:
                 self.publish(commit)
-        known = {commit.instant for commit in commits}
-        shown = (parse(name, layout=2) for name in names if name[:17] > since)
-        return sorted(
-            i.requested
-            for i in shown
-            if i and i.state == "completed" and i.action in COMMIT_ACTIONS and i.requested not in known
-        )
+        return shown
+
+    def since(self, first: str) -> list[Instant]:
+        """The instants of commits from that T on, of one ranged listing."""
+        return _of_commits(entry.name for entry in self._store.list(self._folder, after=first))
+
+    def lacking(self, commits: Sequence[Commit]) -> list[str]:
+        """T of those commits that the timeline does not show although nothing explains it."""
+        names = {entry.name for entry in self._store.list(self._folder)}
+        shown = [found for found in (parse(name, layout=2) for name in names) if found]
+        # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
+        first = min((each.requested for each in shown), default="")
+        undone = max((each.requested for each in shown if each.action in ("restore", "rollback")), default="")
+        wanted = {c.instant: self._path(c).rpartition("/")[2] for c in commits if c.instant >= max(first, undone)}
+        return [instant for instant, name in wanted.items() if name and name not in names]
+
+    def secure(self) -> None:
+        """Whatever has been published so far is on disk, names and bytes, when this returns."""
+        self._store.put(f"{self._folder}/{FOLDER_KEEPER}", b"", durable=True)
 
     def completion_of(self, instant: str) -> str | None:
         """C of a transaction that is on the timeline as completed, else None. One listing."""
@@ -123,8 +206,21 @@ class Publisher:
             found = parse(entry.name, layout=2)
             if found is None or found.requested != instant:
                 return None
-            return found.completed
+            if found.action != "savepoint":  # which bears the name of the commit that it keeps
+                return found.completed
         return None
 
     def _path(self, commit: Commit) -> str:
-        return f"{self._folder}/{file_name(Instant(commit.instant, commit.action, 'completed', commit.completion))}"
+        """Where its instant lies; "" for one that only takes others back."""
+        return f"{self._folder}/{commit.shown}" if commit.shown else ""
+
+
+def _of_commits(names: Iterable[str]) -> list[Instant]:
+    """Instants that change what a table holds, each once, completed or pending. Of unknown actions too: they may."""
+    found = [
+        i
+        for i in (parse(name, layout=2) or parse_unknown(name) for name in names)
+        if i and COMPLETED_AS.get(i.action, i.action) not in _CHANGE_NOTHING
+    ]
+    done = {i.requested for i in found if i.state == "completed"}
+    return [i for i in found if i.state == "completed" or i.requested not in done]

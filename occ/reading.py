@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..storage import Store
-from .commit_log import CommitLog
+from .clock import EARLIEST
+from .commit_log import CommitLog, Follower
 from .log_state import Commit
 from .properties import TableConfig
 from .publish import metadata_of
@@ -56,10 +57,23 @@ class Reading:
             return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
         if not self.writable:
             return cold_view(self.store, self.timeline())
+        return self._latest()[0]
+
+    def _latest(self) -> tuple[View, str]:
+        """The view now, and the largest completion time that it holds."""
         # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
         # Listed anew each time, so that commits of engines that bypass the log are seen too.
-        last, timeline = self.log.catch_up().last, self.timeline()
-        return with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
+        while True:
+            last, follower = self.log.catch_up().last, self.log.follow(Follower())
+            try:
+                timeline = self.timeline()
+                view = with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
+                self.log.catch_up()
+                # A restore takes instants and files away while they are listed: what was seen may be half of each.
+                if follower.complete and not any(commit.restores for commit in follower.commits):
+                    return view, last.completion if last else EARLIEST
+            finally:
+                self.log.unfollow(follower)
 
     def read(
         self,
@@ -70,10 +84,12 @@ class Reading:
         as_of_completion: str | None = None,
     ) -> pa.Table:
         """All rows of the table or of one partition as Arrow, without meta columns."""
+        self.config.refuse_reading()
+        return self._rows(self.view(as_of=as_of, as_of_completion=as_of_completion), partition, columns)
+
+    def _rows(self, view: View, partition: str | None, columns: list[str] | None) -> pa.Table:
         import pyarrow as pa
 
-        self.config.refuse_reading()
-        view = self.view(as_of=as_of, as_of_completion=as_of_completion)
         schema = view.arrow_schema() or pa.schema([])
         wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
         parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_groups(partition)]

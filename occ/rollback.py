@@ -12,19 +12,21 @@ its own writer included, before the log says that it did not land.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..environment import Environment
 from ..storage import Store
+from .avro import decode_commit
 from .commit_log import CommitLog
 from .heartbeat import HEARTBEATS, Watch, heartbeat_path
-from .instant import Instant, file_name
+from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
 from .listing import list_data_files
+from .log_files import SIDES
 from .log_state import Begin, Commit, End, LogEntry, LogState
-from .markers import instants_with_markers, list_markers, remove
-from .publish import SIDES
+from .markers import delete_announced, instants_with_markers, list_markers, remove
 from .timeline import Timeline
 
+_PENDING = ("commit", "replacecommit", "clean", "clustering", "restore")  # actions that a transaction begins with
 _log = logging.getLogger("lakelatch.rollback")
 
 
@@ -47,7 +49,9 @@ class Cleaner:
         dead = [
             begin
             for begin in list(state.open.values())
-            if begin.instant not in mine and self._watch.is_dead(begin, timeout_s=state.settings.heartbeat_timeout_s)
+            if begin.instant not in mine
+            and begin.plan is None  # waits for somebody to execute it
+            and self._watch.is_dead(begin, timeout_s=state.settings.heartbeat_timeout_s)
         ]
         return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
 
@@ -63,7 +67,8 @@ class Cleaner:
         if self._log.append(build) is None:
             return False
         _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)
-        self.sweep(begin.instant, begin.action)
+        # A rebase may have changed the action of the pending instant.
+        self.sweep(begin.instant, "" if begin.action == "commit" else begin.action)
         return True
 
     def sweep(self, instant: str, action: str = "") -> int:
@@ -86,8 +91,10 @@ class Cleaner:
         """
         if instant in self._log.state.ended:
             return True
-        names = [e.name for e in self._store.list(self._timeline) if e.name[:1].isdigit()]
-        if not names or instant >= min(names)[:17]:
+        # Of commits only: a restore or savepoint stays when the commits around it are archived.
+        shown = (parse(e.name, layout=2) for e in self._store.list(self._timeline))
+        times = [i.requested for i in shown if i and COMPLETED_AS.get(i.action, i.action) in COMMIT_ACTIONS]
+        if not times or instant >= min(times):
             return True
         told = {} if told is None else told
         if not told:
@@ -98,7 +105,7 @@ class Cleaner:
 
     def _sweep_dead(self, instant: str, action: str) -> int:
         deleted = self._delete_announced(instant)
-        for act in (action,) if action else ("commit", "replacecommit"):
+        for act in (action,) if action else _PENDING:
             for state in ("inflight", "requested"):
                 self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
         for side in self._store.list(SIDES):
@@ -110,19 +117,30 @@ class Cleaner:
 
     def _delete_announced(self, instant: str) -> int:
         markers = list_markers(self._store, instant)
-        for marker in markers:
-            self._store.delete(marker.path)
-        remove(self._store, markers)
-        for marker in markers:
-            # A worker looks at its marker after it has published: it published before the marker went, and the file is
-            # deleted here, or after, and it deletes the file itself.
-            self._store.delete(marker.path)
+        delete_announced(self._store, markers)
         return len(markers)
 
-    def sweep_landed(self, instant: str) -> None:
-        """Of a transaction that landed: its markers and heartbeat. Its files were settled before it committed."""
-        remove(self._store, list_markers(self._store, instant))
+    def sweep_landed(self, instant: str, files: Collection[str] | None = None) -> None:
+        """Of a transaction that landed: its markers and heartbeat, and files that are not of its commit (``files``).
+
+        Those were deleted before it committed, but a late task may have brought one of an earlier round of a rebase
+        back since, and readers refuse two files of one file group and T.
+        """
+        markers = list_markers(self._store, instant)
+        if markers and files is None:
+            files = self._files_of(instant)
+        delete_announced(self._store, [m for m in markers if files is not None and m.path not in files])
+        remove(self._store, markers)
         self._store.delete(heartbeat_path(instant))
+
+    def _files_of(self, instant: str) -> set[str] | None:
+        """Data files of a commit on the timeline; None where it is not to be found there."""
+        for entry in self._store.list(self._timeline, after=f"{instant}_"):
+            found, stored = parse(entry.name, layout=2), self._store.get(entry.path)
+            if found is None or stored is None or found.requested != instant:
+                return None
+            return {stat.path for stat in decode_commit(stored.body, name=entry.name, layout=2).stats}
+        return None
 
     def sweep_leftovers(self, mine: Iterable[str]) -> int:
         """Sweep every transaction that left markers or a heartbeat and is over: dead cleaners, late workers.
@@ -160,7 +178,7 @@ class Cleaner:
         its watcher for ever.
         """
         state = self._log.catch_up()
-        others = [b.instant for b in state.open.values() if b.instant not in mine]
+        others = [b.instant for b in state.open.values() if b.instant not in mine and b.plan is None]
         silent = {instant: self._watch.silent_for(instant) for instant in others}
         return max(
             (

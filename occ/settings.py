@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..conflict import refuse_contradiction, refuse_isolation
-from ..errors import ConfigError
+from ..errors import ConfigError, UnsupportedTableError
 
+VERSION = 1  # of the log's entries, and of what a writer has to know of them
+_SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -22,10 +24,22 @@ class Settings:
         strategy: who yields when two transactions meet: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
         isolation: what a transaction is protected from: ``snapshot``, ``write-serializable`` or ``serializable``.
         buckets: number of buckets of the bucket index; None is the simple index.
+        unique_keys: with the simple index, two writers that insert one new key at the same time conflict.
+        unique: columns, or lists of columns, whose values may stand in one row of the table only.
+        statistics: columns of which commits tell smallest and largest values, or ``all``; None is the first 32 where
+            the isolation level looks at them.
         lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
         lock_wait_s: how long a commit waits for the lock.
+        yield_wait_s: how long a transaction waits for others that go first: at its begin for what they have reserved, at
+            its commit until they have ended.
+        rebase_moves: whether a rebase may put rows into new file groups, which it must where the winner's T is the larger
+            one. False: it loses then; for tables whose readers replay spans of the past (docs/starvation.md).
+        reservation_s: a reservation that a writer has seen for so long does not count for it any more.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
+        log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
+            nothing needs them.
+        min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
         generation: counts changes of the lock and restarts of its tokens; cannot be set.
     """
 
@@ -33,18 +47,29 @@ class Settings:
     strategy: str = "simple"
     isolation: str = "snapshot"
     buckets: int | None = None
+    unique_keys: bool = True
+    unique: tuple[tuple[str, ...], ...] = ()
+    statistics: tuple[str, ...] | str | None = None
     lease_s: float = 30.0
     lock_wait_s: float = 120.0
+    yield_wait_s: float = 300.0
+    reservation_s: float = 900.0
+    rebase_moves: bool = True
     heartbeat_interval_s: float = 10.0
     heartbeat_timeout_s: float = 60.0
+    log_epochs: int = 10
+    min_version: int = 1
     generation: int = 0
 
     def __post_init__(self) -> None:
         refuse_contradiction(self.strategy, buckets=self.buckets)
         refuse_isolation(self.isolation)
+        self._settle_columns()
         if self.buckets is not None and not 1 <= self.buckets <= 99_999_999:
             raise ConfigError(f"buckets is {self.buckets}, must be between 1 and 99999999 (8 digits of a file id)")
-        for name in ("lease_s", "lock_wait_s", "heartbeat_interval_s", "heartbeat_timeout_s"):
+        if self.log_epochs < 1:
+            raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
+        for name in _SECONDS:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}, must be positive")
         if self.heartbeat_timeout_s < 2 * self.heartbeat_interval_s:
@@ -52,6 +77,20 @@ class Settings:
                 f"heartbeat_timeout_s is {self.heartbeat_timeout_s}, must be at least twice heartbeat_interval_s "
                 f"({self.heartbeat_interval_s}): one late beat must not cost a writer its transaction"
             )
+
+    def _settle_columns(self) -> None:
+        """A log entry and a caller give lists, or one name."""
+        names = self.statistics
+        if names is not None and names != "all":
+            object.__setattr__(self, "statistics", (names,) if isinstance(names, str) else tuple(names))
+        given = (self.unique,) if isinstance(self.unique, str) else self.unique
+        unique = tuple((each,) if isinstance(each, str) else tuple(each) for each in given)
+        if any(not each or len(set(each)) != len(each) for each in unique) or len(set(unique)) != len(unique):
+            raise ConfigError(
+                f"unique is {self.unique!r}, must be columns or lists of columns, each once: "
+                '["email", ["country", "number"]]'
+            )
+        object.__setattr__(self, "unique", unique)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry."""
@@ -73,7 +112,22 @@ class Settings:
         known = {f.name for f in fields(self)} - {"generation"}
         if unknown := sorted(set(changes) - known):
             raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        if "min_version" in changes and not self.min_version <= changes["min_version"] <= VERSION:
+            raise ConfigError(
+                f"min_version cannot go from {self.min_version} to {changes['min_version']}: it is never lowered, and "
+                f"this writer's own version is {VERSION}"
+            )
         return replace(self, **changes)
+
+    def refuse_older_versions(self, table: str) -> None:
+        """Raise `UnsupportedTableError` when the table wants newer writers than this one."""
+        if self.min_version > VERSION:
+            raise UnsupportedTableError(
+                f"{table} may be written by version {self.min_version} of the log's format and later only, and this "
+                f"lakelatch has {VERSION}; nothing was written. Upgrade lakelatch; reading goes on as before",
+                table=table,
+                version=self.min_version,
+            )
 
     def refuse_others(self, table: str, **wanted: Any) -> None:
         """Raise `ConfigError` with both values when a writer is configured otherwise than the table."""

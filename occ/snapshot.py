@@ -94,6 +94,11 @@ class FileSlice:
         """Bytes of the base file; raises as `path` does."""
         return self._rows().size
 
+    @property
+    def paths(self) -> set[str]:
+        """Of all its files."""
+        return {log.path for log in self.logs} | ({self.base.path} if self.base else set())
+
     def _rows(self) -> BaseFile:
         if self.base is None:
             raise UnsupportedTableError(

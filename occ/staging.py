@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..conflict import FileGroupId, ReadSet, Scan, WriteSet
+from ..conflict.predicate import FileStatistics, Where
+from ..conflict.unique import Values
 from ..conflict.write_set import NOWHERE, Region
 from ..errors import ConfigError, InputError
+from ..storage import Store
 from .avro import CommitMetadata, WriteStat
+from .instant import COMPLETED_AS, State
 from .log_state import Commit
+from .plans import groups_of
 from .snapshot import FileSlice
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How one kind of write appears on the timeline, and whether it reads nothing of the table (blind)."""
+    """How one kind of write appears on the timeline, and whether it reads nothing of the table (blind).
+
+    ``announced``: states in which its pending instant stands there, as files without content. ``service``: it changes
+    no row, and says itself what it depends on.
+    """
 
     action: str
     hudi_name: str
     blind: bool = False
+    announced: tuple[State, ...] = ("requested", "inflight")
+    service: bool = False
 
 
 OPERATIONS = {
@@ -31,6 +42,15 @@ OPERATIONS = {
     "insert_overwrite": Operation("replacecommit", "INSERT_OVERWRITE"),
     "insert_overwrite_table": Operation("replacecommit", "INSERT_OVERWRITE_TABLE"),
     "delete_partition": Operation("replacecommit", "DELETE_PARTITION"),
+}
+
+# Begun by `services`, `savepoint` and `restore` only. The pending instants of plans have content.
+SERVICES = {
+    "clean": Operation("clean", "CLEAN", announced=(), service=True),
+    "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
+    "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
+    "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),
+    "restore": Operation("restore", "RESTORE", service=True),
 }
 
 
@@ -45,18 +65,28 @@ class Staged:
     """Collects until the commit; then only read."""
 
     def __init__(self, name: str) -> None:
-        self.operation = operation(name)
+        self.operation = SERVICES.get(name) or operation(name)
         self._name = name
         self._stats: dict[FileGroupId, WriteStat] = {}
         self._replaced: set[FileGroupId] = set()
         self._region = NOWHERE
+        self._moved: dict[FileGroupId, FileGroupId] = {}  # own new file group -> the one whose rows moved there
         self._read = NOWHERE
+        self._looked = NOWHERE
+        self._looked_into: set[FileGroupId] = set()
         self._scanned: Region | None = None
         self._saw: set[FileGroupId] = set()
+        self._conditions: list[Scan] = []
+        self._scans: list[Scan] = []
+        self._values: dict[str, Values] | None = None
+        self._metadata: CommitMetadata | None = None
         self.empty_too = False
+        self.tells_all = False  # who writes says all that it reads; otherwise it may have read everything
+        self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write
 
     def add(self, stats: Iterable[WriteStat]) -> None:
         """Files that were written and belong to the commit. One per file group."""
+        self._values = None
         for stat in stats:
             group = FileGroupId(stat.partition, stat.file_id)
             before = self._stats.setdefault(group, stat)
@@ -69,7 +99,7 @@ class Staged:
 
     def drop(self, slices: Iterable[FileSlice]) -> None:
         """File groups that readers shall no longer see."""
-        if self.operation.action != "replacecommit":
+        if COMPLETED_AS.get(self.operation.action, self.operation.action) != "replacecommit":
             raise ConfigError(
                 f"a transaction begun as {self._name!r} cannot drop file groups; begin it as 'insert_overwrite', "
                 "'insert_overwrite_table' or 'delete_partition'"
@@ -80,18 +110,67 @@ class Staged:
         """Everything in the partition (None: the table) is replaced, also what appears there meanwhile."""
         self._region |= _region(partition)
 
-    def reads(self, partition: str | None) -> None:
-        """The result depends on everything in the partition (None: the table)."""
-        self._read |= _region(partition)
+    def reads(self, partition: str | None, slices: Iterable[FileSlice] = (), where: Where = ()) -> None:
+        """The result depends on everything in the partition (None: the table); with ``where`` see `Scan`."""
+        if where:
+            self._conditions.append(Scan(_region(partition), where, frozenset(each.group for each in slices)))
+        else:
+            self._read |= _region(partition)
 
-    def scanned(self, partition: str | None, slices: Iterable[FileSlice]) -> None:
+    def looks_up(self, partition: str | None, file_id: str = "") -> None:
+        """Keys were looked up in the partition (None: the table) or in one group, by a merge that can do so again."""
+        self.tells_all = True
+        if partition is not None and file_id:
+            self._looked_into.add(FileGroupId(partition, file_id))
+        else:
+            self._looked |= _region(partition)
+
+    @property
+    def looked_where(self) -> Region:
+        """Where the write's own condition was evaluated or its keys were looked up."""
+        region = self._read | self._looked
+        for scan in self._conditions:
+            region |= scan.region
+        return region
+
+    def scanned(self, partition: str | None, slices: Iterable[FileSlice], where: Where = ()) -> None:
         """Rows of the partition (None: the table) were read: these slices, and nothing that is not there."""
-        self._scanned = (self._scanned or NOWHERE) | _region(partition)
-        self._saw.update(each.group for each in slices)
+        groups = frozenset(each.group for each in slices)
+        if where:
+            self._scans.append(Scan(_region(partition), where, groups))
+        else:
+            self._scanned = (self._scanned or NOWHERE) | _region(partition)
+            self._saw |= groups
 
     def saw(self, slice_: FileSlice) -> None:
         """This slice was read."""
         self._saw.add(slice_.group)
+
+    # --- a rebase ------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> dict[FileGroupId, WriteStat]:
+        """The files that were written, by file group."""
+        return dict(self._stats)
+
+    def place_of(self, group: FileGroupId) -> FileGroupId:
+        """The file group whose rows one of ours holds: itself, or the one that it replaces."""
+        return self._moved.get(group, group)
+
+    def supersede(
+        self, old: Iterable[FileGroupId], new: Iterable[WriteStat], moved: Mapping[FileGroupId, FileGroupId]
+    ) -> None:
+        """These files of ours are no part of the commit any more, those are. ``moved``: new group -> one it replaces."""
+        for group in old:
+            del self._stats[group]
+            self._moved.pop(group, None)
+        self.add(new)
+        self._moved.update(moved)
+
+    @property
+    def action(self) -> str:
+        """On the timeline; rows that moved to other file groups make a commit a replacecommit."""
+        return "replacecommit" if self._moved else self.operation.action
 
     @property
     def empty(self) -> bool:
@@ -104,32 +183,83 @@ class Staged:
 
     def write_set(self) -> WriteSet:
         """File groups created, changed or replaced, and the region claimed."""
-        return WriteSet(frozenset(self._stats) | frozenset(self._replaced), self._region)
+        groups = self.named | frozenset(self._stats) | self._all_replaced()
+        return WriteSet(groups, self._region, unique=self.values())
+
+    def values(self) -> dict[str, Values]:
+        """What it wrote that no two rows may share."""
+        if self._values is None:
+            facts = [(s.partition, s.facts.values) for s in self._stats.values() if s.facts]
+            if not facts:
+                return {}
+            from .uniqueness import together  # with what it needs, which who only looks at a table does not
+
+            self._values = together(facts)
+        return self._values
+
+    def _all_replaced(self) -> frozenset[FileGroupId]:
+        return frozenset(self._replaced) | frozenset(self._moved.values())
 
     def read_set(self) -> ReadSet:
         """What the result depends on."""
-        looked = bool(self._read or self._scanned or self._saw)
-        scans = None if self._scanned is None else (Scan(self._scanned, groups=frozenset(self._saw)),)
-        return ReadSet(self._read, blind=self.operation.blind and not looked, scans=scans)
+        if self.operation.service:
+            return ReadSet(scans=())
+        looked = bool(self.looked_where or self._scanned or self._saw or self._scans)
+        lookups = (Scan(self._looked, groups=frozenset(self._looked_into)),)
+        scans: tuple[Scan, ...] | None
+        if self._scanned is not None or self._scans:
+            scans = (Scan(self._scanned or NOWHERE, groups=frozenset(self._saw)), *self._scans)
+        else:
+            scans = () if self.tells_all and not self._saw else None
+        blind, condition = self.operation.blind and not looked, tuple(self._conditions)
+        return ReadSet(self._read, blind=blind, condition=condition, scans=scans, lookups=lookups)
 
     def metadata(self, schema: str | None) -> CommitMetadata:
         """The commit as the timeline tells it."""
-        replaced: dict[str, tuple[str, ...]] = {}
-        for partition, file_id in sorted(self._replaced):
-            replaced[partition] = (*replaced.get(partition, ()), file_id)
-        return CommitMetadata(
-            operation=self.operation.hudi_name, schema=schema, stats=tuple(self._stats.values()), replaced=replaced
+        replaced: dict[str, list[str]] = {}
+        for partition, file_id in sorted(self._all_replaced()):
+            replaced.setdefault(partition, []).append(file_id)
+        # Kept, so that the own commit is published without reading it back (`publish.metadata_of`).
+        self._metadata = CommitMetadata(
+            operation=self.operation.hudi_name,
+            schema=schema,
+            stats=tuple(self._stats.values()),
+            replaced={partition: tuple(ids) for partition, ids in replaced.items()},
         )
+        return self._metadata
 
 
-def write_set_of(commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
+def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
     """The write set of a commit that has landed, from the plain values of its metadata.
 
     Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
     """
     groups = {FileGroupId(s["partition"], s["file_id"]) for s in plain.get("stats", ())}
     groups |= {FileGroupId(p, f) for p, ids in plain.get("replaced", {}).items() for f in ids}
-    return WriteSet(frozenset(groups), commit.region)
+    groups |= groups_of(plain)
+    known = {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in plain.get("stats", ()) if "columns" in s}
+    unique: dict[str, Values] = {}
+    if "unique" in plain:
+        from .uniqueness import from_entry
+
+        unique = from_entry(store, plain["unique"])
+    return WriteSet(frozenset(groups), commit.region, statistics=InEntry(known), unique=unique)
+
+
+class InEntry(Mapping[FileGroupId, FileStatistics]):
+    """Statistics of a commit's files, decoded when a condition asks for them."""
+
+    def __init__(self, plain: Mapping[FileGroupId, Mapping[str, Any]]) -> None:
+        self._plain = plain
+
+    def __getitem__(self, group: FileGroupId) -> FileStatistics:
+        return FileStatistics.from_json(self._plain[group])
+
+    def __iter__(self) -> Iterator[FileGroupId]:
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._plain)
 
 
 def _region(partition: str | None) -> Region:

@@ -24,16 +24,23 @@ from .floor import lay_floor
 from .heartbeat import Heart
 from .log_files import LOG
 from .log_state import LogEntry, LogState, Setting
+from .maintenance import Maintenance
 from .properties import TableConfig
+from .prune import Pruner
 from .publish import Publisher
+from .readers import Leases
 from .reading import Reading
-from .retry import Contention, RunResult
+from .restore import remove_undone
+from .reserve import Wanted, reservation_of
+from .retry import Bounds, Contention, RunResult
 from .retry import run as run_again
 from .rollback import Cleaner
 from .settings import Settings
+from .staging import operation as refuse_unknown
 from .table_lock import TableLease, TableLock, settled
 from .transaction import Transaction
 from .view import ViewCache
+from .waiting import Reservations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +52,7 @@ T = TypeVar("T")
 _log = logging.getLogger("lakelatch")
 
 
-class Table(Reading):
+class Table(Reading, Maintenance):
     """One handle on one table; safe to share between threads, and a context manager. Made by `open`.
 
     Attributes:
@@ -67,13 +74,15 @@ class Table(Reading):
         self.contention = Contention()
         self.priority = 0
         if self.writable:
-            self.log = CommitLog(
-                store, env, Publisher(store, env, self.config.timeline_folder), epoch_slots=epoch_slots
-            )
+            publisher = Publisher(store, env, self.config.timeline_folder)
+            self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
             self.log.catch_up()
             self._lock = TableLock(self.log, store, env, self.writer)
             self.cleaner = Cleaner(store, self.log, env, self.config.timeline_folder)
-            self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self.look_after_others)
+            self.pruner = Pruner(store, self.log, self.cleaner, publisher)
+            self.leases = Leases(store, env)
+            self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats)
+            self.reservations = Reservations(self)
             self.views = ViewCache(self.log, self._cold_view, self._metadata_of)
             self._swept = False
 
@@ -94,7 +103,13 @@ class Table(Reading):
     # --- changing --------------------------------------------------------------------------------------------
 
     def transaction(
-        self, operation: str = "upsert", *, lock_first: bool = False, isolation: str | None = None
+        self,
+        operation: str = "upsert",
+        *,
+        lock_first: bool = False,
+        isolation: str | None = None,
+        reserve: Wanted | None = None,
+        first: int | None = None,
     ) -> Transaction:
         """Begin a transaction; leave its block to commit.
 
@@ -104,15 +119,25 @@ class Table(Reading):
             lock_first: take the table's lock before the snapshot and keep it to the commit: cannot lose, and nobody
                 else commits meanwhile. For short transactions on a contended table; `run` does it by itself.
             isolation: a stronger level than the table's, for this one.
+            reserve: keep others from landing there until this one has ended: ``"table"``, or a list of partition paths,
+                file slices of a snapshot, or (partition, file id). Begins when older ones that reserved the same have
+                ended. For long work; docs/starvation.md says who waits for whom.
+            first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` carries it.
 
         Raises:
+            InputError: no such partition or file group to reserve.
+            ConflictError: what others have reserved was not free within ``yield_wait_s``.
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
         """
+        refuse_unknown(operation)
         self._require_log()
         self._refuse_if_unwritable()
         if self.log.state.last is None:  # made half, or adopted and not yet written to
             lay_floor(self)
-        return Transaction(self, operation, lock_first=lock_first, isolation=isolation)
+        reserved = reservation_of(self, reserve, operation) if reserve is not None else None
+        return Transaction(
+            self, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first
+        )
 
     def run(
         self,
@@ -122,21 +147,36 @@ class Table(Reading):
         attempts: int = 20,
         time_s: float = 600.0,
         pause_s: float = 0.05,
+        work_s: float | None = None,
+        isolation: str | None = None,
+        reserve: Wanted | None = None,
+        reserve_after: int | None = 1,
     ) -> RunResult[T]:
         """Run ``work`` in a transaction and commit it; on conflict run it again with a fresh instant and snapshot.
 
-        After a loss the lock is taken before the snapshot while the table stays contended.
+        After a loss, short work takes the lock before its snapshot while the table stays contended; long work reserves
+        what it touched, and others wait for it.
 
         Args:
-            work: called with the transaction; may run several times.
+            work: called with the transaction; may run several times, so it must keep nothing from one time to the next.
             attempts: how often at most.
             time_s: no new attempt begins after so many seconds.
+            work_s: no new attempt begins when the lost ones took so many seconds together.
             pause_s: jittered pause after the first loss, doubled with each, 5 s at most.
+            isolation, reserve: of each attempt, see `transaction`.
+            reserve_after: after so many lost attempts the next ones reserve; None: never.
 
         Raises:
             ConflictError: of the last attempt, when the bounds are reached; a note says how many there were.
         """
-        return run_again(self, work, operation=operation, attempts=attempts, time_s=time_s, pause_s=pause_s)
+        return run_again(
+            self,
+            work,
+            Bounds(attempts, time_s, pause_s, work_s, reserve_after),
+            operation=operation,
+            isolation=isolation,
+            reserve=reserve,
+        )
 
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """The table has this lock from now on. Writers may run meanwhile: each goes over to it at its next commit.
@@ -152,10 +192,17 @@ class Table(Reading):
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
     def change_settings(self, **changes: Any) -> Settings:
-        """The table has these settings from now on, for every writer. `ConfigError` for unknown names or values."""
+        """The table has these settings from now on, for every writer. `ConfigError` for unknown names or values.
+
+        A new unique constraint is compared with all rows first; `ConstraintError` names some that break it.
+        """
         if "lock" in changes:
             return self.lock.change(**changes)
         self._require_log()
+        if self.settings.changed(**changes).unique:
+            from .constraints import constrained
+
+            return constrained(self, changes)
 
         def build(state: LogState) -> LogEntry:
             return Setting(state.settings.changed(**changes), self.writer)
@@ -183,6 +230,8 @@ class Table(Reading):
         self.log.publish_last()
         self.cleaner.sweep_leftovers(mine)
         self.cleaner.sweep_strays(self.timeline(), mine)
+        remove_undone(self, self.leases)
+        self.pruner.prune()
         return ended
 
     # --- what a transaction needs ----------------------------------------------------------------------------
@@ -215,6 +264,14 @@ class Table(Reading):
                 self.cleaner.sweep_leftovers(self.heart.instants)
         except LatchError:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again", self.url, exc_info=True)
+
+    def _after_beats(self) -> None:
+        """On the heartbeat's thread, so that nobody waits for it."""
+        self.look_after_others()
+        try:
+            self.pruner.look()
+        except LatchError:
+            _log.warning("%s: old epochs of the log could not be removed; tried again later", self.url, exc_info=True)
 
     # --- guards ----------------------------------------------------------------------------------------------
 

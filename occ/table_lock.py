@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError, InputError, LatchError, LockError, LockLostError, TokenBehindError
 from ..locks import Lease, LockProvider, Release, open_provider
+from ..locks.config import split
 from ..storage import Store
 from .commit_log import CommitLog
 from .log_state import LogEntry, LogState, Setting
@@ -42,11 +43,8 @@ def settled(lock: str, *, env: Environment = SYSTEM) -> str:
     """The one spelling of a lock setting, as it is stored. `ConfigError` for what cannot be opened or holds a secret."""
     if lock in (OWN_LOCK, NO_LOCK):
         return lock
-    if "://" in lock and ":" in urlsplit(lock).netloc.rpartition("@")[0]:
-        raise ConfigError(
-            "The lock URL holds a password; it would be stored with the table and printed. Leave it out and give it "
-            "through the environment (docs/locks.md names the variable of each backend)."
-        )
+    if "://" in lock:
+        split(lock)  # also for a provider of others: it would be stored with the table and printed
     with open_provider(lock, env=env) as provider:
         return provider.url
 

@@ -6,8 +6,8 @@ Times on the timeline of version 6 are the writer's local ones and there is no c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..conflict import FileGroupId
@@ -72,6 +72,11 @@ class Timeline:
             and (completed is None or (each.completed or each.requested) <= completed)
         )
 
+    def without(self, requested: Collection[str]) -> Timeline:
+        """The timeline as if these commits had not been: a restore has taken them back and their instants still stand."""
+        kept = tuple(i for i in self.completed if i.requested not in requested or i.action not in COMMIT_ACTIONS)
+        return replace(self, completed=kept)
+
     def is_committed(self, requested: str) -> bool:
         """Whether files of that T count."""
         first = self.first_active
@@ -100,9 +105,9 @@ class Timeline:
                     instant=name,
                     table=self.config.name,
                 )
-            self._contents[instant] = decode_commit(
-                stored.body, name=name, layout=self.config.layout, table=self.config.name
-            )
+            content = decode_commit(stored.body, name=name, layout=self.config.layout, table=self.config.name)
+            _refuse_outside(content, name, self.config.name)
+            self._contents[instant] = content
         return self._contents[instant]
 
     def view(self) -> TimelineView:
@@ -115,6 +120,18 @@ class Timeline:
                 replacements.append(Replacement(instant.requested, instant.completed or instant.requested, groups))
         completion = {each.requested: each.completed or each.requested for each in self.commits}
         return TimelineView(completion, self.first_active, tuple(replacements))
+
+
+def _refuse_outside(content: CommitMetadata, name: str, table: str) -> None:
+    for path in (*(stat.path for stat in content.stats if stat.path), *content.replaced):
+        if path.startswith("/") or ".." in path.split("/"):
+            raise DamagedTableError(
+                f"Instant {name} of table {table} names {path}, which does not lie in the table. Nothing there was touched; "
+                "restore the instant from a copy, or roll its commit back with the engine that made it.",
+                instant=name,
+                table=table,
+                outside=path,
+            )
 
 
 def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = False) -> Timeline:

@@ -3,8 +3,10 @@
     begin    append begin(T) to the log; from here T is open and the state at its slot is the snapshot
              heartbeat; then the pending instant, for Hudi's readers
     write    a marker before every data file; one name for each (file group, T), created exclusively
+             (at both ends: whoever outranks us and has reserved the place is waited for, without the lock)
     commit   take the lock; read the log to its head, with the newest commit published;
              rolled back meanwhile? a candidate in our way? lease still held?
+             only outdated merges in our way: give the lock back, merge again (rebase.py), all of this again
              append commit(T, C): the one moment that counts; slot taken: all of this again
              publish; give the lock back; remove markers and heartbeat
     abort    append abort(T) first, then delete what the markers name, then the pending instant
@@ -19,7 +21,7 @@ import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ..conflict import Conflict
+from ..conflict import Claim, Conflict, Reservation, Verdict
 from ..errors import (
     CommitUnknownError,
     LatchError,
@@ -29,18 +31,23 @@ from ..errors import (
 )
 from ..storage import Outcome
 from .clock import next_label
-from .instant import Instant, file_name
+from .instant import Instant, State, file_name
 from .judge import Judge
 from .log_state import Begin, Commit, End, LogEntry, LogState
-from .markers import list_markers, remove
-from .over import CommitResult, ended_by_others, log_made_anew, lost_against
+from .markers import delete_announced, list_markers
+from .over import CommitResult, ended_by_others, log_made_anew, lost_against, reserved_by, waited_in_vain
 from .publish import attach
+from .rebase import ROUNDS_MAX
+from .reserve import touched
+from .rounds import MergeAgain
+from .waiting import InTheWay, Patience
 from .work import Work
 
 if TYPE_CHECKING:
     from .table import Table
     from .table_lock import TableLease
 
+_SHORT_S = 5.0  # a merge that took longer is not done under the lock: others would wait for it, or give up
 _log = logging.getLogger("lakelatch.transaction")
 
 
@@ -50,9 +57,28 @@ class Transaction(Work):
     Not to be shared between threads for writing its outcome; workers only need `file_spec`.
     """
 
-    def __init__(self, table: Table, name: str, *, lock_first: bool = False, isolation: str | None = None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        name: str,
+        *,
+        lock_first: bool = False,
+        isolation: str | None = None,
+        reserved: Reservation | None = None,
+        first: int | None = None,
+    ) -> None:
         super().__init__(table, name)
-        self._judge = Judge(table.store, self._staged, table.settings, isolation=isolation, priority=table.priority)
+        self._judge = Judge(
+            table.store,
+            self._staged,
+            table.settings,
+            isolation=isolation,
+            priority=table.priority,
+            counts=table.reservations.counts,
+        )
+        self._patience = Patience(table)
+        self._claim = Claim("", first, table.priority, reserved or None)
+        self._announced_as = self._staged.action
         self.result: CommitResult | None = None
         self._lease: TableLease | None = None
         if lock_first:
@@ -68,8 +94,13 @@ class Transaction(Work):
 
     def _begin(self) -> None:
         table, action = self._table, self._staged.operation.action
+        before: Begin | None = None
 
-        def build(state: LogState) -> LogEntry:
+        def build(state: LogState) -> LogEntry | None:
+            nonlocal before
+            before = self._first_in_the_way(state)
+            if before is not None:
+                return None
             # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
             # snapshot holds, and readers take the larger T of two files of a group (trap 1).
             instant = next_label(table.env.now(), state.top)
@@ -80,20 +111,42 @@ class Transaction(Work):
                 table.writer,
                 table.env.process(),
                 priority=table.priority,
+                reserved=self._claim.reserved,
+                first=self._claim.age,
             )
 
-        entry = table.log.append(build, follower=self._follower)
+        while (entry := table.log.append(build, follower=self._follower)) is None:
+            assert before is not None
+            self._wait_to_begin(before)
         assert isinstance(entry, Begin)
         self.instant, self.begin_slot = entry.instant, entry.slot
         try:
             table.heart.start(self.instant)
-            for state in ("requested", "inflight"):
-                name = file_name(Instant(self.instant, action, state))
-                self._announce(f"{table.config.timeline_folder}/{name}")
+            for state in self._staged.operation.announced:
+                self._announce(self._pending_path(action, state))
             table.look_after_others()
         except BaseException:
             self.abort("it could not begin")
             raise
+
+    def _first_in_the_way(self, state: LogState) -> Begin | None:
+        # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
+        if self._staged.operation.service:
+            return None
+        found = self._table.reservations.first_in_the_way(state, self._claim)
+        return state.open[found.instant] if found else None
+
+    def _wait_to_begin(self, before: Begin) -> None:
+        table = self._table
+        self._release()  # nobody waits with the lock in hand
+        over = self._patience.until(
+            lambda state: before.instant not in state.open or not table.reservations.counts(before),
+            who=f"{self.operation} of {table.writer}",
+            whom=f"{before.operation} {before.instant} of {before.writer}",
+            why=f"it has reserved {before.reserved}",
+        )
+        if not over:
+            raise reserved_by(self, before, table.settings.yield_wait_s)
 
     def _announce(self, path: str) -> None:
         # Empty and not flushed: the begin entry is the record. But a reader takes files older than the first instant
@@ -102,6 +155,9 @@ class Transaction(Work):
         put = store.put_if_absent(path, b"", durable=False)
         if put.outcome is Outcome.UNKNOWN and store.head(path) is None:
             raise StorageError(f"{path} could not be written: {put.cause}; nothing landed, try again", path=path)
+
+    def _pending_path(self, action: str, state: State) -> str:
+        return f"{self._table.config.timeline_folder}/{file_name(Instant(self.instant, action, state))}"
 
     # --- commit ----------------------------------------------------------------------------------------------
 
@@ -129,8 +185,9 @@ class Transaction(Work):
             if self._staged.empty:
                 self.abort("nothing to commit")
                 return None
-            self._drop_unfinished()
-            self._land()
+            self._check_constraints()
+            if not self._land_or_rebase():
+                return None
         except CommitUnknownError:
             self._over("unknown")
             raise
@@ -139,29 +196,80 @@ class Transaction(Work):
             raise
         self._over("committed")
         try:
-            self._table.cleaner.sweep_landed(self.instant)
+            self._table.cleaner.sweep_landed(self.instant, self._staged.paths())
         except LatchError:  # it has landed; the next cleaning finds what is left
             _log.warning("commit %s has landed but its markers are still there", self.instant, exc_info=True)
         return self.result
+
+    def touched(self, *, attempt: int) -> Reservation:
+        """What an attempt after this lost one has to reserve; ``attempt`` counts the reserving ones."""
+        level = self._judge.isolation(self._table.settings)
+        return touched(self._staged, self._lost_on, isolation=level, attempt=attempt)
+
+    def _land_or_rebase(self) -> bool:
+        """Landed, after waiting for whom goes first, and merging again what others changed; False: nothing is left."""
+        while True:
+            self._drop_unfinished()
+            try:
+                self._land()
+            except InTheWay as e:
+                self._release()  # nobody waits with the lock in hand
+                self._wait_for(e.conflict)
+            except MergeAgain as e:
+                self._merge_again(e)
+                if self._staged.empty:
+                    self.abort("others have done the same meanwhile")
+                    return False
+            else:
+                return True
+
+    def _wait_for(self, conflict: Conflict) -> None:
+        winner = conflict.winner
+        over = self._patience.until(
+            lambda state: self._has_ended(state, winner.instant, conflict),
+            who=f"{self.operation} {self.instant}",
+            whom=f"{winner.operation} {winner.instant} of {winner.writer}",
+            why=conflict.rule,
+        )
+        if not over:
+            raise waited_in_vain(self, conflict)
+
+    def _has_ended(self, state: LogState, winner: str, conflict: Conflict) -> bool:
+        self._require_in(state)
+        begin = state.open.get(winner)
+        return begin is None or (conflict.winner.reserved is not None and not self._table.reservations.counts(begin))
+
+    def _merge_again(self, lost: MergeAgain) -> None:
+        """One round: outside the lock at first; later, where it is quick, under it, because then nobody comes between."""
+        table, rebase = self._table, self._rebase
+        assert rebase is not None
+        if rebase.round and rebase.took_s <= _SHORT_S and self._lease is None:
+            # What has to be merged is decided anew under the lease, which is kept to the commit, within bounds.
+            self._lease = table.lease(f"{self.operation}, merging again", max_hold_s=table.settings.lock_wait_s / 2)
+            return
+        spec = self._spec or self.file_spec(self.schema)
+        task = None if rebase.round >= ROUNDS_MAX else rebase.prepare(lost, self._follower.commits, spec)
+        if task is None or (task.moves and not table.settings.rebase_moves):
+            raise lost_against(self, lost.conflicts[0])
+        _log.info("%s %s merges again, round %d: %s", self.operation, self.instant, rebase.round, lost)
+        if task.moves:
+            self._announce_as("replacecommit")
+        rebase.run(task)
+
+    def _announce_as(self, action: str) -> None:
+        """The pending instant has the action that the commit will have; before the first file of that commit."""
+        if action != self._announced_as:
+            for state in self._staged.operation.announced:
+                self._announce(self._pending_path(action, state))
+            for state in reversed(self._staged.operation.announced):
+                self._table.store.delete(self._pending_path(self._announced_as, state))
+            self._announced_as = action
 
     def _land(self) -> None:
         """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
         table = self._table
         self._schema_seen()  # before the lock: it may list the table
-        template = attach(
-            table.store,
-            Commit(
-                self.instant,
-                "",
-                self._staged.operation.action,
-                self._staged.operation.hudi_name,
-                table.writer,
-                0,
-                self._staged.write_set().region,
-                blind=self._staged.read_set().blind,
-            ),
-            self._staged.metadata(None),
-        )
+        template = self._template()
         give_up = table.env.monotonic() + table.settings.lock_wait_s
         while True:
             lease = self._lease or table.lease(self.operation)
@@ -179,23 +287,53 @@ class Transaction(Work):
                 self.result = CommitResult(self.instant, completion, table.log.next_slot - 1)
                 return
             except LockLostError as e:
-                self._lease = None
+                self._release()
                 if table.env.monotonic() >= give_up:
                     raise
                 _log.warning("%s has not landed yet: %s", self.instant, e)
             finally:
-                lease.release()
+                if lease is not self._lease:
+                    lease.release()
+
+    def _template(self) -> Commit:
+        """The commit entry, but for what is only known at its slot."""
+        table = self._table
+        return attach(
+            table.store,
+            Commit(
+                self.instant,
+                "",
+                self._announced_as,
+                self._staged.operation.hudi_name,
+                table.writer,
+                0,
+                self._staged.write_set().region,
+                blind=self._staged.read_set().blind,
+            ),
+            self._staged.metadata(None),
+            self._staged.values(),
+        )
 
     def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
         """The commit entry for the next free slot, or the reason why there must not be one."""
         self._require_in(state)
         if not self._follower.complete:
             raise log_made_anew(self)
+        rebase = self._rebase
         schema = self._judge.decide(
-            state, self.instant, self._follower.commits, began=self._schema_seen(), wanted=self._schema
+            state,
+            self.instant,
+            self._follower.commits,
+            began=self._schema_seen(),
+            wanted=self._schema,
+            repeatable=rebase.repeatable(self._staged) if rebase else None,
+            since=rebase.slot if rebase else 0,
         )
         if isinstance(schema, Conflict):
-            raise lost_against(self, schema)
+            self._lost_on = schema.overlap
+            raise InTheWay(schema) if schema.waits else lost_against(self, schema)
+        if isinstance(schema, Verdict):
+            raise MergeAgain(schema.again, schema.groups, self._table.log.next_slot)
         token = lease.token_at(state)
         completion = next_label(self._table.env.now(), state.top)
         return template.placed(completion=completion, token=token, schema=schema)
@@ -212,10 +350,7 @@ class Transaction(Work):
         """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
         wanted = self._staged.paths()
         store = self._table.store
-        unfinished = [m for m in list_markers(store, self.instant) if m.path not in wanted]
-        for marker in unfinished:
-            store.delete(marker.path)
-        remove(store, unfinished)
+        delete_announced(store, [m for m in list_markers(store, self.instant) if m.path not in wanted])
 
     # --- abort -----------------------------------------------------------------------------------------------
 
@@ -237,7 +372,7 @@ class Transaction(Work):
 
         try:
             self._table.log.append(build)
-            self._table.cleaner.sweep(self.instant, self._staged.operation.action)
+            self._table.cleaner.sweep(self.instant, self._announced_as)
         except LatchError:
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
 

@@ -16,6 +16,7 @@ from .avro import CommitMetadata
 from .commit_log import CommitLog, Follower
 from .listing import list_data_files
 from .log_state import Commit
+from .plans import undone_by
 from .snapshot import Snapshot, build
 from .timeline import Timeline
 
@@ -105,11 +106,14 @@ class ViewCache:
 
     def _warm(self, slot: int, top: str, later: Follower) -> View | None:
         """A view of an earlier slot to go on from; None for a transaction older than the one before."""
-        if self._view is None or not self._since.complete:
+        if self._view is None or not self._since.complete or self._taken_back(slot):
             self._log.unfollow(self._since)
             self._since = self._log.follow(later)
             self._view, self._slot = self._cold(top), slot
         return self._view if self._slot <= slot else None
+
+    def _taken_back(self, slot: int) -> bool:
+        return any(commit.restores for commit in self._since.commits if commit.slot < slot)
 
     def _advance(self, view: View, slot: int) -> View:
         while self._since.commits and self._since.commits[0].slot < slot:
@@ -123,6 +127,10 @@ def with_unpublished(
     view: View, timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]
 ) -> View:
     """The view with the newest commit, for a reader who found it in the log but not on the timeline."""
+    if last is not None and last.restores:
+        undone = {each.requested for each in undone_by(last)}
+        if any(each.requested in undone for each in timeline.commits):
+            return cold_view(timeline.store, timeline.without(undone))
     if last is None or any(i.requested == last.instant for i in timeline.commits):
         return view
     return view.after(last, metadata(last))

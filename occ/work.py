@@ -5,12 +5,17 @@ No protocol in here: that is `transaction`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from ..conflict.predicate import Where, where_of
+from ..errors import InputError
+from ..conflict import FileGroupId
 from .avro import WriteStat
 from .commit_log import Follower
 from .over import is_over
+from .rounds import Rebase
 from .staging import Staged
 from .view import arrow_schema
 
@@ -18,9 +23,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .basefile import FileSpec
+    from .rebase import Again
     from .snapshot import FileSlice, Snapshot
     from .table import Table
     from .writer import NewFile
+
+
+Terms = Sequence[tuple[Any, ...]]  # comparisons of columns with values, all of which hold
 
 
 class Work:
@@ -45,6 +54,9 @@ class Work:
         self._snapshot: Snapshot | None = None
         self._began_with: tuple[str | None] | None = None
         self._open_files: list[NewFile] = []
+        self._rebase: Rebase | None = None
+        self._lost_on: tuple[FileGroupId, ...] = ()
+        self._spec: FileSpec | None = None
         self._state = "open"
 
     @property
@@ -104,6 +116,8 @@ class Work:
         """
         import pyarrow as pa
 
+        from .wanted import wanted_of
+
         self._require_open()
         spec, self._schema = self._table.file_spec(self.instant, schema, self.schema)
         if self._columns is not None and self._columns.names != spec.schema.names:
@@ -111,13 +125,53 @@ class Work:
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
             spec, self._schema = self._table.file_spec(self.instant, wide, self.schema)
-        self._columns = spec.schema
+        spec = replace(spec, wanted=wanted_of(self._table.settings, spec.schema, self.operation))
+        self._columns, self._spec = spec.schema, spec
         return spec
 
     def add(self, stats: Iterable[WriteStat]) -> None:
         """Files that workers have written and that belong to the commit; one per file group."""
         self._require_open()
         self._staged.add(stats)
+
+    @property
+    def staged(self) -> bool:
+        """Whether there is something to commit so far."""
+        return bool(self._open_files) or not self._staged.empty
+
+    @property
+    def files(self) -> tuple[WriteStat, ...]:
+        """The files that the commit holds or will hold; a rebase has put others in the place of some."""
+        return tuple(self._staged.files.values())
+
+    # --- rows, in plain Python -----------------------------------------------------------------------------------
+
+    def upsert(self, rows: pa.Table) -> None:
+        """Rows replace those with the same key in the same partition; new keys are inserted. Rebased by itself.
+
+        Raises:
+            InputError: a key occurs twice and the table has no ordering field, a column is missing or of another type.
+        """
+        from . import row_writes
+
+        self._require_open()
+        row_writes.upsert(self, rows)
+
+    def delete(self, keys: pa.Table) -> None:
+        """The rows with these keys are gone: the key columns, and the partition columns where they are known."""
+        from . import row_writes
+
+        self._require_open()
+        row_writes.delete(self, keys)
+
+    def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
+        """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile."""
+        from . import row_writes
+
+        self._require_open()
+        row_writes.delete_where(self, where, partition)
+
+    # --- what is written and read --------------------------------------------------------------------------------
 
     def drop(self, slices: Iterable[FileSlice]) -> None:
         """File groups that readers shall no longer see; only in overwrites and delete_partition."""
@@ -129,18 +183,88 @@ class Work:
         self._require_open()
         self._staged.overwrites(partition)
 
-    def reads(self, partition: str | None) -> None:
-        """Declare that the result depends on everything in a partition (None: the table)."""
-        self._require_open()
-        self._staged.reads(partition)
+    def reads(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+        """Declare that the result depends on everything in a partition (None: the table).
 
-    def scanned(self, partition: str | None) -> None:
-        """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
+        Args:
+            where: only on the rows that meet all of these, as ``[("amount", "<", 10), ("city", "is not null")]``;
+                operators are ``= != < <= > >= in``, ``is null`` and ``is not null``. A new file whose statistics say that
+                it has no such row is no conflict then.
 
-        Who says nothing there may have read everything; slices that `read` gave are known by themselves.
+        Returns the slices that may hold such rows, by their statistics.
         """
         self._require_open()
-        self._staged.scanned(partition, self.snapshot.file_groups(partition))
+        conditions, slices = self._looked_at(partition, where)
+        self._staged.reads(partition, slices, conditions)
+        return slices
+
+    def scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+        """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
+
+        Who says nothing there may have read everything; slices that `read` gave are known by themselves. ``where`` and
+        what is returned as in `reads`: no other slices have to be read.
+        """
+        self._require_open()
+        conditions, slices = self._looked_at(partition, where)
+        self._staged.scanned(partition, slices, conditions)
+        return slices
+
+    def _looked_at(self, partition: str | None, where: Terms) -> tuple[Where, list[FileSlice]]:
+        slices = self.snapshot.file_groups(partition)
+        if not where:
+            return (), slices
+        from .statistics import slices_that_may_match
+
+        conditions = where_of(where)
+        if unknown := sorted({each.column for each in conditions}.difference(self.schema.names if self.schema else ())):
+            raise InputError(
+                f"{self.url} has no column {', '.join(unknown)}, on which a condition was put", columns=unknown
+            )
+        return conditions, slices_that_may_match(self._table.store, slices, conditions)
+
+    def rebases(self, again: Again | None = None, *, looks_again: bool = False) -> None:
+        """Merge again, rather than lose, when all that is in the way is that others changed the same file groups.
+
+        Not against overwrites, table services, changes of the schema, or of what was read (isolation above
+        ``snapshot``). ``rebase`` has the rules of a round.
+
+        Args:
+            again: called by `commit`, outside the lock, with what was lost; returns the new files. None: what this
+                transaction changed is applied row by row to the new slices; a row that both changed is a conflict
+                unless the table's ordering field settles it.
+            looks_again: ``again`` also looks at ``lost.appeared``, so what landed where this transaction's condition
+                (`reads`) or keys (`looks_up`) were looked up is no loss either, but under ``serializable``.
+        """
+        self._require_open()
+        self._rebase = Rebase(self, again, looks_again=looks_again)
+
+    def looks_up(self, partition: str | None, file_id: str = "") -> None:
+        """Say that keys were looked up in a partition (None: the table), by a merge that `rebases` repeats.
+
+        Counts above isolation ``snapshot``, as `scanned` does; a rebase under ``write-serializable`` looks again. With
+        ``file_id`` in one file group only: by the bucket index no other can hold them.
+        """
+        self._require_open()
+        self._staged.looks_up(partition, file_id)
+
+    def reads_nothing_else(self) -> None:
+        """Say that what was declared is all that was read. Above isolation ``snapshot`` it might be everything else."""
+        self._require_open()
+        self._staged.tells_all = True
+
+    def _check_constraints(self) -> None:
+        """Raise `ConstraintError` when rows that were written have values that other rows of the snapshot have."""
+        constraints = self._table.settings.unique
+        stats = list(self._staged.files.values())
+        if not constraints or not stats or self._staged.operation.service:
+            return
+        from .constraints import Checker
+
+        gone = self._staged.write_set().groups
+        others = [each for each in self.snapshot.file_groups() if each.group not in gone]
+        checker = Checker(self._table.store, self.url, self.instant, stats, others)
+        for constraint in constraints:
+            checker.check(constraint)
 
     def commit_empty(self) -> None:
         """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""

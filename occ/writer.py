@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import LatchError
-from .basefile import BaseFileWriter
+from .basefile import BaseFileWriter, token
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .avro import WriteStat
+    from .basefile import FileSpec
     from .snapshot import FileSlice
-    from .work import Work
+
+
+class Owner(Protocol):
+    """What a file belongs to: a transaction, or one round of its rebase."""
+
+    def file_spec(self, schema: pa.Schema) -> FileSpec: ...  # noqa: D102
+    def add(self, stats: Iterable[WriteStat]) -> None: ...  # noqa: D102
+    def _adopt(self, file: NewFile) -> None: ...
 
 
 class NewFile:
@@ -21,8 +31,16 @@ class NewFile:
     `write` once or often, in a ``with`` block or not: the transaction's commit closes what is still open.
     """
 
-    def __init__(self, transaction: Work, *, partition: str, file_id: str, replaces: FileSlice | None = None) -> None:
-        self._transaction = transaction
+    def __init__(
+        self,
+        transaction: Owner,
+        *,
+        partition: str,
+        file_id: str,
+        replaces: FileSlice | None = None,
+        round: int = 0,  # noqa: A002 - of a rebase
+    ) -> None:
+        self._transaction, self._token = transaction, token(0, round)
         self.partition, self.file_id, self._replaces = partition, file_id, replaces
         self._writer: BaseFileWriter | None = None
         transaction._adopt(self)
@@ -40,8 +58,10 @@ class NewFile:
                 spec,
                 partition=self.partition,
                 file_id=self.file_id,
+                token=self._token,
                 io="MERGE" if self._replaces else "CREATE",
                 prev_commit=self._replaces.instant if self._replaces else None,
+                replaces=self._replaces.path if self._replaces else None,
             )
             self._writer.__enter__()
         self._writer.write(rows)

@@ -15,10 +15,13 @@ from ..errors import LatchError
 from ..occ.basefile import refuse_if_over
 from ..occ.transaction import Transaction
 from ..storage import Store
-from .worker import ANSWER, Answer, Task, unpack
+from .source import Shuffled
+from .worker import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 
 _LOOK_S = 1.0
-_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)
+# Sent with each of Spark's tasks; a larger one (tens of thousands of file slices) goes once to each executor instead.
+_TASK_BYTES_MAX = 1 << 20
 
 
 def group_of(instant: str) -> str:
@@ -36,8 +39,17 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
         LatchError: what a task met.
     """
     with job_group(spark, store, txn.instant, text):
-        answers = rows.mapInArrow(task, ANSWER).collect()
-    return unpack(answers)
+        if not isinstance(rows, Shuffled):
+            return unpack(rows.mapInArrow(task, ANSWER).collect())
+        text = packed(task)
+        if len(text) > _TASK_BYTES_MAX:
+            return unpack(rows.rows.mapInArrow(task, ANSWER).collect())
+        spark.sparkContext.setLocalProperty(JOB_TASK, text)
+        try:
+            return unpack(rows.answers().collect())
+        except BaseException:
+            rows.forget()
+            raise
 
 
 @contextmanager

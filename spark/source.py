@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+
+from .worker import ANSWER, run_task_of_job
 
 SMALL_ROWS = 20_000
 _SMALL_BYTES = 1 << 20  # for rows in files that is their compressed size
@@ -15,16 +17,50 @@ _UNKNOWN_BYTES = 1 << 50
 _CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union", "Range", "GlobalLimit", "LocalLimit"})
 
 
-class Source:
-    """The incoming rows. Computed once for a write that does not lose; kept by Spark from its second attempt on."""
+class Shuffled:
+    """Rows that Spark has shuffled for the tasks of a write, however often these are run.
+
+    Every run collects the same frame, whose shuffle stands after the first: what is upstream of it, the user's code
+    among it, is not computed again, and nothing is cached for that. So the frame cannot hold the task; it is told of it
+    by a property of the job.
+    """
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
+        self._answers: Any = None
+
+    def answers(self) -> Any:
+        """What the job's task answers for these rows."""
+        if self._answers is None:
+            self._answers = self.rows.mapInArrow(run_task_of_job, ANSWER)
+        return self._answers
+
+    def forget(self) -> None:
+        """Spark does not run a frame again of which a stage was cancelled."""
+        self._answers = None
+
+
+class Source:
+    """The incoming rows. Computed once for all attempts where they are shuffled; else kept by Spark from the second on."""
+
+    def __init__(self, rows: Any, small: pa.Table | None) -> None:
+        self.rows, self.small = rows, small
         self._uses = 0
         self._kept = False
+        self._shuffled: dict[Hashable, Shuffled] = {}
+
+    def shuffled(self, way: Hashable, shuffle: Callable[[Any], Any]) -> Shuffled:
+        """The rows shuffled in that way, for one more attempt; None is a way that depends on the attempt."""
+        if way is None:
+            return Shuffled(shuffle(self.use()))
+        if way not in self._shuffled:
+            self._shuffled[way] = Shuffled(shuffle(self.use()))
+        return self._shuffled[way]
 
     def use(self) -> Any:
         """The rows, for one more attempt."""
+        if self.small is not None:
+            return self.rows.sparkSession.createDataFrame(self.small)
         self._uses += 1
         if self._uses == 2:
             self.rows = self.rows.persist()

@@ -8,7 +8,9 @@ it, and Spark does not run a task again whose rows are wrong.
 from __future__ import annotations
 
 import pickle
+import zlib
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,25 +18,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..conflict import FileGroupId
 from ..errors import LatchError
 from ..occ.avro import WriteStat
 from ..occ.basefile import FileSpec, refuse_if_over
 from ..occ.keys import RECORD_KEY, record_keys
 from ..occ.merge import deduplicate
 from ..occ.partition_path import partition_paths
-from .rewrite import Files, NewGroups, Plan, apply, remove_rows
+from ..occ.rebase import Lost
+from ..occ.rewrite import Files, NewGroups, Plan, apply, remove_rows
+from ..occ.row_merge import merge_unit
 
 ANSWER = "answer binary"
+JOB_TASK = "lakelatch.task"  # property of a job
 FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 
 
 @dataclass
 class Answer:
-    """What one task did: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each."""
+    """What one task did: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each.
+
+    ``looked`` and ``idle`` as in `Files`.
+    """
 
     stats: list[WriteStat] = field(default_factory=list)
     hashes: dict[str, bytes] = field(default_factory=dict)
     error: LatchError | None = None
+    looked: set[FileGroupId] = field(default_factory=set)
+    idle: bool = False
 
 
 def unpack(rows: Iterable[Any]) -> list[Answer]:
@@ -44,6 +55,24 @@ def unpack(rows: Iterable[Any]) -> list[Answer]:
         if answer.error is not None:
             raise answer.error
     return answers
+
+
+def packed(task: Any) -> str:
+    """A task as the property of a job; the functions of a shell or test travel by value."""
+    from pyspark import cloudpickle
+
+    return b64encode(zlib.compress(cloudpickle.dumps(task), 1)).decode()
+
+
+def run_task_of_job(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the task that the job's property `JOB_TASK` holds."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    text = context.getLocalProperty(JOB_TASK)
+    assert text is not None
+    yield from pickle.loads(zlib.decompress(b64decode(text)))(batches)  # noqa: S301 - written by our own driver
 
 
 class Task(ABC):
@@ -99,6 +128,12 @@ class InsertTask(Task):
         return pa.concat_tables(parts)
 
 
+def applied(plan: Plan, rows: pa.Table, files: Files) -> Answer:
+    """Rows, or keys to delete, are in the file groups that hold them."""
+    apply(plan, rows, files)
+    return Answer(files.stats(), looked=files.looked, idle=files.idle)
+
+
 @dataclass
 class MergeTask(Task):
     """Rows, or keys to delete, into the file groups that hold them. All rows of one unit meet in one task."""
@@ -109,8 +144,7 @@ class MergeTask(Task):
         """Memory is the task's rows and one base file."""
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
         with Files(self.plan.spec, task) as files:
-            apply(self.plan, _table(list(batches)), files)
-            return Answer(files.stats())
+            return applied(self.plan, _table(list(batches)), files)
 
 
 @dataclass
@@ -118,17 +152,34 @@ class RemoveTask(Task):
     """Rows named by file and position out of their file groups: a condition was evaluated by Spark's own scan."""
 
     plan: Plan
+    lost: Lost | None = None  # in a round of a rebase
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Memory is two numbers for each row to remove and one base file."""
         rows = _table(list(batches))
         slices = {s.path.rpartition("/")[2]: s for group in self.plan.slices.values() for s in group}
-        with Files(self.plan.spec, task) as files:
+        with Files(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
             if rows.num_rows:
                 named = rows.column(FILE_COLUMN).combine_chunks().dictionary_encode()
                 codes, positions = np.asarray(named.indices), np.asarray(rows.column(ROW_COLUMN))
                 for code, name in enumerate(named.dictionary.to_pylist()):
-                    remove_rows(self.plan, files, slices[name], positions[codes == code])
+                    file_id = self.lost.file_id(slices[name]) if self.lost else ""
+                    remove_rows(self.plan, files, slices[name], positions[codes == code], file_id)
+            return Answer(files.stats())
+
+
+@dataclass
+class RebaseTask(Task):
+    """What the transaction did in some units of what it lost, done again; the rows are numbers of units."""
+
+    lost: Lost
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Memory is the rows that the transaction changed in one unit and one base file."""
+        with Files(self.lost.spec, task, round=self.lost.round) as files:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    merge_unit(self.lost, self.lost.units[number], files)
             return Answer(files.stats())
 
 

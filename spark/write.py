@@ -10,27 +10,29 @@ Batches that Spark knows to be small are merged on the driver: no job but the on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from ..conflict import FileGroupId
 from ..errors import InputError
 from ..occ.avro import WriteStat
-from ..occ.retry import RunResult
-from ..occ.snapshot import Snapshot
+from ..occ.rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Files, Plan, slices_by_partition
+from ..occ.snapshot import FileSlice, Snapshot
 from ..occ.table import Table
 from ..occ.transaction import Transaction
 from . import columns
 from .jobs import collect
 from .prune import matching_partitions, pinned_partitions
 from .read import scan, with_meta
+from .rebase import HERE_BYTES_MAX, condition_again, rows_again, stats_of
 from .result import WriteResult
-from .rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Files, Plan, apply, slices_by_partition
-from .source import SMALL_ROWS, Source, estimated_bytes, small_rows
-from .worker import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, MergeTask, RemoveTask, repeated_keys
+from .source import SMALL_ROWS, Shuffled, Source, estimated_bytes, small_rows
+from .worker import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, MergeTask, RemoveTask, applied, repeated_keys
 
-_HERE_BYTES_MAX = 32 << 20  # of base files; more are merged by Spark's tasks
 _TASK_BYTES = 64 << 20
 _TASKS_PER_CORE = 4
 # A partition is looked up by one task; above this size a table of few partitions is looked up by a join instead.
@@ -98,11 +100,11 @@ class Writes:
         operation: str,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
-        small = small_rows(rows)
         exact = False
-        with Source(rows).until_done() as source:
+        with Source(rows, small_rows(rows)).until_done() as source:
+            small = source.small
 
-            def work(txn: Transaction) -> list[WriteStat]:
+            def work(txn: Transaction) -> None:
                 spec = txn.file_spec(schema)
                 if small is not None:
                     answers = [_raised(InsertTask(spec, exact=True).run(small.to_batches(), 0))]
@@ -119,10 +121,9 @@ class Writes:
                     answers = self._collect(txn, source.use(), task, operation)
                     if repeated_keys(answers):
                         raise _RepeatedKeys
-                stats = _stats(answers)
+                stats = stats_of(answers)
                 txn.add(stats)
                 finish(txn, stats)
-                return stats
 
             try:
                 return self._run(work, operation)
@@ -145,10 +146,10 @@ class Writes:
         *,
         keep_old: bool = True,
     ) -> WriteResult:
-        small = small_rows(rows)
-        with Source(rows).until_done() as source:
+        with Source(rows, small_rows(rows)).until_done() as source:
+            small = source.small
 
-            def work(txn: Transaction) -> list[WriteStat]:
+            def work(txn: Transaction) -> None:
                 spec = txn.file_spec(schema)
                 old = txn.snapshot if keep_old else Snapshot()
                 here = None if small is None else _here(Plan(spec), small, old)
@@ -156,32 +157,50 @@ class Writes:
                     answers = [_applied(here, small)]
                 else:
                     plan = Plan(spec, slices_by_partition(old.file_groups()))
-                    incoming = source.use() if small is None else self._spark.createDataFrame(small)
-                    answers = self._collect(txn, self._routed(plan, incoming, schema), MergeTask(plan), operation)
-                stats = _stats(answers)
+                    answers = self._collect(txn, self._shuffled(plan, source, schema), MergeTask(plan), operation)
+                stats = stats_of(answers)
                 txn.add(stats)
                 finish(txn, stats)
-                return stats
+                if keep_old:
+                    self._rebases(txn, answers, operation)
 
             return self._run(work, operation)
 
-    def _routed(self, plan: Plan, rows: Any, schema: pa.Schema) -> Any:
-        """The rows shuffled so that all rows of a unit of work are in one task."""
-        config, tasks = plan.spec.config, self._tasks(rows)
-        if PARTITION_COLUMN in schema.names:
-            places: list[Any] = [PARTITION_COLUMN]
-        else:
-            places = columns.partition_columns(schema, config.partition_fields)
-        if plan.spec.buckets is not None:
-            bucket = columns.bucket_column(config.record_key_fields, plan.spec.buckets)
-            named = rows.withColumn(columns.BUCKET_COLUMN, bucket)
-            return named.repartition(tasks, *places, columns.BUCKET_COLUMN).drop(columns.BUCKET_COLUMN)
+    def _shuffled(
+        self, plan: Plan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None = None
+    ) -> Shuffled:
+        """The rows, or keys of all the partitions ``everywhere``, so that those of a unit of work are in one task."""
+        if everywhere is not None:
+            schema = schema.append(pa.field(PARTITION_COLUMN, pa.string()))
+        config = plan.spec.config
+        named = PARTITION_COLUMN in schema.names
+        places = [PARTITION_COLUMN] if named else columns.partition_columns(schema, config.partition_fields)
         size = sum(s.size for group in plan.slices.values() for s in group)
-        if places and (len(plan.slices) >= 2 * self._cores or size <= _LOOKUP_BYTES):
-            return rows.repartition(tasks, *places)
-        if size <= _LOOKUP_BYTES // 4:
-            return rows.repartition(1)
-        return self._joined(plan, rows, schema, tasks)
+        if plan.spec.buckets is not None:
+            way = "bucket"
+        elif places and (len(plan.slices) >= 2 * self._cores or size <= _LOOKUP_BYTES):
+            way = "partition"
+        else:
+            way = "one task" if size <= _LOOKUP_BYTES // 4 else ""
+
+        def shuffle(rows: Any) -> Any:
+            tasks = self._tasks(rows)
+            if everywhere is not None:
+                paths = pa.table({PARTITION_COLUMN: pa.array(everywhere, pa.string())})
+                rows = rows.crossJoin(self._spark.createDataFrame(paths))
+            match way:
+                case "bucket":
+                    bucket = columns.bucket_column(config.record_key_fields, plan.spec.buckets or 0)
+                    rows = rows.withColumn(columns.BUCKET_COLUMN, bucket)
+                    return rows.repartition(tasks, *places, columns.BUCKET_COLUMN).drop(columns.BUCKET_COLUMN)
+                case "partition":
+                    return rows.repartition(tasks, *places)
+                case "one task":
+                    return rows.repartition(1)
+                case _:
+                    return self._joined(plan, rows, schema, tasks)
+
+        return source.shuffled((way, *(everywhere or ())) if way else None, shuffle)
 
     def _joined(self, plan: Plan, rows: Any, schema: pa.Schema, tasks: int) -> Any:
         """Simple index by a join with the key column of the base files, for large tables of few partitions."""
@@ -218,57 +237,59 @@ class Writes:
         names = [*config.record_key_fields, *(n for n in config.partition_fields if located)]
         chosen = keys.select(*dict.fromkeys(names))
         schema = pa.schema([given.field(n) for n in chosen.columns])
-        small = small_rows(chosen)
-        with Source(chosen).until_done() as source:
+        with Source(chosen, small_rows(chosen)).until_done() as source:
 
-            def work(txn: Transaction) -> list[WriteStat]:
+            def work(txn: Transaction) -> None:
                 if txn.schema is None:
-                    return []
+                    return
                 plan = Plan(txn.file_spec(txn.schema), delete=True)
                 everywhere = None if located else txn.snapshot.partitions()
-                if small is not None:
-                    spread = small if everywhere is None else _in_each(small, everywhere)
-                    here = _here(plan, spread, txn.snapshot)
-                    if here is not None:
-                        stats = _stats([_applied(here, spread)])
-                        txn.add(stats)
-                        return stats
-                plan = Plan(plan.spec, slices_by_partition(txn.snapshot.file_groups()), delete=True)
-                incoming = source.use() if small is None else self._spark.createDataFrame(small)
-                wide = schema
-                if everywhere is not None:
-                    paths = pa.table({PARTITION_COLUMN: pa.array(everywhere, pa.string())})
-                    incoming = incoming.crossJoin(self._spark.createDataFrame(paths))
-                    wide = schema.append(pa.field(PARTITION_COLUMN, pa.string()))
-                stats = _stats(self._collect(txn, self._routed(plan, incoming, wide), MergeTask(plan), "delete"))
-                txn.add(stats)
-                return stats
+                answers = self._deleted(txn, plan, source, schema, everywhere)
+                txn.add(stats_of(answers))
+                self._rebases(txn, answers, "delete")
 
             return self._run(work, "delete")
+
+    def _deleted(
+        self, txn: Transaction, plan: Plan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None
+    ) -> list[Answer]:
+        """Keys out of the slices that hold them; ``everywhere``: out of all these partitions."""
+        if source.small is not None:
+            spread = source.small if everywhere is None else _in_each(source.small, everywhere)
+            here = _here(plan, spread, txn.snapshot)
+            if here is not None:
+                return [_applied(here, spread)]
+        plan = replace(plan, slices=slices_by_partition(txn.snapshot.file_groups()))
+        return self._collect(txn, self._shuffled(plan, source, schema, everywhere), MergeTask(plan), "delete")
 
     def delete_where(self, condition: Any) -> WriteResult:
         """The rows for which the condition is true are gone, also ones that other writers add meanwhile."""
 
-        def work(txn: Transaction) -> list[WriteStat]:
+        def work(txn: Transaction) -> None:
             schema, config = txn.schema, self._table.config
             if schema is None:
-                return []
+                return
             pinned = pinned_partitions(self._spark, config, schema, condition)
             for partition in sorted(pinned) if pinned is not None else [None]:
                 txn.reads(partition)
+            txn.reads_nothing_else()
             wanted = matching_partitions(self._spark, config, schema, txn.snapshot.partitions(), condition)
             slices = [s for s in txn.snapshot.file_groups() if s.partition in wanted]
             if not slices:
-                return []
+                return
             plan = Plan(txn.file_spec(schema), slices_by_partition(slices), delete=True)
-            found = scan(self._spark, self._table, slices, schema).where(condition)
-            named = found.selectExpr(f"_metadata.file_name as {FILE_COLUMN}", f"_metadata.row_index as {ROW_COLUMN}")
-            shuffled = named.repartition(min(self._tasks(None), len(slices)), FILE_COLUMN)
-            stats = _stats(self._collect(txn, shuffled, RemoveTask(plan), "delete"))
-            txn.add(stats)
-            return stats
+            run = partial(self._collect, txn, operation="delete")
+            named = partial(self._named, condition, schema)
+            txn.add(stats_of(run(named(slices), RemoveTask(plan))))
+            txn.rebases(condition_again(named, run), looks_again=True)
 
         return self._run(work, "delete")
+
+    def _named(self, condition: Any, schema: pa.Schema, slices: list[FileSlice]) -> Any:
+        """The rows of some slices for which the condition is true, by file and position; a file's rows meet in a task."""
+        found = scan(self._spark, self._table, slices, schema).where(condition)
+        named = found.selectExpr(f"_metadata.file_name as {FILE_COLUMN}", f"_metadata.row_index as {ROW_COLUMN}")
+        return named.repartition(min(self._tasks(None), len(slices)), FILE_COLUMN)
 
     # Common ------------------------------------------------------------------------------------------------------
 
@@ -281,8 +302,20 @@ class Writes:
         text = f"{operation} into {self._table.url} ({txn.instant})"
         return collect(self._spark, self._table.store, txn, rows, task, text=text)
 
-    def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: str) -> WriteResult:
-        done: RunResult[list[WriteStat]] = self._table.run(work, operation=operation)
+    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str) -> None:
+        """Declare where keys were looked up, and that what was done there can be done again."""
+        for place in set[FileGroupId]().union(*(answer.looked for answer in answers)):
+            txn.looks_up(*place)
+        again = rows_again(self._spark, partial(self._collect, txn, operation=operation), self._tasks(None))
+        # A row that changed nothing is in no file, so it is not looked at again.
+        txn.rebases(again, looks_again=not any(answer.idle for answer in answers))
+
+    def _run(self, work: Callable[[Transaction], None], operation: str) -> WriteResult:
+        def attempt(txn: Transaction) -> Transaction:
+            work(txn)
+            return txn
+
+        done = self._table.run(attempt, operation=operation)
         commit = done.commit
         return WriteResult(
             operation,
@@ -290,7 +323,7 @@ class Writes:
             commit.completion if commit else None,
             done.attempts,
             done.losses,
-            tuple(done.value) if commit else (),
+            done.value.files if commit else (),
         )
 
     @property
@@ -314,15 +347,14 @@ def _here(plan: Plan, rows: pa.Table, old: Snapshot) -> Plan | None:
 
         partitions = partition_paths(rows, plan.spec.config).unique().to_pylist()
     slices = {p: tuple(old.file_groups(p)) for p in partitions}
-    if sum(s.size for group in slices.values() for s in group) > _HERE_BYTES_MAX:
+    if sum(s.size for group in slices.values() for s in group) > HERE_BYTES_MAX:
         return None
     return Plan(plan.spec, slices, plan.delete)
 
 
 def _applied(plan: Plan, rows: pa.Table) -> Answer:
     with Files(plan.spec, 0) as files:
-        apply(plan, rows, files)
-        return Answer(files.stats())
+        return applied(plan, rows, files)
 
 
 def _in_each(rows: pa.Table, partitions: Sequence[str]) -> pa.Table:
@@ -334,10 +366,6 @@ def _in_each(rows: pa.Table, partitions: Sequence[str]) -> pa.Table:
         if pieces
         else rows.slice(0, 0).append_column(PARTITION_COLUMN, pa.array([], pa.string()))
     )
-
-
-def _stats(answers: Iterable[Answer]) -> list[WriteStat]:
-    return [stat for answer in answers for stat in answer.stats]
 
 
 def _raised(answer: Answer) -> Answer:

@@ -61,10 +61,11 @@ class LocalStore:
     # Writing -----------------------------------------------------------------------------------------------------
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
-        if os.path.lexists(self._full(path)):
-            return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
+        full = self._full(path)
         if not body:
-            return create_empty(self._full(path), durable)
+            return create_empty(full, durable)
+        if os.path.lexists(full):
+            return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
         with self._new(path, durable) as new:
             new.write(body)
             return new.publish(durable=durable)

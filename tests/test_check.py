@@ -15,7 +15,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import NotATableError, UnsupportedTableError
-from lakelatch.occ.avro import CommitMetadata, decode_commit, encode_commit
+from lakelatch.occ.avro import CommitMetadata, WriteStat, decode_commit, encode_commit
 from lakelatch.occ.check import check
 from lakelatch.occ.findings import KINDS, Findings
 from lakelatch.storage import open_store
@@ -23,7 +23,7 @@ from lakelatch.storage import open_store
 from .format.conftest import _ZIPS, unzip
 
 PARTITION = "origin=JFK"
-LONG_AGO, FAR_AHEAD = "20200101000000000", "20990101000000000"
+LONG_AGO, FAR_AHEAD, AFTER_THAT = "20200101000000000", "20990101000000000", "20990101000000001"
 
 
 def rows(partition: str, value: int) -> pa.Table:
@@ -142,7 +142,20 @@ def rename_completion(table: Copy, completion: str) -> None:
     path.rename(path.with_name(f"{path.name[:17]}_{completion}.commit"))
 
 
+def put_commit(table: Copy, content: CommitMetadata) -> None:
+    table.put(f".hoodie/timeline/{FAR_AHEAD}_{AFTER_THAT}.commit", encode_commit(content, replace=False))
+
+
+def put_back_an_undone_commit(table: Copy) -> None:
+    path, before = table.commits[-1], table.commits[-2].name[:17]
+    body = path.read_bytes()
+    with lakelatch.open(str(table.root)) as handle:
+        handle.restore(before)
+    path.write_bytes(body)
+
+
 EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
+OUTSIDE = WriteStat("f", f"../f_0-0-0_{FAR_AHEAD}.parquet", "..")
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
 
 # kind -> how to make it, and what else is found then because it is true as well
@@ -154,6 +167,8 @@ DAMAGES = {
     ),
     "instant-empty": (lambda t: t.commits[-1].write_bytes(b""), set()),
     "instant-torn": (lambda t: cut(t.commits[-1]), set()),
+    "instant-outside": (lambda t: put_commit(t, CommitMetadata("UPSERT", stats=(OUTSIDE,))), {"stranger-commit"}),
+    "instant-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{AFTER_THAT}.reindex"), set()),
     "instant-misnamed": (
         lambda t: t.commits[-1].rename(t.timeline / f"{t.commits[-1].name[:17]}.commit"),
         {"commit-to-publish"},
@@ -163,6 +178,7 @@ DAMAGES = {
         lambda t: shutil.copy(t.commits[-1], t.timeline / f"{t.commits[-1].name[:17]}_{FAR_AHEAD}.commit"),
         {"publication-differs"},
     ),
+    "instant-undone": (put_back_an_undone_commit, {"file-missing"}),
     "schema-unreadable": (lambda t: t.edit_commit(t.commits[-1], schema='{"type":"record"}'), set()),
     "pending-of-ended": (lambda t: t.put(f".hoodie/timeline/{t.aborted}.commit.requested"), set()),
     "pending-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}.clean.requested"), set()),

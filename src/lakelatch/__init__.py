@@ -17,7 +17,9 @@ from .errors import (
     CommitUnknownError,
     ConfigError,
     ConflictError,
+    ConstraintError,
     DamagedTableError,
+    DuplicateKeyError,
     InputError,
     LatchError,
     LockError,
@@ -34,7 +36,8 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .occ.create import adopt, create
+    from .occ.adopt import adopt
+    from .occ.create import create
     from .occ.over import CommitResult
     from .occ.retry import RunResult
     from .occ.settings import Settings
@@ -49,7 +52,7 @@ _LAZY = {
     "Settings": "occ.settings",
     "Table": "occ.table",
     "Transaction": "occ.transaction",
-    "adopt": "occ.create",
+    "adopt": "occ.adopt",
     "create": "occ.create",
     "open": "occ.table",
 }
@@ -60,7 +63,9 @@ __all__ = [
     "CommitUnknownError",
     "ConfigError",
     "ConflictError",
+    "ConstraintError",
     "DamagedTableError",
+    "DuplicateKeyError",
     "InputError",
     "LatchError",
     "LockError",

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +33,7 @@ class Process:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry or lock record."""
-        return asdict(self)
+        return {"host": self.host, "boot": self.boot, "pid": self.pid, "started": self.started}
 
     @classmethod
     def from_json(cls, value: object) -> Process | None:

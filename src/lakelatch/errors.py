@@ -5,6 +5,7 @@ Each class answers two questions: whose fault is it, and did anything land?
     LatchError
     ├─ ConfigError               the settings cannot work; change them, never retry
     ├─ InputError                the rows or names handed in cannot be stored; nothing was written
+    │  └─ ConstraintError        a value that is unique in the table would stand twice; nothing landed
     ├─ TableError                the table is not in a state that this call can use
     │  ├─ NotATableError         there is no table here
     │  ├─ DamagedTableError      it was a table; `lakelatch check` says what is broken
@@ -18,6 +19,7 @@ Each class answers two questions: whose fault is it, and did anything land?
     │  └─ LockLostError          was held, is not now; take it again and validate again before publishing
     └─ CommitError
        ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
+       │  └─ DuplicateKeyError   it inserted the same key; to insert the row again would make it stand twice
        ├─ RolledBackError        somebody ended this transaction (its heartbeat had stopped); nothing landed
        └─ CommitUnknownError     the store gave no answer; look before anything is deleted
 
@@ -34,7 +36,9 @@ __all__ = [
     "CommitUnknownError",
     "ConfigError",
     "ConflictError",
+    "ConstraintError",
     "DamagedTableError",
+    "DuplicateKeyError",
     "InputError",
     "LatchError",
     "LockError",
@@ -82,6 +86,10 @@ class ConfigError(LatchError):
 
 class InputError(LatchError):
     """Rows, columns or names that the table cannot hold. Nothing was written."""
+
+
+class ConstraintError(InputError):
+    """Rows have a value that a unique constraint allows once. ``constraint`` and some ``values`` and ``keys`` are named."""
 
 
 class TableError(LatchError):
@@ -149,6 +157,12 @@ class ConflictError(CommitError):
     """Another writer won. ``winner``, ``winner_op``, ``overlap`` and ``rule`` say who, with what, where and why."""
 
     retryable = True
+
+
+class DuplicateKeyError(ConflictError):
+    """A concurrent writer inserted a key that this blind insert has too. Leave these rows out, or upsert them."""
+
+    retryable = False
 
 
 class RolledBackError(CommitError):

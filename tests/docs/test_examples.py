@@ -7,6 +7,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +17,13 @@ import pytest
 from lakelatch.locks import open_provider
 from lakelatch.locks.registry import known_schemes
 
+from ..servers import BUCKET, KEY, versitygw
+from ..servers.dynamodb_server import CREDENTIALS, dynamodb_local
+from ..servers.redis_server import redis_server
 from ..servers.zookeeper_server import zookeeper
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-# Whose examples need a server: the hosts that they name, and what to run there instead.
-SERVED = {"zookeeper.md": ("zk1:2181,zk2:2181,zk3:2181", zookeeper)}
 # Would set up this machine, or run the whole suite inside of it.
 _OUTSIDE = ("make ", "pip install", "git clone", "cd ", "sudo ", "apt-get ")
 _BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -84,6 +87,39 @@ def offered_by_program(line: str) -> None:
         assert f'"{option}"' in known, f"{line}: {program.name} has no {option}"
 
 
+# Whose examples need a server: each says what the document has, what to put there instead, and the environment.
+Served = Iterator[tuple[str, str, dict[str, str]]]
+
+
+@contextmanager
+def on_zookeeper(folder: Path) -> Served:
+    with zookeeper(folder) as node:
+        yield "zk1:2181,zk2:2181,zk3:2181", f"127.0.0.1:{node.port}", {}
+
+
+@contextmanager
+def on_redis(folder: Path) -> Served:
+    with redis_server(folder) as server:
+        yield "redis://redis1/0", server.url, {}
+
+
+@contextmanager
+def on_dynamodb(folder: Path) -> Served:
+    with dynamodb_local(folder, memory=True) as server:
+        yield "/hudi_locks?key=", f"/hudi_locks?endpoint={server.endpoint}&key=", CREDENTIALS
+
+
+@contextmanager
+def on_s3(folder: Path) -> Served:
+    secrets = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY}
+    with versitygw(folder) as bucket:
+        options = f"endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=1"
+        yield "s3://bucket/locks?", f"s3://{BUCKET}/locks?{options}&", secrets
+
+
+SERVED = {"zookeeper.md": on_zookeeper, "redis.md": on_redis, "dynamodb.md": on_dynamodb, "objects.md": on_s3}
+
+
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name not in SERVED], ids=lambda d: d.name)
 def test_examples_run(document: Path, tmp_path: Path) -> None:
     run(script(document, spark=False), tmp_path)
@@ -91,12 +127,13 @@ def test_examples_run(document: Path, tmp_path: Path) -> None:
 
 @pytest.mark.server
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name in SERVED], ids=lambda d: d.name)
-def test_examples_run_on_a_server(document: Path, tmp_path: Path) -> None:
-    hosts, server = SERVED[document.name]
+def test_examples_run_on_a_server(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = script(document, spark=False)
-    assert hosts in text
-    with server(tmp_path / "server") as found:
-        run(text.replace(hosts, f"127.0.0.1:{found.port}"), tmp_path)
+    with SERVED[document.name](tmp_path / "server") as (shown, instead, environment):
+        assert shown in text
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        run(text.replace(shown, instead), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,35 @@ def emptied_group(folder: Path, version: int) -> Story:
     return story
 
 
+def _rebased(story: Story) -> Story:
+    """Two that change other rows of the same file groups at once: the one that lands later is merged with the first.
+
+    Its T is the smaller one in JFK, where its rows move to a new file group and the old one is replaced, and the larger
+    one in LGA, where the file group has its next file.
+    """
+    story.insert(rows("JFK", range(6)) + rows("LGA", range(6)))
+    early = story.begin().put(rows("JFK", range(2), seen=2))
+    winner = story.begin().put(rows("JFK", range(4, 6), seen=3) + rows("LGA", range(1), seen=3))
+    late = story.begin("delete").delete(rows("LGA", range(4, 6)))
+    winner.commit()
+    late.commit()
+    early.commit(carries=story.landed[-2])
+    last = story.begin().put(rows("JFK", range(1), seen=4))
+    story.upsert(rows("JFK", range(5, 7), seen=5))
+    last.commit(carries=story.landed[-1])
+    return story
+
+
+@case(8, 9)
+def rebased(folder: Path, version: int) -> Story:
+    return _rebased(Story(folder, PLAIN, partition_by=("place",), table_version=version))
+
+
+@case(8, 9)
+def rebased_buckets(folder: Path, version: int) -> Story:
+    return _rebased(Story(folder, PLAIN, partition_by=("place",), buckets=2, table_version=version))
+
+
 BY_SPARK = {"simple": None, "bucket": 4}
 
 
@@ -316,18 +345,25 @@ WRITE_OPTIONS = {
     "hoodie.datasource.write.hive_style_partitioning": "true",
     "hoodie.datasource.write.partitionpath.urlencode": "true",
 }
+_BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "4"}
 WRITES = {
     "simple": {"hoodie.index.type": "SIMPLE"},
-    "bucket": {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "4"},
+    "bucket": _BUCKETS,
+    "simple-rebased": {"hoodie.index.type": "SIMPLE"},
+    "bucket-rebased": _BUCKETS,
 }
 WRITTEN_BY_JVM = rows("JFK", range(6, 14), seen=9) + rows("Zürich", range(2), seen=9) + rows("EWR", range(2), seen=9)
 
 
 def for_jvm_writer(folder: Path, index: str) -> Story:
     """A quiet table of ours, which the JVM will upsert `WRITTEN_BY_JVM` into."""
-    story = Story(folder, PLAIN, partition_by=("place",), buckets=4 if index == "bucket" else None)
+    story = Story(folder, PLAIN, partition_by=("place",), buckets=4 if index.startswith("bucket") else None)
     story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
     story.upsert(rows("JFK", range(8, 10), seen=2))
+    if index.endswith("rebased"):
+        early = story.begin().put(rows("JFK", range(8), seen=3))
+        story.upsert(rows("JFK", range(8, 14), seen=4))
+        early.commit(carries=story.landed[-1])
     story.as_of_works = False
     return story
 

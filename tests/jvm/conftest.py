@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ class Library:
                 asked[name, "incremental", begin, end] = path | {"kind": "incremental", "begin": begin, "end": end}
             for instant in jvm_moments(story):
                 asked[name, "as_of", instant] = path | {"kind": "as_of", "as_of": instant}
+            for begin, end, instant in carried(story):
+                asked[name, "incremental", begin, end] = path | {"kind": "incremental", "begin": begin, "end": end}
+                asked[name, "as_of", instant] = path | {"kind": "as_of", "as_of": instant}
         for index, options in WRITES.items():
             story = self.stories[written(index)]
             own = {"hoodie.table.name": story.table.config.name}
@@ -72,7 +76,19 @@ def written(index: str) -> str:
 def spans(story: Story) -> list[tuple[str, str | None]]:
     """Incremental reads: from the beginning and from every C to now, and between each two neighbours."""
     times = [change.completion for change in story.landed]
-    return [(b, None) for b in (EARLIEST, *times)] + list(zip((EARLIEST, *times), times, strict=False))
+    odd = {(begin, end) for begin, end, _ in carried(story)}
+    closed = [span for span in zip((EARLIEST, *times), times, strict=False) if span not in odd]
+    return [*((b, None) for b in (EARLIEST, *times)), *closed]
+
+
+def carried(story: Story) -> list[tuple[str, str, str]]:
+    """Where Hudi's readers tell a rebase otherwise than a replay: the span of the one whose file group was replaced under
+    a smaller T, and that T.
+    """
+    if not story.as_of_works:
+        return []
+    times = {after.instant: (before.completion, after.completion) for before, after in pairwise(story.landed)}
+    return [(*times[change.carries], change.instant) for change in story.landed if change.carries]
 
 
 def jvm_spans(story: Story) -> list[tuple[str, str | None]]:
@@ -85,7 +101,7 @@ def jvm_moments(story: Story) -> list[str]:
 
 
 def moments(story: Story) -> list[str]:
-    return sorted(change.instant for change in story.landed) if story.as_of_works else []
+    return sorted(change.instant for change in story.landed if not change.carries) if story.as_of_works else []
 
 
 def by_spark(index: str) -> str:

@@ -32,11 +32,15 @@ class Step(NamedTuple):
 
 
 class Landed(NamedTuple):
-    """A change that every reader must see: T, C and what it did."""
+    """A change that every reader must see: T, C and what it did.
+
+    ``carries``: T of one with a larger T whose file group it replaced: merged again, its rows stand in a new one.
+    """
 
     instant: str
     completion: str
     steps: Sequence[Step]
+    carries: str = ""
 
 
 class Story:
@@ -203,10 +207,12 @@ class Change:
         emptied: Iterable[Step] = (s for s in self.steps if s.kind == "empty")
         return any(s.partition is None or partition_path(s.partition, config) == path for s in emptied)
 
-    def commit(self) -> Landed:
+    def commit(self, *, carries: Landed | None = None) -> Landed:
+        """``carries``: what it is merged with again, because that landed first and has a larger T."""
+        self._txn.rebases()
         result = self._txn.commit()
         assert result is not None
-        landed = Landed(result.instant, result.completion, self.steps)
+        landed = Landed(result.instant, result.completion, self.steps, carries.instant if carries else "")
         self._story.landed.append(landed)
         return landed
 

@@ -64,6 +64,13 @@ def test_a_url_that_means_nothing_is_refused_in_a_sentence(url: str, message: st
         "redis://u:hunter2@h",
         "redis://u:hunter2@h#x",
         "redis://u:hunter2#more@h",
+        "redis://u:hunter2?more@h",
+        "redis://u:12?hunter2@h",
+        "redis://u:12?lease=hunter2@h",
+        "redis://u:12/hunter2@h",
+        "redis://:1@hunter2?x@h",
+        "redis+sentinel://u:hunter2[@h/s",
+        "zk://u:\u2100hunter2@h",
         "/a?key=hunter2",
     ],
 )
@@ -71,6 +78,12 @@ def test_a_refusal_shows_no_secret(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_provider(url)
     assert "hunter2" not in str(caught.value) + repr(vars(caught.value))
+
+
+def test_an_at_sign_in_a_name_is_written_as_a_code() -> None:
+    url = "redis://h:1/2?key=a%40b"
+    with open_provider(url) as locks:
+        assert locks.url == url
 
 
 def test_defaults_and_settings() -> None:

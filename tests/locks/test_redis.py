@@ -411,7 +411,7 @@ def test_a_user_needs_no_more_than_the_documented_commands(
         locks.acquire(key, wait_s=0)
 
 
-def test_tls(tmp_path: Path, key: str) -> None:
+def test_tls_with_the_clients_certificate(tmp_path: Path, key: str) -> None:
     certificate, private = tmp_path / "server.crt", tmp_path / "server.key"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     command += [
@@ -426,12 +426,26 @@ def test_tls(tmp_path: Path, key: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    options = ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file", str(certificate)]
-    with redis_server(tmp_path / "server", *options, "--tls-key-file", str(private)):
-        with open_provider(f"rediss://localhost:{port}?ca={certificate}") as locks:
+    options = ["--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(private)]
+    trust, proof = f"ca={certificate}", f"cert={certificate}&cert_key={private}"
+    with redis_server(tmp_path / "server", *options, "--tls-ca-cert-file", str(certificate)) as server:
+        with open_provider(f"rediss://localhost:{port}?{trust}&{proof}") as locks:
             with locks.acquire(key, wait_s=0) as lease:
                 lease.ensure_held(fresh=True)
             assert open_provider(locks.url).url == locks.url
+        # Its alert may come before or after the end of the connection.
+        refused = pytest.raises((ConfigError, LockUnavailableError), match="cert=PATH")
+        with open_provider(f"rediss://localhost:{port}?{trust}") as locks, refused:
+            locks.acquire(key, wait_s=0)
+        nowhere = f"{trust}&cert={tmp_path}/nowhere&cert_key={private}"
+        with (
+            open_provider(f"rediss://localhost:{port}?{nowhere}") as locks,
+            pytest.raises(ConfigError, match="nowhere"),
+        ):
+            locks.acquire(key, wait_s=0)
+        server.client.config_set("tls-auth-clients", "no")
+        with open_provider(f"rediss://localhost:{port}?{trust}") as locks:
+            locks.acquire(key, wait_s=0).release()
         with open_provider(f"rediss://localhost:{port}") as locks, pytest.raises(ConfigError, match="trust each other"):
             locks.acquire(key, wait_s=0)
 

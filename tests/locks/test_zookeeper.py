@@ -381,27 +381,42 @@ def test_nodes_belong_to_the_user_of_the_environment(address: str, key: str, mon
     assert "secret" not in str(caught.value)
 
 
-def test_tls(tmp_path: Path, key: str) -> None:
-    store, ca = tmp_path / "server.p12", tmp_path / "ca.pem"
+def test_tls_with_the_clients_certificate(tmp_path: Path, key: str) -> None:
+    store, trusted, ca = tmp_path / "server.p12", tmp_path / "trusted.p12", tmp_path / "ca.pem"
     keytool = ["keytool", "-keystore", str(store), "-storepass", "changeit", "-alias", "zk"]
     make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=localhost", "-ext", "san=dns:localhost", "-validity", "2"]
     subprocess.run([*keytool, *make], check=True, capture_output=True)
     subprocess.run([*keytool, "-exportcert", "-rfc", "-file", str(ca)], check=True, capture_output=True)
+    keytool[2] = str(trusted)
+    subprocess.run([*keytool, "-importcert", "-noprompt", "-file", str(ca)], check=True, capture_output=True)
+    own = tmp_path / "own.pem"  # the same key and certificate serve the client
+    command = ["openssl", "pkcs12", "-in", str(store), "-passin", "pass:changeit", "-nodes", "-out", str(own)]
+    subprocess.run(command, check=True, capture_output=True)
     port = free_port()
     settings = [
         f"secureClientPort={port}", "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-        f"ssl.keyStore.location={store}", "ssl.keyStore.password=changeit", "ssl.clientAuth=none",
+        f"ssl.keyStore.location={store}", "ssl.keyStore.password=changeit", "ssl.clientAuth=need",
+        f"ssl.trustStore.location={trusted}", "ssl.trustStore.password=changeit",
     ]  # fmt: skip
+    trust, proof = f"ca={ca}", f"cert={own}&cert_key={own}"
     with zookeeper(tmp_path / "zk", *settings):
         for host, good in (("localhost", "tls=1"), ("127.0.0.1", "tls=chain")):
-            with open_provider(f"zk://{host}:{port}/t?{good}&ca={ca}") as locks, locks.acquire(key, wait_s=20) as lease:
-                lease.ensure_held(fresh=True)
-        for host, bad in (("localhost", "tls=1"), ("127.0.0.1", f"tls=1&ca={ca}")):
-            with (
-                open_provider(f"zk://{host}:{port}/t?session=1s&{bad}") as locks,
-                pytest.raises(LockUnavailableError, match="answered within"),
-            ):
-                locks.try_acquire(key)
+            take(f"zk://{host}:{port}/t?{good}&{trust}&{proof}", key)
+        for host, bad in (("localhost", proof), ("127.0.0.1", f"{trust}&{proof}"), ("localhost", trust)):
+            refuse(f"zk://{host}:{port}/t?session=1s&tls=1&{bad}", key)
+        nowhere = f"zk://localhost:{port}/t?tls=1&{trust}&cert={tmp_path}/nowhere"
+        with open_provider(nowhere) as locks, pytest.raises(ConfigError, match="nowhere"):
+            locks.try_acquire(key)
+
+
+def take(url: str, key: str) -> None:
+    with open_provider(url) as locks, locks.acquire(key, wait_s=20) as lease:
+        lease.ensure_held(fresh=True)
+
+
+def refuse(url: str, key: str) -> None:
+    with open_provider(url) as locks, pytest.raises(LockUnavailableError, match="answered within"):
+        locks.try_acquire(key)
 
 
 # URLs and names.

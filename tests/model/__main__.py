@@ -6,6 +6,7 @@ import argparse
 import time
 
 from .cases import MISSING, SOUND, WIDE
+from .explore import explore_wide
 from .rules import Rules
 from .search import Search
 
@@ -19,7 +20,7 @@ def main() -> None:
     if options.wide:
         for name, bounds in WIDE.items():
             started = time.monotonic()
-            wide = Search(Rules(), bounds).run_wide()
+            wide = explore_wide(Search(Rules(), bounds))
             print(
                 f"{wide.states:>10,}  {time.monotonic() - started:6.1f} s  {wide.fault or 'no fault'}: {name}",
                 flush=True,

@@ -1,29 +1,15 @@
-"""Breadth-first search of every state within the bounds, and the judge that looks at each."""
+"""The commit protocol within some bounds: who may move in a state, and the judge that looks at each."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from .log import NOBODY, Log
+from .explore import STATES_MAX, Result, explore
+from .log import Log
 from .others import CleanerSteps, ReaderSteps
 from .rules import Bounds, Rules
 from .state import Cleaner, State, World, Writer, bit
 from .writer import WriterSteps
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a search found: nothing, or a fault with the shortest way to it."""
-
-    states: int
-    fault: str = ""
-    trace: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        lines = [f"{n:3}. {line}" for n, line in enumerate(self.trace, 1)]
-        return "\n".join([f"{self.fault or 'no fault'} ({self.states:,} states)", *lines])
 
 
 class Search:
@@ -35,44 +21,13 @@ class Search:
         self._reader = ReaderSteps(self.world)
         self._judged: dict[Log, str | None] = {}
 
-    def run(self, states_max: int = 5_000_000) -> Result:
+    def run(self, states_max: int = STATES_MAX) -> Result:
         """Visit every state, nearest first, until one is at fault; then say how it came about."""
-        start = self.world.start()
-        parents: dict[State, State | None] = {start: None}
-        queue = deque([start])
-        while queue:
-            state = queue.popleft()
-            for _, after in self.steps(state):
-                if after in parents:
-                    continue
-                fault = self.judge(after)
-                if fault is None:
-                    continue
-                parents[after] = state
-                if fault:
-                    return Result(len(parents), fault, self._trace(parents, after))
-                queue.append(after)
-            if len(parents) > states_max:
-                raise RuntimeError(f"more than {states_max:,} states: the bounds are too wide")
-        return Result(len(parents))
+        return explore(self, states_max=states_max)
 
-    def run_wide(self) -> Result:
-        """The same in a tenth of the memory: states are known by a 64-bit hash, and a fault comes without its trace."""
-        start = self.world.start()
-        seen, queue = {hash(start)}, deque([start])
-        while queue:
-            for _, after in self.steps(queue.popleft()):
-                known = hash(after)
-                if known in seen:
-                    continue
-                fault = self.judge(after)
-                if fault is None:
-                    continue
-                seen.add(known)
-                if fault:
-                    return Result(len(seen), fault)
-                queue.append(after)
-        return Result(len(seen))
+    def start(self) -> State:
+        """The first state."""
+        return self.world.start()
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
         """Every next state, with who did what."""
@@ -133,14 +88,3 @@ class Search:
     def _overlap(self, one: int, other: int) -> bool:
         a, b = self.world.writer_of(one), self.world.writer_of(other)
         return a == b or self.world.bounds.overlap(a, b)
-
-    def _trace(self, parents: dict[State, State | None], last: State) -> tuple[str, ...]:
-        lines: list[str] = []
-        after, before = last, parents[last]
-        while before is not None:
-            lines.append(next(what for what, s in self.steps(before) if s == after))
-            after, before = before, parents[before]
-        return tuple(reversed(lines))
-
-
-__all__ = ["NOBODY", "Bounds", "Result", "Rules", "Search"]

@@ -15,6 +15,8 @@ from lakelatch.occ.heartbeat import HEARTBEATS, heartbeat_path
 from lakelatch.occ.log_files import LOG
 from lakelatch.occ.markers import MARKERS
 from lakelatch.occ.timeline import TIMELINE
+from lakelatch.storage.local import LocalStore
+from lakelatch.testing.faults import On, Pause, Refuse
 
 from .world import BEGUN, World, check_sound, commits, content, independent_content, insert
 
@@ -133,3 +135,110 @@ def test_what_a_torn_log_left_is_no_obstacle(world, torn):
     with table.transaction("insert") as more:
         insert(more, "c", "c0")
     assert content(table)["c0"] == 1
+
+
+# --- rebuilding ----------------------------------------------------------------------------------------------------
+
+
+def tear(world: World) -> None:
+    (epoch,) = (world.folder / LOG).iterdir()
+    max(epoch.iterdir()).write_bytes(b'{"v":1,"kind')
+
+
+def test_settings_that_can_be_read_are_kept(make_world):
+    """With another number of buckets the same keys would go to other files."""
+    world = make_world(isolation="serializable", strategy="bucket", buckets=4, lease_s=7.0)
+    tear(world)
+    table = lakelatch.adopt(str(world.folder), env=world.env.peer(), isolation="snapshot")
+    kept = table.settings
+    assert (kept.buckets, kept.strategy, kept.lease_s, kept.isolation) == (4, "bucket", 7.0, "snapshot")
+    table.close()
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_commit_that_was_not_published_yet_is_not_lost(world, torn):
+    """Its writer was told that it has landed."""
+    w = world.writer("W")
+    txn = w.begin_add("a")
+    w.store.add(Refuse(On("put_if_absent", "/timeline/"), forever=True))
+    result = txn.commit()
+    assert result is not None
+    assert not result.published
+    if torn:
+        (epoch,) = (world.folder / LOG).iterdir()
+        Path(epoch, f"{result.slot + 1:020d}").write_bytes(b"{")
+    else:
+        shutil.copy(next(iter((world.folder / TIMELINE).glob("*_*"))), world.folder / TIMELINE / stranger(world))
+    w.die()
+    table = adopt(world)
+    assert content(table) == independent_content(world.folder) == BEGUN | {"a0": 1, "a1": 1}
+
+
+def stranger(world: World) -> str:
+    t = next_label(world.env.now() + 3600, "")
+    return f"{t}_{next_label(0.0, t)}.commit"
+
+
+@pytest.mark.parametrize("how", ["deleted", "torn"])
+def test_a_living_writer_is_refused(world, how):
+    w = world.writer("W", host="host-b")
+    txn = w.begin_add("a")
+    if how == "deleted":
+        shutil.rmtree(world.folder / LOG)
+    else:
+        tear(world)
+    env = world.env.peer()
+    sleep, beats = env.sleep, []
+
+    def beside(seconds: float) -> None:
+        w.table.heart.beat()
+        beats.append(env.monotonic())
+        sleep(seconds)
+
+    env.sleep = beside  # type: ignore[method-assign]
+    with pytest.raises(lakelatch.CommitError, match=rf"a writer is alive \({txn.instant}\)"):
+        lakelatch.adopt(str(world.folder), env=env)
+    assert len(beats) == 1, "the first sign of life is enough"
+    w.table.close()  # its heart stops
+    with lakelatch.adopt(str(world.folder), env=world.env.peer()) as table:
+        assert content(table) == BEGUN
+
+
+def test_one_who_died_on_this_host_is_not_waited_for(world):
+    w = world.writer("W")
+    w.begin_add("a")
+    env = world.writer("on the same host").env
+    (epoch,) = (world.folder / LOG).iterdir()
+    Path(epoch, f"{w.table.log.next_slot:020d}").write_bytes(b"{")
+    w.die()
+    before = env.monotonic()
+    lakelatch.adopt(str(world.folder), env=env).close()
+    assert env.monotonic() == before
+
+
+def test_a_store_that_fails_is_no_damage(world, monkeypatch):
+    def unreachable(self: LocalStore, path: str) -> None:
+        raise lakelatch.StorageError(f"{path} cannot be read now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "get", unreachable)
+        with pytest.raises(lakelatch.StorageError, match="cannot be read now"):
+            adopt(world)
+    with pytest.raises(lakelatch.ConfigError, match="nothing to adopt"):
+        adopt(world)
+
+
+def test_a_log_that_is_made_anew_while_one_verifies_it_is_verified_anew(world):
+    """A lists the timeline, on which B's commit is that A has not read; before it reads on, that log is gone."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+
+    def meanwhile() -> None:
+        shutil.rmtree(world.folder / LOG)
+        world.env.advance(10.0)
+        adopt(world).close()
+
+    listing = On("list", "/timeline")
+    a.store.add(Pause(listing, call=lambda: b.add("b")), Pause(listing, call=meanwhile, after=True))
+    a.add("a")
+    assert a.table.log.strangers() == []
+    assert content(a.table) == independent_content(world.folder) == dict.fromkeys(BEGUN, 1)

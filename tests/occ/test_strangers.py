@@ -1,11 +1,24 @@
 """A writer that bypasses the log: its rows are read, and nobody writes over them unseen."""
 
+from dataclasses import replace
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.occ.avro import encode_commit
+from lakelatch.occ.avro import CommitMetadata, WriteStat, encode_commit
+from lakelatch.occ.check import check
+from lakelatch.occ.clock import next_label
 from lakelatch.occ.instant import Instant, file_name
+from lakelatch.occ.log_files import LOG
+from lakelatch.occ.publish import Publisher
+from lakelatch.testing import FakeEnvironment
+from lakelatch.testing.faults import On, Pause
+
+from .world import BEGUN, World, Writer, check_clean, content, independent_content
+
+EMPTY = encode_commit(CommitMetadata("UPSERT"), replace=False)
 
 
 def rows(*ids: str, value: int) -> pa.Table:
@@ -98,3 +111,200 @@ def test_the_published_bytes_are_a_function_of_the_entry(tmp_path):
         commit(table, rows("a", value=1))
         metadata = table._metadata_of(table.log.state.last)
     assert encode_commit(metadata, replace=False) == encode_commit(metadata, replace=False)
+
+
+# --- noticed by handles that have been open for long ---------------------------------------------------------------
+
+
+def engine_commits(
+    world: World, requested: str, completed: str | None = None, *, action: str = "commit", body: bytes = EMPTY
+) -> str:
+    """Another engine makes a commit; its T."""
+    completed = completed or next_label(world.env.now(), requested)
+    (world.folder / f".hoodie/timeline/{requested}_{completed}.{action}").write_bytes(body)
+    return requested
+
+
+def now(world: World) -> str:
+    return next_label(world.env.now() + 3600, "")
+
+
+def test_a_handle_that_is_open_for_long_notices_too(world):
+    a = world.writer("A")
+    a.add("a")
+    theirs = engine_commits(world, now(world))
+    a.env.advance(1.0)
+    with pytest.raises(lakelatch.UnsupportedTableError, match=f"has committed {theirs} without the commit log"):
+        a.add("a")
+    assert world.content() == BEGUN | {"a0": 1, "a1": 1}
+
+
+def test_an_open_transaction_does_not_land_and_what_it_wrote_goes(world):
+    a = world.writer("A")
+    txn = a.begin_add("a")
+    engine_commits(world, now(world))
+    a.env.advance(1.0)
+    with pytest.raises(lakelatch.UnsupportedTableError, match="overlaps with it cannot be seen"):
+        txn.commit()
+    assert a.table.log.outcome(txn.instant) == "abort", "to end a transaction is always safe"
+    with world.fresh() as table:
+        check_clean(table)
+        assert content(table) == BEGUN
+
+
+def test_one_that_was_at_work_for_long_is_noticed_whatever_its_t(world):
+    """It has begun before the epoch, and completes in it."""
+    early = next_label(world.env.now() - 3600, "")
+    a = world.writer("A")
+    (world.folder / f".hoodie/timeline/{early}.commit.requested").touch()
+    a.table.log.close_epoch()
+    for _ in range(3):
+        a.env.advance(1.0)
+        a.add("a")
+    engine_commits(world, early, now(world))
+    for handle in (a, world.writer("new")):
+        handle.env.advance(1.0)
+        with pytest.raises(lakelatch.UnsupportedTableError, match=early):
+            handle.add("a")
+
+
+def test_looking_is_bounded_in_its_share_of_the_time(world, monkeypatch):
+    looks = []
+    real = Publisher.since
+    slow_s = 0.2
+
+    def since(self: Publisher, after: str) -> Any:
+        looks.append(a.env.monotonic())
+        a.env.suspend(slow_s)
+        return real(self, after)
+
+    monkeypatch.setattr(Publisher, "since", since)
+    a = world.writer("A")
+    started = a.env.monotonic()
+    while a.env.monotonic() - started < 20.0:
+        a.add("a")
+        a.env.suspend(0.5)
+    assert 2 <= len(looks) <= 20.0 * 0.02 / slow_s + 1
+
+
+def test_an_epoch_is_not_closed_over_a_strangers_commit(world):
+    a = world.writer("A")
+    a.add("a")
+    engine_commits(world, now(world))
+    with pytest.raises(lakelatch.UnsupportedTableError):
+        a.table.log.close_epoch()
+    with pytest.raises(lakelatch.UnsupportedTableError):
+        world.writer("new").add("a")
+
+
+def test_the_check_knows_one_that_was_at_work_for_long(world):
+    early = next_label(world.env.now() - 3600, "")
+    a = world.writer("A")
+    a.add("a")
+    engine_commits(world, early, now(world))
+    with world.fresh() as table:
+        assert "stranger-commit" in {each.kind for each in check(table.store).findings}
+
+
+# --- taken over ----------------------------------------------------------------------------------------------------
+
+
+def take_over(world: World, env: FakeEnvironment | None = None) -> Writer:
+    return world.writer_of(lakelatch.adopt(str(world.folder), env=env or world.env.peer(), writer="adopter"))
+
+
+def test_what_is_open_here_cannot_land_beside_what_was_taken_over(world):
+    w, b = world.writer("W", host="host-b"), world.writer("B")
+    txn = w.begin_add("a")
+    epoch = b.table.log.epoch
+    engine_commits(world, now(world))
+    x = take_over(world)
+    assert x.table.log.epoch == epoch + 1, "the log goes on, and others follow without reading all of it again"
+    x.add("a", 10)
+    with pytest.raises(lakelatch.RolledBackError):
+        txn.commit()
+    b.add("b")
+    w.add("a")
+    assert world.content() == {"a0": 11, "a1": 11, "b0": 1, "b1": 1}
+    with world.fresh() as table:
+        table.clean()
+        assert check(table.store).findings == ()
+
+
+def test_a_living_writer_is_waited_for_by_nobody_and_refused(world):
+    w = world.writer("W", host="host-b")
+    txn = w.begin_add("a")
+    engine_commits(world, now(world))
+    env = beating(world, w)
+    before = list((world.folder / LOG).rglob("*"))
+    with pytest.raises(lakelatch.CommitError, match=rf"a writer is alive \({txn.instant}\).* Nothing was changed"):
+        take_over(world, env)
+    assert list((world.folder / LOG).rglob("*")) == before
+    w.table.close()
+    take_over(world).add("a")
+    assert world.content() == BEGUN | {"a0": 1, "a1": 1}
+
+
+def beating(world: World, writer: Writer) -> FakeEnvironment:
+    """An environment in which the writer's heart beats while its owner sleeps."""
+    env = world.env.peer()
+    real = env.sleep
+
+    def sleep(seconds: float) -> None:
+        writer.table.heart.beat()
+        real(seconds)
+
+    env.sleep = sleep  # type: ignore[method-assign]
+    return env
+
+
+def test_two_who_take_over_at_once_leave_one_log(world):
+    """One is paused between its close and its open entry; the other, or any writer, opens the epoch before it."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    theirs = engine_commits(world, now(world))
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: take_over(world).add("b"), after=True))
+    settings = replace(a.table.settings, generation=a.table.settings.generation + 1)
+    a.table.log.take_over(settings, lambda: next_label(0.0, now(world)))
+    for each in (a, b, world.writer("new")):
+        each.env.advance(1.0)
+        each.add("a")
+        assert each.table.log.strangers() == []
+    assert theirs in {i.requested for i in a.table.timeline().commits}
+    assert world.content() == {"a0": 3, "a1": 3, "b0": 1, "b1": 1}
+
+
+# --- damaged, or not understood ------------------------------------------------------------------------------------
+
+
+def outside(world: World) -> bytes:
+    stat = WriteStat("f", "part=a/../../../f_0-0-0_1.parquet", "part=a")
+    return encode_commit(CommitMetadata("UPSERT", stats=(stat,)), replace=False)
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "error", "words"),
+    [
+        ("commit", b"Obj\x01torn", lakelatch.DamagedTableError, "is torn or not an Avro file"),
+        ("commit", outside, lakelatch.DamagedTableError, "does not lie in the table. Nothing there was touched"),
+        ("replacecommit", outside, lakelatch.DamagedTableError, "does not lie in the table. Nothing there was touched"),
+        ("reindex", b"", lakelatch.UnsupportedTableError, "of action reindex, which this version does not know"),
+    ],
+)
+def test_what_it_wrote_is_damaged_or_not_understood(world, action, body, error, words):
+    """Noticed, named, not taken over, and nothing is lost: without it the table goes on."""
+    a = world.writer("A")
+    txn = a.begin_add("a")
+    theirs = engine_commits(world, now(world), action=action, body=body(world) if callable(body) else body)
+    a.env.advance(1.0)
+    with pytest.raises(lakelatch.LatchError, match=rf"has committed {theirs}"):
+        txn.commit()
+    log = sorted((world.folder / LOG).rglob("*"))
+    with pytest.raises(error, match=words):
+        take_over(world)
+    assert sorted((world.folder / LOG).rglob("*")) == log
+    with world.fresh() as table:
+        assert {"instant-torn", "instant-outside", "instant-unknown"} & {f.kind for f in check(table.store).findings}
+    next((world.folder / ".hoodie/timeline").glob(f"{theirs}_*")).unlink()  # as its own engine would
+    a.add("a")
+    world.writer("new").add("a")
+    assert world.content() == independent_content(world.folder) == BEGUN | {"a0": 2, "a1": 2}

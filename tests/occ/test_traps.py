@@ -12,13 +12,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakelatch
 from lakelatch.errors import StorageError
+from lakelatch.occ import basefile
 from lakelatch.occ import transaction as transaction_module
+from lakelatch.occ.avro import WriteStat
+from lakelatch.occ.basefile import BaseFileWriter
 from lakelatch.occ.commit_log import CommitLog
 from lakelatch.occ.heartbeat import heartbeat_path
 from lakelatch.occ.log_files import LOG
@@ -608,6 +613,49 @@ def test_trap_19_does_harm_when_files_go_first(world, monkeypatch):
     clean_a_slow_writer(world)
     with world.fresh() as table, pytest.raises(AssertionError, match="committed files are gone"):
         check_sound(table)
+
+
+def two_attempts_at_one_file(world: World) -> None:
+    """Spark runs a task twice. The first attempt's file appears; before it looks at its marker again the second one
+    reports that very file, and the transaction lands and removes its markers."""
+    w = world.writer("W")
+    txn = w.table.transaction("upsert")
+    (group,) = txn.snapshot.file_groups("part=a")
+    old = txn.read(group)
+    new = old.set_column(2, "v", pa.array([v + 1 for v in old["v"].to_pylist()]))
+    spec = txn.file_spec(new.schema)
+
+    def attempt() -> WriteStat | None:
+        with BaseFileWriter(
+            spec, partition="part=a", file_id=group.file_id, io="MERGE", prev_commit=group.instant, replaces=group.path
+        ) as file:
+            file.write(new)
+        return file.stat
+
+    def meanwhile() -> None:
+        stat = attempt()
+        assert stat is not None
+        txn.add([stat])
+        txn.commit()
+
+    w.store.add(Pause(On("publish", ".parquet"), call=meanwhile, after=True))
+    with suppress(lakelatch.RolledBackError):
+        attempt()
+    assert txn.result is not None
+
+
+def test_trap_19_a_late_attempt_does_not_delete_what_was_committed(world):
+    """Guards: a worker whose marker is gone asks for the outcome before it deletes its file. Found by the model."""
+    two_attempts_at_one_file(world)
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
+def test_trap_19_does_harm_when_a_late_attempt_trusts_its_marker(world, monkeypatch):
+    monkeypatch.setattr(basefile, "is_no_part", lambda *_: True)
+    two_attempts_at_one_file(world)
+    assert world.content() != BEGUN | {"a0": 1, "a1": 1}, "committed, and the file is gone"
 
 
 # --- 20 -------------------------------------------------------------------------------------------------------

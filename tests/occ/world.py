@@ -11,9 +11,12 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.environment import Process
 from lakelatch.occ.heartbeat import HEARTBEATS
+from lakelatch.occ.instant import file_name
+from lakelatch.occ.log_files import SIDES
 from lakelatch.occ.log_state import Begin, Commit, End
 from lakelatch.occ.markers import MARKERS
-from lakelatch.occ.publish import SIDES, metadata_of
+from lakelatch.occ.plans import paths_of
+from lakelatch.occ.publish import metadata_of, plain_metadata_of
 from lakelatch.occ.table import Table
 from lakelatch.occ.transaction import Transaction
 from lakelatch.storage.local import LocalStore
@@ -191,14 +194,19 @@ def check_history(table: Table) -> None:
 
 def check_published(table: Table) -> None:
     """The timeline says what the log says, no more and no less."""
-    told = [(i.requested, i.completed, i.action) for i in table.timeline().completed]
-    assert told == [(c.instant, c.completion, c.action) for c in commits(table)]
+    told = [file_name(instant) for instant in table.timeline().completed]
+    decided = commits(table)
+    undone = {name for c in decided for name in c.undone}
+    assert told == [c.shown for c in decided if c.shown and c.shown not in undone]
 
 
 def check_no_strays(table: Table) -> None:
     """Every committed file is there, and no other but those of transactions that are open."""
     store, alive = table.store, set(table.log.catch_up().open)
-    kept = {s.path for c in commits(table) for s in metadata_of(store, c).stats}
+    decided = commits(table)
+    undone = {name for c in decided for name in c.undone}
+    kept = {s.path for c in decided if c.shown not in undone for s in metadata_of(store, c).stats}
+    kept -= {path for c in decided if c.action == "clean" for path in paths_of(plain_metadata_of(store, c))}
     there = {
         e.path
         for part in store.folders("")

@@ -8,7 +8,7 @@ sum over the table only changes when a transaction says so. `graph` judges the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lakelatch.conflict import FileGroupId
@@ -31,6 +31,21 @@ FOUNDER = "founder"  # wrote first to each group that was there from the beginni
 State = dict[FileGroupId, Value]
 
 
+class Roots:
+    """A rebase may move a list to another file group. In a history it keeps the name that it had first, its root."""
+
+    def __init__(self) -> None:
+        self._roots: dict[FileGroupId, FileGroupId] = {}
+
+    def __call__(self, group: FileGroupId) -> FileGroupId:
+        return self._roots.get(group, group)
+
+    def moved(self, group: FileGroupId, root: FileGroupId) -> None:
+        """This file group, when it comes to be, holds the list of that one."""
+        if group != root:
+            self._roots[group] = root
+
+
 class Anomaly(AssertionError):
     """The history is not one that the isolation level allows, or a promise was broken on the way."""
 
@@ -47,6 +62,7 @@ class Attempt:
         writes: groups and the value that it gave them.
         drops: groups that it took away; ``removed`` is the balance that went with them.
         region: partitions that it overwrote.
+        merged: groups that it merged again, and what it found there in its last round.
         winner: who it was told to have lost against.
         began, ended: by the scheduler's clock.
     """
@@ -60,6 +76,7 @@ class Attempt:
     drops: set[FileGroupId] = field(default_factory=set)
     removed: int = 0
     region: frozenset[str] = frozenset()
+    merged: State = field(default_factory=dict)
     outcome: str = "cut off"
     winner: str = ""
     began: float = 0.0
@@ -121,16 +138,17 @@ def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attem
     for number, commit in enumerate(commits):
         state, attempt = dict(states[-1]), known[commit.instant]
         snapshot = states[sum(c.slot < begun[commit.instant] for c in commits[:number])]
-        for group, seen in attempt.reads.items():
+        for group, seen in attempt.reads.items() - attempt.merged.items():
             if snapshot.get(group) != seen:
                 raise Anomaly(f"{attempt.name} read {seen} in {group}; its snapshot held {snapshot.get(group)}")
         for partition in attempt.scanned | attempt.region:
             if {g for g in snapshot if g.partition == partition} - attempt.reads.keys():
                 raise Anomaly(f"{attempt.name} has not seen all of its snapshot in {partition}")
         for group in attempt.writes.keys() & attempt.reads.keys() | attempt.drops:
-            if state.get(group) != snapshot.get(group):
+            made_from = attempt.merged.get(group) or snapshot.get(group)
+            if state.get(group) != made_from:
                 raise Anomaly(
-                    f"lost update: {attempt.name} changed {group} as of {snapshot.get(group)}, when it was {state.get(group)}"
+                    f"lost update: {attempt.name} changed {group} as of {made_from}, when it was {state.get(group)}"
                 )
         for group in state:
             if group.partition in attempt.region and group not in attempt.drops:
@@ -164,7 +182,7 @@ def judge_tokens(entries: list[LogEntry], attempts: list[Attempt], granted: dict
             last = entry.token
 
 
-def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt]) -> None:
+def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt], roots: Roots) -> None:
     """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""
     begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
     commits = {e.instant: e for e in entries if isinstance(e, Commit)}
@@ -175,8 +193,9 @@ def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt])
         if winner is None or winner.slot < begun[attempt.instant]:
             raise Anomaly(f"{attempt.name} lost against {attempt.winner}, which has not landed since it began")
         if attempt.level == "snapshot":
-            theirs = write_set_of(winner, plain_metadata_of(store, winner))
-            if not _meet(attempt, theirs):
+            theirs = write_set_of(store, winner, plain_metadata_of(store, winner))
+            groups = frozenset(map(roots, theirs.groups))
+            if not _meet(attempt, replace(theirs, groups=groups)):
                 raise Anomaly(f"{attempt.name} lost against {attempt.winner}, and they have nothing in common")
 
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 from lakelatch.locks import LockProvider, held, memory, queue, renewer
 from lakelatch.locks.held import Hold
-from lakelatch.occ import commit_log, heartbeat, log_files, publish, table, table_lock, timeline, view
+from lakelatch.occ import commit_log, heartbeat, log_files, publish, table, table_lock, timeline, view, waiting
 from lakelatch.occ.properties import TableConfig
 
 from .environment import SimEnvironment, simulated_mutexes
@@ -36,7 +36,7 @@ def simulated() -> Iterator[None]:
             logging.disable(logging.CRITICAL)  # tracebacks of simulated faults cost more than the schedule
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
-                simulated_mutexes(commit_log, heartbeat, view, table_lock, held, memory, queue, renewer)
+                simulated_mutexes(commit_log, heartbeat, view, table_lock, waiting, held, memory, queue, renewer)
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(Hold, "ensure", _watched(Hold.ensure)))

@@ -13,9 +13,11 @@ NO_LOCK = "none://"
 # How often each kind of work is done in each mix.
 MIXES: dict[str, dict[str, int]] = {
     "mixed": {
-        "append": 8, "insert": 3, "insert_overwrite": 3, "insert_overwrite_table": 1, "delete_partition": 1, "change_mind": 1,
+        "append": 6, "upsert": 4, "insert": 3, "insert_overwrite": 3,
+        "insert_overwrite_table": 1, "delete_partition": 1, "change_mind": 1,
     },
     "bank": {"transfer": 8, "append": 1, "insert_overwrite": 1},
+    "rows": {"upsert": 6, "pay": 4, "transfer": 1, "insert": 1, "insert_overwrite": 1},
     "counter": {"increment": 8, "insert": 1},
     "skew": {"skew": 6, "append": 1, "insert": 1},
 }  # fmt: skip
@@ -38,7 +40,8 @@ def _some_faults(luck: random.Random) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Shape:
-    """``threads`` of one process share a handle. ``admin``: somebody changes locks and settings and cleans meanwhile."""
+    """``threads`` of one process share a handle. ``admin``: somebody changes locks and settings and cleans meanwhile.
+    ``reserve``: how many of the transactions reserve something as they begin."""
 
     seed: int
     writers: int = 2
@@ -49,6 +52,7 @@ class Shape:
     lock: str = NO_LOCK
     isolation: str = "snapshot"
     admin: bool = False
+    reserve: float = 0.0
     faults: dict[str, float] = field(default_factory=dict)
     crashes: int = 0
     skew_s: float = 0.0
@@ -64,10 +68,11 @@ class Shape:
             transactions=luck.choice((1, 1, 2)),
             threads=luck.choice((1, 1, 1, 1, 2)),
             groups=luck.choice((1, 2, 2, 3)),
-            mix=luck.choice(("mixed", "mixed", "mixed", "bank", "counter", "skew")),
+            mix=luck.choice(("mixed", "mixed", "rows", "rows", "bank", "counter", "skew")),
             lock=luck.choice((NO_LOCK, *LOCKS)),
             isolation=luck.choice(("snapshot", "snapshot", "write-serializable", "serializable")),
             admin=luck.random() < 0.12,
+            reserve=luck.choice((0.0, 0.0, 0.3)),
             faults=_some_faults(luck),
             crashes=luck.randint(0, 2),
             skew_s=luck.choice((0.0, 0.0, 5.0, 7200.0)),
@@ -85,6 +90,6 @@ class Shape:
         for kind in self.faults:
             yield replace(self, faults={k: v for k, v in self.faults.items() if k != kind})
         plain = Shape(self.seed)
-        for name in ("admin", "drift", "skew_s", "epoch_slots", "lock", "isolation", "mix"):
+        for name in ("admin", "drift", "skew_s", "epoch_slots", "reserve", "lock", "isolation", "mix"):
             if getattr(self, name) != getattr(plain, name):
                 yield replace(self, **{name: getattr(plain, name)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from random import Random
@@ -18,7 +19,10 @@ from lakelatch.occ.transaction import Transaction
 from .history import Attempt, Value
 
 if TYPE_CHECKING:
+    from lakelatch.occ.rebase import Lost
     from lakelatch.occ.snapshot import FileSlice
+
+    from .history import Roots
 
 PARTITIONS = ("part=a", "part=b")
 FIRST_BALANCE = 100
@@ -32,8 +36,9 @@ def decode_value(body: bytes) -> Value:
 class Work:
     """One attempt at one kind of work, in a transaction that is open."""
 
-    def __init__(self, txn: Transaction, attempt: Attempt, luck: Random) -> None:
-        self.txn, self.attempt, self.luck = txn, attempt, luck
+    def __init__(self, txn: Transaction, attempt: Attempt, luck: Random, roots: Roots) -> None:
+        self.txn, self.attempt, self.luck, self.roots = txn, attempt, luck, roots
+        self._changes: dict[FileGroupId, int] = {}  # of balances, by root
 
     # --- kinds ------------------------------------------------------------------------------------------------
 
@@ -88,6 +93,45 @@ class Work:
         partition = self.luck.choice(PARTITIONS)
         self.attempt.removed = self._drop(partition, self.txn.snapshot.file_groups(partition))
 
+    def upsert(self) -> None:
+        """Append to some groups, to each by itself; what others append meanwhile is kept, by merging again."""
+        self._rebasing(self._some(1, 3), ())
+
+    def pay(self) -> None:
+        """From one group to another, whatever they hold by then: a transfer that is merged again."""
+        amount = self.luck.randint(1, 9)
+        groups = self._some(2, 2)
+        self._rebasing(groups, (-amount, amount) if len(groups) == 2 else ())
+
+    def _rebasing(self, groups: list[FileSlice], changes: Iterable[int]) -> None:
+        if not groups:
+            return self.insert()
+        looks = self.attempt.level != "snapshot"
+        for group, change in itertools.zip_longest(groups, changes, fillvalue=0):
+            # Above `snapshot` a merge says where it looked its keys up, and nothing else was read.
+            seen = self._read(group, said=looks)
+            if looks:
+                self.txn.looks_up(group.partition)
+            self._changes[self.roots(group.group)] = change
+            self._replace(group, seen, seen.balance + change)
+        self.txn.rebases(self._again, looks_again=looks)
+        return None
+
+    def _again(self, lost: Lost) -> list[WriteStat]:
+        stats = []
+        for unit in lost.units:
+            now = {self.roots(each.group): each for each in unit.current}
+            for own in unit.ours:
+                root = self.roots(own.group)
+                seen = self._value(now[root])
+                self.attempt.merged[root] = self.attempt.reads[root] = seen
+                value = Value((*seen.names, self.attempt.name), seen.count + 1, seen.balance + self._changes[root])
+                file_id = lost.file_id(now[root])
+                self.roots.moved(FileGroupId(unit.partition, file_id), root)
+                stats.append(write(self.txn, unit.partition, file_id, value, number=lost.round))
+                self.attempt.writes[root] = value
+        return stats
+
     def change_mind(self) -> None:
         self.append()
         self.txn.abort("it changed its mind")
@@ -112,14 +156,18 @@ class Work:
         dropped = list(groups)
         values = [self._read(group) for group in dropped]
         self.txn.drop(dropped)
-        self.attempt.drops = {group.group for group in dropped}
+        self.attempt.drops = {self.roots(group.group) for group in dropped}
         return sum(value.balance for value in values)
 
-    def _read(self, group: FileSlice) -> Value:
+    def _value(self, group: FileSlice) -> Value:
         with self.txn._table.store.open(group.path) as stream:
-            seen = decode_value(stream.read())
-        self.txn._staged.saw(group)
-        self.attempt.reads[group.group] = seen
+            return decode_value(stream.read())
+
+    def _read(self, group: FileSlice, *, said: bool = False) -> Value:
+        seen = self._value(group)
+        if not said:
+            self.txn._staged.saw(group)
+        self.attempt.reads[self.roots(group.group)] = seen
         return seen
 
     def scan(self) -> None:
@@ -137,13 +185,20 @@ class Work:
 
     def _put(self, partition: str, file_id: str, value: Value, *, prev: str = "") -> None:
         put(self.txn, partition, file_id, value, prev=prev)
-        self.attempt.writes[FileGroupId(partition, file_id)] = value
+        self.attempt.writes[self.roots(FileGroupId(partition, file_id))] = value
 
 
 def put(txn: Transaction, partition: str, file_id: str, value: Value, *, prev: str = "") -> None:
+    """A data file that belongs to the commit."""
+    txn.add([write(txn, partition, file_id, value, prev=prev)])
+
+
+def write(
+    txn: Transaction, partition: str, file_id: str, value: Value, *, prev: str = "", number: int = 0
+) -> WriteStat:
     """A data file, by the steps of `BaseFileWriter`, with a value in it instead of Parquet."""
     store = txn._table.store
-    path = join(partition, base_file_name(BaseName(file_id, "0-0-0", txn.instant)))
+    path = join(partition, base_file_name(BaseName(file_id, f"0-{number}-0", txn.instant)))
     refuse_if_over(store, txn.instant)
     marker = announce(store, txn.instant, path, "MERGE" if prev else "CREATE")
     with store.create(path) as new:
@@ -159,13 +214,14 @@ def put(txn: Transaction, partition: str, file_id: str, value: Value, *, prev: s
             raise RolledBackError("its marker is gone", instant=txn.instant)
         if not published.done and store.head(path) is None:
             raise StorageError(f"{path} could not be published", path=path)
-    stat = WriteStat(file_id, path, partition, prev or "null", num_writes=1, file_size=size, total_write_bytes=size)
-    txn.add([stat])
+    return WriteStat(file_id, path, partition, prev or "null", num_writes=1, file_size=size, total_write_bytes=size)
 
 
 # The operation of the library that each kind of work is done as.
 OPERATION: dict[str, str] = {
     "append": "upsert",
+    "upsert": "upsert",
+    "pay": "upsert",
     "insert": "insert",
     "increment": "upsert",
     "transfer": "upsert",

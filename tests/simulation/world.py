@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from lakelatch.occ.heartbeat import HEARTBEATS
 from lakelatch.occ.log_files import LOG
 from lakelatch.occ.names import new_file_id
 from lakelatch.occ.properties import TableConfig
+from lakelatch.occ.snapshot import Snapshot
 from lakelatch.occ.table import PROPERTIES, Table
 from lakelatch.occ.timeline import TIMELINE, read_timeline
 from lakelatch.occ.transaction import Transaction
@@ -30,7 +32,7 @@ from ..occ.world import check_clean, check_history, check_published
 from .environment import SimEnvironment
 from .faults import Faults, Network
 from .graph import check
-from .history import FOUNDER, Anomaly, Attempt, Look, State, Value, judge, judge_losses, judge_tokens
+from .history import FOUNDER, Anomaly, Attempt, Look, Roots, State, Value, judge, judge_losses, judge_tokens
 from .install import simulated
 from .locks import LockServer, open_locks
 from .scheduler import Scheduler, SimProcess
@@ -78,7 +80,7 @@ def _founded(groups: int, lock: str, isolation: str) -> tuple[Objects, State]:
         with world.table(world.process("founder"), alone=True) as table, table.transaction("insert") as txn:
             for number in range(groups):
                 file_id = new_file_id(table.env.uuid())
-                put(txn, PARTITIONS[number % 2], file_id, Value((FOUNDER,), 1, FIRST_BALANCE))
+                put(txn, PARTITIONS[number % 2], file_id, Value((f"{FOUNDER}{number}",), 1, FIRST_BALANCE))
         state.update(world.state(table))
 
     world.alone(found)
@@ -109,6 +111,7 @@ class World:
         self.faults = Faults(shape.faults, shape.crashes)
         self.attempts: list[Attempt] = []
         self.looks: list[Look] = []
+        self.roots = Roots()
         self.entries: list[object] = []
         self._dead: set[Process] = set()
         self._processes = 0
@@ -204,12 +207,19 @@ class World:
 
         def go() -> None:
             level = "serializable" if serializable else None
-            with table.transaction(OPERATION[kind], isolation=level) as txn:
+            with table.transaction(OPERATION[kind], isolation=level, **self._reserved(kind)) as txn:
                 attempt.level = level or table.settings.isolation
                 self._work(txn, attempt, kind)
             attempt.outcome = "committed" if txn.result else "aborted"
 
         self._told([attempt], go)
+
+    def _reserved(self, kind: str) -> dict[str, Any]:
+        luck = self.scheduler.random
+        if luck.random() >= self.shape.reserve:
+            return {}
+        may_be_empty = kind in ("insert", "insert_overwrite")  # else the library refuses to reserve what is not there
+        return {"reserve": luck.choice(("table", *([[p] for p in PARTITIONS] if may_be_empty else [])))}
 
     def _retried(self, table: Table, kind: str) -> None:
         attempts: list[Attempt] = []
@@ -239,7 +249,7 @@ class World:
     def _work(self, txn: Transaction, attempt: Attempt, kind: str) -> None:
         attempt.instant = txn.instant
         self.scheduler.note(f"{attempt.name} = {kind} {txn.instant}")
-        work = Work(txn, attempt, self.scheduler.random)
+        work = Work(txn, attempt, self.scheduler.random, self.roots)
         if attempt.level != "snapshot" and self.scheduler.random.random() < 0.5:
             work.scan()
         getattr(work, kind)()
@@ -252,8 +262,9 @@ class World:
         except CommitUnknownError:
             outcome = "unknown"
         except ConflictError as e:
-            outcome = "conflict"
-            if attempts:
+            in_vain = "is still running" in str(e)
+            outcome = "waited in vain" if in_vain else "conflict"
+            if attempts and not in_vain:
                 attempts[-1].winner = e.details.get("winner", "")
         except RolledBackError:
             outcome = "rolled back"
@@ -299,8 +310,7 @@ class World:
         if not completed and not (path.startswith("part=") and what == "deleted"):
             return
         timeline = read_timeline(self._watched, self._config)
-        files = {s.group: s.path for s in cold_view(self._watched, timeline).snapshot.file_groups()}
-        state = {g: decode_value(self.objects.stored[file].body) for g, file in files.items()}
+        state = self._content(cold_view(self._watched, timeline).snapshot)
         self.looks.append(Look(tuple(i.requested for i in timeline.completed), state))
 
     def _audit(self) -> None:
@@ -318,16 +328,22 @@ class World:
             _refuse_false_alarm(self.attempts)
         judge(entries, self.attempts, self.looks, self.state(table), self.base)
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
-        judge_losses(table.store, entries, self.attempts)
+        judge_losses(table.store, entries, self.attempts, self.roots)
         check(self.attempts, [*(look.state for look in self.looks), self.state(table)])
         with table.transaction("insert") as txn:  # it is still writable
-            Work(txn, Attempt("last"), self.scheduler.random).insert()
+            Work(txn, Attempt("last"), self.scheduler.random, self.roots).insert()
         assert txn.result is not None
         table.close()
 
     def state(self, table: Table) -> State:
-        slices = table.snapshot().file_groups()
-        return {s.group: decode_value(self.objects.stored[s.path].body) for s in slices}
+        return self._content(table.snapshot())
+
+    def _content(self, snapshot: Snapshot) -> State:
+        groups = snapshot.file_groups()
+        state = {self.roots(s.group): decode_value(self.objects.stored[s.path].body) for s in groups}
+        if len(state) < len(groups):
+            raise Anomaly(f"two file groups hold one list: {sorted(str(s.group) for s in groups)}")
+        return state
 
 
 def _refuse_false_alarm(attempts: list[Attempt]) -> None:

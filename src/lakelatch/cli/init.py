@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import InputError
-from .output import print_json
+from .output import Waiting, duration_text, print_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def create(
 
 def adopt(url: str, lock: str, settings: dict[str, Any], *, columns: tuple[str, ...], json: bool) -> None:
     """Give a Hudi table a commit log."""
-    from ..occ.create import adopt as take_over
+    from ..occ.adopt import adopt as take_over
 
     if any(columns):
         raise InputError(
@@ -49,7 +49,14 @@ def adopt(url: str, lock: str, settings: dict[str, Any], *, columns: tuple[str, 
         )
     if settings.pop("lock", lock) != lock:
         raise InputError("--adopt LOCK_URL names the lock already; leave --lock out")
-    with take_over(url, lock, **settings) as table:
+    with Waiting("looking for living writers") as tell:
+        table = take_over(
+            url,
+            lock,
+            progress=lambda left: tell(f"watching writers for a sign of life, {duration_text(left)} at most"),
+            **settings,
+        )
+    with table:
         _tell(table, "adopted", json=json)
 
 

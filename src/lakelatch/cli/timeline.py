@@ -1,6 +1,7 @@
 """``lakelatch timeline``.
 
-JSON: ``table`` and ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
+JSON: ``table``, ``pruned_to`` (the log tells nothing of what began up to there; null where it is whole) and
+``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
 commit that a table begins with, unpublished, open, pending, rolled back, aborted, done for a service), ``writer``,
 ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows) and ``reason`` of an end without landing. Null
@@ -54,12 +55,28 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
     with lakelatch.open(url) as table:
         rows = newest(table, limit)
+        before = pruned_to(table)
         if json:
-            print_json({"table": table.url, "instants": [asdict(row) for row in rows]})
+            print_json({"table": table.url, "pruned_to": before, "instants": [asdict(row) for row in rows]})
         elif not rows:
             typer.echo("nothing has happened to this table yet")
         else:
             _print(rows)
+            if before and rows[-1].requested <= before:
+                typer.echo(
+                    wrapped(
+                        f"the log of what began up to {before} has been removed: of that, the timeline tells who landed, and "
+                        "nothing tells who did not"
+                    )
+                )
+
+
+def pruned_to(table: Table) -> str | None:
+    """T up to which the log tells nothing any more, because its oldest epochs were removed; None when it is whole."""
+    from ..occ.log_state import Open
+
+    first = next(table.log.entries(), None) if table.writable else None
+    return first.top if isinstance(first, Open) and first.slot > 1 else None
 
 
 def newest(table: Table, limit: int) -> list[Row]:

@@ -130,6 +130,20 @@ class WaitingContract(LockContractBase):
         (record,) = rival.breaks(key)
         assert (record.key, record.token, record.who, record.reason) == (key, first.token, "alice", "stuck since noon")
 
+    def test_a_break_by_another_process_is_told_at_the_next_renewal(
+        self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
+    ) -> None:
+        if not self.breakable:
+            pytest.skip("this backend declares that it cannot break a lease")
+        lease = provider.acquire(key, wait_s=0, lease_s=self.lease_s)
+        told: list[str] = []
+        lease.on_lost(told.append)
+        assert rival.break_(key, token=lease.token, reason="stuck", who="alice")
+        tick_s = min(0.5, self.lease_s / 12)  # clocks are looked at so often: one look to renew, the next one to tell
+        slack_s = self.lease_s / 4 if self.server_clock else 0.0  # answers are as slow as the machine
+        self.let_pass(env, self.lease_s / 3 + 2 * tick_s + slack_s)
+        assert told == ["stolen"]
+
     def test_break_by_the_same_provider_is_noticed_at_once(self, provider: LockProvider, key: str) -> None:
         if not self.breakable:
             pytest.skip("this backend declares that it cannot break a lease")

@@ -19,17 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..conflict import FileGroupId
 from ..errors import DamagedTableError
-from ..occ.avro import WriteStat
-from ..occ.basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, token
-from ..occ.file_rows import FILE_NAME, PARTITION_PATH
-from ..occ.keys import RECORD_KEY, bucket_ids, key_parts, record_keys
-from ..occ.merge import Merged, deduplicate, merge, remove, remove_where
-from ..occ.names import bucket_of
-from ..occ.partition_path import partition_paths
-from ..occ.properties import COMMIT_TIME_ORDERING
-from ..occ.schema import META_COLUMNS
-from ..occ.snapshot import FileSlice
+from .avro import WriteStat
+from .basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, token
+from .file_rows import FILE_NAME, PARTITION_PATH
+from .keys import RECORD_KEY, bucket_ids, key_parts, record_keys
+from .merge import Merged, deduplicate, merge, remove, remove_where
+from .names import bucket_of
+from .partition_path import partition_paths
+from .properties import COMMIT_TIME_ORDERING
+from .schema import META_COLUMNS
+from .snapshot import FileSlice
 
 PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
 GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
@@ -38,6 +39,7 @@ NEW = "new-"
 # in a moment, and thousands of tiny files would make every read slow.
 _SMALL_FILE_BYTES = 4 << 20
 _WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
+_TASKS_MAX = 1_000_000  # rounds of a rebase number their rows apart from those of the first one
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,21 @@ def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, .
 
 
 class Files:
-    """The files of one task. Publishing waits for the disk, so it runs beside the next file's work."""
+    """The files of one task. Publishing waits for the disk, so it runs beside the next file's work.
 
-    def __init__(self, spec: FileSpec, task: int, *, keep_hashes: bool = False) -> None:
+    Attributes:
+        looked: where `apply` looked keys up: file groups, or partitions as groups without file id.
+        idle: some incoming row changed nothing, because the row that was there is newer.
+    """
+
+    def __init__(self, spec: FileSpec, task: int, *, keep_hashes: bool = False, round: int = 0) -> None:  # noqa: A002
         self.spec, self.task = spec, task
+        self.looked: set[FileGroupId] = set()
+        self.idle = False
+        self._token = token(task, round)
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
         self._keep_hashes = keep_hashes
-        self._numbers = RowNumbers(task)
+        self._numbers = RowNumbers(task + round * _TASKS_MAX)
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="lakelatch-publish")
         self._open: list[BaseFileWriter] = []
         self._publishing: list[Future[WriteStat]] = []
@@ -82,7 +92,7 @@ class Files:
             self.spec,
             partition=partition,
             file_id=file_id,
-            token=token(self.task),
+            token=self._token,
             io="MERGE" if replaces else "CREATE",
             prev_commit=replaces.instant if replaces else None,
             numbers=self._numbers,
@@ -227,8 +237,11 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
             bucket=bucket,
         )
     if found:
+        files.looked.add(found[0].group)
         rewrite(plan, files, found[0], incoming)
-    elif not plan.delete:
+    elif plan.delete:
+        files.looked.add(FileGroupId(partition, ""))
+    else:
         # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
         writer = files.begin(partition, group_id(plan.spec.instant, partition, 0, bucket, bucket=bucket))
         writer.write(incoming)
@@ -236,6 +249,7 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
 
 
 def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: pa.Table) -> None:
+    files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
         rewrite(plan, files, found, incoming)
@@ -247,6 +261,7 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
 
 def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
     """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
+    files.looked.add(FileGroupId(partition, ""))
     slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.size)
     keys = _array(incoming, RECORD_KEY)
     owner = np.full(incoming.num_rows, -1, np.int32)
@@ -305,30 +320,32 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
         merged = remove(base, _array(incoming, RECORD_KEY))
     else:
         merged = merge(base, incoming, ordering=plan.ordering)
+        files.idle |= merged.inserts + merged.updates < incoming.num_rows
     write_successor(files, old, merged)
 
 
-def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray[np.int64]) -> None:
+def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray[np.int64], file_id: str = "") -> None:
     """The successor of one slice without the rows at these positions."""
     base = read_slice(plan.spec, old)
     gone = np.zeros(base.num_rows, bool)
     gone[positions] = True
-    write_successor(files, old, remove_where(base, gone))
+    write_successor(files, old, remove_where(base, gone), file_id)
 
 
-def write_successor(files: Files, old: FileSlice, merged: Merged) -> None:
-    """Write what a merge made of a slice; nothing when it made no difference."""
+def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> None:
+    """Write what a merge made of a slice, by default into its own group; nothing when it made no difference."""
     if not merged.changed:
         return
-    writer = files.begin(old.partition, old.file_id, replaces=old)
-    writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes)
+    moves = file_id not in ("", old.file_id)
+    writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old)
+    writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys)
     writer.write(merged.rows)
     files.end(writer)
 
 
-def read_slice(spec: FileSpec, old: FileSlice) -> pa.Table:
-    """All rows of a slice with the meta columns that stay with a row, in the types of the table."""
-    with spec.store.open(old.path) as stream:
+def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:
+    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table."""
+    with spec.store.open(old if isinstance(old, str) else old.path) as stream:
         file = pq.ParquetFile(stream)
         # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
         rows = file.read(

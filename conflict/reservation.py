@@ -1,0 +1,106 @@
+"""What a transaction may keep for itself while it is open, and who goes first among those who do. Pure.
+
+A reservation stands in the begin entry of its transaction and ends with it. It is for progress only: what lands is
+still decided by comparing with what has landed.
+
+Who outranks whom: the larger priority (under strategy ``priority``), then whoever has reserved before whoever has not,
+then the older one. The age is the slot of the *first* attempt and is carried along, so a job that has lost grows older
+until nobody outranks it. Ages are slots, so no two are equal: among reservers this is a total order, the first in it
+waits for none of them, and nobody can wait in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .meeting import meeting_of
+from .write_set import EVERYWHERE, NOWHERE, FileGroupId, Region, WriteSet
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Partitions (or the whole table) with all that appears in them, and single file groups."""
+
+    region: Region = field(default=NOWHERE)
+    groups: frozenset[FileGroupId] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.region or self.groups)
+
+    def __or__(self, other: Reservation) -> Reservation:
+        return Reservation(self.region | other.region, self.groups | other.groups)
+
+    def __str__(self) -> str:
+        if self.region.whole_table:
+            return "the table"
+        parts = [f"partition {each or '(root)'}" for each in sorted(self.region.partitions)]
+        if self.groups:
+            parts.append(f"{len(self.groups)} file group{'s' if len(self.groups) > 1 else ''}")
+        return ", ".join(parts) or "nothing"
+
+    def met_by(self, writes: WriteSet, *, bucketed: bool) -> tuple[FileGroupId, ...]:
+        """Where the writes of another one lie in it; partitions as groups without file id. Empty: nowhere."""
+        met = {group for group in writes.groups if self.region.covers(group.partition)}
+        met |= {theirs for _mine, theirs in meeting_of(self.groups, bucketed=bucketed)(writes.groups)}
+        met |= {group for group in self.groups if writes.region.covers(group.partition)}
+        if self.region.meets(writes.region):
+            both = (self.region.partitions or writes.region.partitions) & (
+                writes.region.partitions or self.region.partitions
+            )
+            met |= {FileGroupId(each, "") for each in both or ("",)}
+        return tuple(sorted(met))
+
+    def meets(self, other: Reservation, *, bucketed: bool) -> bool:
+        """Whether some place, present or future, lies in both."""
+        return bool(self.met_by(WriteSet(other.groups, other.region), bucketed=bucketed))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a log entry."""
+        return {"region": self.region.to_json(), "groups": sorted(map(list, self.groups))}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any] | None) -> Reservation | None:
+        """The reverse of `to_json`."""
+        if value is None:
+            return None
+        return cls(Region.from_json(value["region"]), frozenset(FileGroupId(p, f) for p, f in value["groups"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One open transaction among those who may have to wait for each other; ``age`` is a slot, None: not begun yet."""
+
+    instant: str
+    age: int | None
+    priority: int = 0
+    reserved: Reservation | None = None
+
+    def outranks(self, other: Claim, *, by_priority: bool) -> bool:
+        """Whether this one goes first."""
+        if by_priority and self.priority != other.priority:
+            return self.priority > other.priority
+        if bool(self.reserved) != bool(other.reserved):
+            return bool(self.reserved)
+        return self.age is not None and (other.age is None or self.age < other.age)
+
+
+def in_rank_order(claims: Iterable[Claim], *, by_priority: bool) -> list[Claim]:
+    """The first one waits for nobody."""
+    return sorted(
+        claims, key=lambda c: (-c.priority * by_priority, not c.reserved, c.age is None, c.age or 0, c.instant)
+    )
+
+
+def first_in_the_way(mine: Claim, others: Iterable[Claim], *, by_priority: bool, bucketed: bool) -> Claim | None:
+    """Who must have ended before this one begins: the first of those that outrank it and have reserved what it wants.
+
+    Whoever has reserved nothing waits for the whole table only: of what else it will write nothing is known yet.
+    """
+    wanted = mine.reserved or Reservation(EVERYWHERE)
+    for each in in_rank_order(others, by_priority=by_priority):
+        if each.reserved and (mine.reserved or each.reserved.region.whole_table):
+            if each.outranks(mine, by_priority=by_priority) and each.reserved.meets(wanted, bucketed=bucketed):
+                return each
+    return None

@@ -1,0 +1,51 @@
+"""Values that no two rows may share: new record keys, and the columns of unique constraints. Pure.
+
+A transaction carries those that it wrote as 64 bits each. Two of them meet when they have one in common: two different
+values do with a probability of 2^-64, which costs a repetition and no row. The spans are looked at first; the hashes
+of a large commit lie in an object of their own, and only one whose spans meet ours is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NEW_KEYS = ""  # the name under which new record keys go; a constraint has the names of its columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """The values of one kind that a transaction wrote.
+
+    Attributes:
+        spans: smallest and largest text for each partition; for what is unique in the whole table there is one, "".
+        hashes: gives them as a sorted ``numpy.uint64`` array, the partition mixed in; None when nobody knows them any
+            more, so that any may be among them. May read, so it is asked only when spans meet.
+    """
+
+    spans: Mapping[str, tuple[str, str]]
+    hashes: Callable[[], Any]
+
+
+def shared(ours: Values, theirs: Values) -> tuple[str, ...]:
+    """Keys of the spans in which both may have written the same value; empty when they have none in common."""
+    few, many = sorted((ours.spans, theirs.spans), key=len)
+    near = tuple(place for place, span in few.items() if place in many and _overlap(span, many[place]))
+    return near if near and _meet(ours.hashes(), theirs.hashes()) else ()
+
+
+def _overlap(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _meet(ours: Any, theirs: Any) -> bool:
+    import numpy as np
+
+    if ours is None or theirs is None:
+        return True
+    few, many = (ours, theirs) if len(ours) <= len(theirs) else (theirs, ours)
+    if not len(few):
+        return False
+    places = np.searchsorted(many, few)
+    return bool((many[np.minimum(places, len(many) - 1)] == few).any())

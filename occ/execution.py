@@ -1,0 +1,149 @@
+"""Transactions of table services: one that begins and commits at once, and one of the executions of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import ConflictError, RolledBackError
+from .instant import COMPLETED_AS, Instant, file_name
+from .log_state import Begin, Commit, End, LogEntry, LogState
+from .plans import Content, clustered_paths, groups_of, held, hold, paths_of
+from .transaction import Transaction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .file_spec import FileSpec
+    from .over import CommitResult
+    from .table import Table
+
+
+class Service(Transaction):
+    """A savepoint or a restore: says what it does by `settle`, then commits as any other."""
+
+    def settle(self, content: Content, *, undone: Iterable[str] = (), named: str = "") -> None:
+        """What is to land: the content of its instant, the instants that leave with it, T that it is shown under."""
+        self._require_open()
+        self._staged.empty_too = True
+        self._staged.named = groups_of(content)
+        self._content, self._undone, self._named = content, tuple(undone), named
+
+    def _template(self) -> Commit:
+        return _commit(self, hold(self._table.store, self.instant, self._content), self._undone, self._named)
+
+
+def _commit(txn: Transaction, kept: Content, undone: tuple[str, ...] = (), named: str = "") -> Commit:
+    operation = txn._staged.operation
+    metadata = {"operation": operation.hudi_name, "held": kept}
+    return Commit(
+        txn.instant,
+        "",
+        operation.action,
+        operation.hudi_name,
+        txn._table.writer,
+        0,
+        metadata=metadata,
+        undone=undone,
+        named=named,
+    )
+
+
+_NAMES = {"clean": "clean", "clustering": "cluster"}
+
+
+class Execution(Transaction):
+    """One of perhaps several that execute the same plan, under its T.
+
+    Attributes:
+        content: of the plan.
+        mine: after the commit, whether it was this execution that landed.
+    """
+
+    def __init__(self, table: Table, plan: Begin) -> None:
+        assert plan.plan is not None
+        self._plan, self.content, self.mine = plan, held(table.store, plan.plan), False
+        super().__init__(table, _NAMES[plan.action])
+
+    def _begin(self) -> None:
+        table, plan = self._table, self._plan
+        self.instant, self.begin_slot = plan.instant, plan.slot
+        # What landed while the plan was computed is a candidate too (trap 16).
+        self._follower = table.log.follow_since(plan.planned_at)
+        self._staged.empty_too = True
+        table.heart.start(self.instant)
+        try:
+            self.check()  # after the first beat, which somebody who has ended the plan since would not find
+            self._announce(
+                f"{table.config.timeline_folder}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
+            )
+        except BaseException:
+            self.abort("it could not begin")
+            table.cleaner.sweep(self.instant, plan.action)
+            raise
+
+    def file_spec(self, schema: pa.Schema) -> FileSpec:
+        """As of any transaction, for files that several executions write under the same names."""
+        return replace(super().file_spec(schema), shared=True)
+
+    def delete_files(self) -> None:
+        """The files of a clean are gone. They may have been deleted before."""
+        self._staged.named = groups_of(self.content)
+        for path in paths_of(self.content):
+            self._table.store.delete(path)
+
+    def commit(self) -> CommitResult | None:
+        """As of any transaction; but a plan that lost against what has landed can never land, so it ends for all."""
+        try:
+            return super().commit()
+        except ConflictError as e:
+            if self._table.log.outcome(e.winner) == "commit":
+                end_plan(self._table, self._plan, str(e))
+            raise
+
+    def abort(self, reason: str = "asked to") -> None:  # noqa: ARG002 - the plan stays, whatever the reason
+        """This execution is over. The plan stays, and so do its files: others may be at work on them."""
+        if self._state != "open":
+            return
+        self._over("left")
+        for file in self._open_files:
+            file.abandon()
+        if self._plan.action == "clustering" and self._table.log.outcome(self.instant) in ("abort", "rollback"):
+            # A file of ours may have come after the sweep, and nobody deletes it but who knows that it is over.
+            for path in clustered_paths(self.content, self.instant):
+                self._table.store.delete(path)
+            self._table.cleaner.sweep(self.instant, self._plan.action)
+
+    def _require_in(self, state: LogState) -> None:
+        if self.instant not in state.open:
+            raise RolledBackError(
+                f"{self.url}: {self._plan.action} {self.instant} is over, because somebody else has executed or cancelled it; "
+                "nothing of this execution landed",
+                table=self.url,
+                instant=self.instant,
+            )
+
+    def _template(self) -> Commit:
+        if self._plan.action == "clean":
+            assert self._plan.plan is not None
+            return _commit(self, self._plan.plan)
+        made = super()._template()
+        return replace(made, action=COMPLETED_AS.get(made.action, made.action))
+
+    def _publish(self, entry: Commit) -> bool:
+        self.mine = True
+        return super()._publish(entry)
+
+
+def end_plan(table: Table, plan: Begin, reason: str) -> bool:
+    """A pending plan is over and what its executions left is deleted. False when it has landed or ended meanwhile."""
+    me = table.env.process()
+
+    def build(state: LogState) -> LogEntry | None:
+        return End("abort", plan.instant, f"{me.host}:{me.pid}", reason) if plan.instant in state.open else None
+
+    if table.log.append(build) is None:
+        return False
+    table.cleaner.sweep(plan.instant, plan.action)
+    return True

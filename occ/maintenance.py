@@ -1,0 +1,175 @@
+"""What people ask of a table besides reading and writing rows: table services, savepoints, restore, readers' leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, cast
+
+from . import cleaning, clustering
+from .cleaning import RETAIN_COMMITS, Retention, Savepoint
+from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .readers import Leases, PinnedView, reading
+from .restore import Restored, remove_undone, restore
+from .savepoint import delete_savepoint, savepoint
+from .services import Executed, cancel, execute, finish_cleans, schedule
+
+if TYPE_CHECKING:
+    from .log_state import Begin, LogState
+    from .table import Table
+
+
+class Maintenance:
+    """The part of a `Table` that keeps it in order. Everything here runs while writers and readers work."""
+
+    leases: Leases
+
+    def _ours(self) -> Table:
+        table = cast("Table", self)
+        table._require_log()
+        return table
+
+    # --- cleaning --------------------------------------------------------------------------------------------
+
+    def plan_clean(
+        self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
+    ) -> str | None:
+        """Decide which superseded file slices go; anybody may `execute` it then. Returns T, None when none may go.
+
+        Args:
+            retain_commits: the states of so many newest commits stay readable; 10 when neither is given, as in Hudi.
+            retain_hours: those of the last hours stay; with both, whatever either of them keeps.
+            wait: watch readers' leases for the table's time-out, so that those of readers who died keep nothing.
+        """
+        table = self._ours()
+        commits = RETAIN_COMMITS if retain_commits is None and retain_hours is None else retain_commits
+        retention = Retention(commits, retain_hours)
+        table._refuse_if_unwritable()
+        finish_cleans(table)
+        if wait:
+            _watch_readers(table)
+        timeout_s = table.settings.heartbeat_timeout_s
+
+        def find(state: LogState) -> dict[str, object] | None:
+            return cleaning.find(table, state, retention, table.leases.alive(timeout_s=timeout_s))
+
+        begin = schedule(table, "clean", find)
+        return begin.instant if begin else None
+
+    def clean_slices(
+        self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
+    ) -> Executed | None:
+        """Delete superseded file slices, and files of replaced file groups; None when none may go.
+
+        Never one that an open transaction, a reader's lease or a savepoint needs. Arguments as of `plan_clean`.
+        """
+        planned = self.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
+        remove_undone(table := self._ours(), table.leases)
+        return execute(table, planned) if planned else None
+
+    # --- clustering ------------------------------------------------------------------------------------------
+
+    def plan_clustering(
+        self,
+        *,
+        small_bytes: int = SMALL_BYTES,
+        target_bytes: int = TARGET_BYTES,
+        partitions: Iterable[str] | None = None,
+    ) -> str | None:
+        """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few."""
+        table = self._ours()
+        table._refuse_if_unwritable()
+        sizes, wanted = Sizes(small_bytes, target_bytes), None if partitions is None else list(partitions)
+        begin = schedule(table, "cluster", lambda state: clustering.find(table, state, sizes, wanted))
+        return begin.instant if begin else None
+
+    def cluster(
+        self,
+        *,
+        small_bytes: int = SMALL_BYTES,
+        target_bytes: int = TARGET_BYTES,
+        partitions: Iterable[str] | None = None,
+    ) -> Executed | None:
+        """Join the small files of each partition, in this process; None when there are too few."""
+        planned = self.plan_clustering(small_bytes=small_bytes, target_bytes=target_bytes, partitions=partitions)
+        return execute(self._ours(), planned) if planned else None
+
+    # --- plans -----------------------------------------------------------------------------------------------
+
+    def plans(self) -> list[Begin]:
+        """Plans that nobody has finished, oldest first."""
+        table = self._ours()
+        return [begin for begin in list(table.log.catch_up().open.values()) if begin.plan is not None]
+
+    def execute(self, instant: str) -> Executed:
+        """Execute a pending plan, whoever made it. Several may at once: one lands, and all are told which.
+
+        Raises:
+            InputError: there is no such plan.
+            ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
+        """
+        table = self._ours()
+        return execute(table, instant)
+
+    def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
+        """End a pending plan; False when it has landed or ended meanwhile."""
+        table = self._ours()
+        return cancel(table, instant, reason=reason)
+
+    # --- savepoints ------------------------------------------------------------------------------------------
+
+    def savepoint(self, instant: str | None = None, *, comment: str = "") -> Savepoint:
+        """The state of a commit (T; the newest one otherwise) stays readable until the savepoint is deleted.
+
+        Raises:
+            InputError: no such commit, it has a savepoint already, or files of its state have been cleaned away.
+        """
+        table = self._ours()
+        table._refuse_if_unwritable()
+        return savepoint(table, instant, comment)
+
+    def savepoints(self) -> list[Savepoint]:
+        """All savepoints, in order of their commits."""
+        table = cast("Table", self)
+        return cleaning.savepoints(table.store, table.timeline())
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Cleanings no longer keep that state. `InputError` when there is no such savepoint."""
+        table = self._ours()
+        delete_savepoint(table, instant)
+
+    def restore(self, instant: str) -> Restored:
+        """The table has the state of that commit (T) again; every later commit is taken back for good.
+
+        Writers that are open meanwhile lose, and what they run again sees the restored table. Readers of other engines
+        that have begun may miss files; readers with a lease do not.
+
+        Raises:
+            InputError: no such commit, its state is not whole any more, or a later one has a savepoint.
+        """
+        table = self._ours()
+        table._refuse_if_unwritable()
+        return restore(table, instant, table.leases)
+
+    # --- readers ---------------------------------------------------------------------------------------------
+
+    def reading(self, *, as_of_completion: str | None = None) -> AbstractContextManager[PinnedView]:
+        """A state of the table whose files stay while the block lasts: that of now, or of a past completion time.
+
+        Raises:
+            StorageError: the lease could not be written; who may not write is covered by retention only.
+            InputError: that past state has been cleaned.
+            LockLostError: at the end of the block, when the lease has ended meanwhile; read again.
+        """
+        table = self._ours()
+        return reading(table, as_of_completion=as_of_completion)
+
+
+def _watch_readers(table: Table) -> None:
+    since, timeout_s = table.env.monotonic(), table.settings.heartbeat_timeout_s
+    while True:
+        alive = table.leases.alive(timeout_s=timeout_s)
+        remaining = table.leases.wait_s(alive, since=since, timeout_s=timeout_s)
+        if remaining <= 0:
+            return
+        table.env.sleep(min(remaining, max(table.settings.heartbeat_interval_s / 2, 0.05)))

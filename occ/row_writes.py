@@ -1,0 +1,144 @@
+"""Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
+
+Memory: the rows handed in and one base file. Larger work belongs to Spark, which runs the same code in its tasks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..conflict.predicate import Condition, Where
+from ..errors import InputError
+from .avro import WriteStat
+from .keys import record_keys
+from .merge import remove_where
+from .partition_path import partition_paths
+from .rewrite import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
+from .row_merge import merge_rows, refuse_known
+from .snapshot import FileSlice
+
+if TYPE_CHECKING:
+    from .rebase import Lost
+    from .work import Terms, Work
+
+
+def upsert(txn: Work, rows: pa.Table) -> None:
+    """See `Work.upsert`."""
+    if rows.num_rows:
+        partitions = partition_paths(rows, txn.file_spec(rows.schema).config).unique().to_pylist()
+        _apply(txn, Plan(txn.file_spec(rows.schema), _slices(txn, partitions)), rows)
+
+
+def delete(txn: Work, keys: pa.Table) -> None:
+    """See `Work.delete`."""
+    config = txn._table.config
+    if missing := [name for name in config.record_key_fields if name not in keys.column_names]:
+        raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
+    if txn.schema is None or not keys.num_rows:
+        return
+    spec = txn.file_spec(txn.schema)
+    if all(name in keys.column_names for name in config.partition_fields):
+        partitions = partition_paths(keys, config).unique().to_pylist()
+        rows = keys
+    else:
+        partitions = txn.snapshot.partitions()
+        copies = [keys.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), keys.num_rows)) for p in partitions]
+        if not copies:
+            return
+        rows = pa.concat_tables(copies)
+    _apply(txn, Plan(spec, _slices(txn, partitions), delete=True), rows)
+
+
+def _apply(txn: Work, plan: Plan, rows: pa.Table) -> None:
+    with Files(plan.spec, 0) as files:
+        apply(plan, rows, files)
+        txn.add(files.stats())
+    for partition in plan.slices:
+        txn.looks_up(partition)
+    keys = record_keys(rows, plan.spec.config.record_key_fields)
+    keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    # Keys to delete that somebody has written since are not looked for: to delete first and write then is an order too.
+    txn.rebases(functools.partial(_merge_rows, None if plan.delete else keys), looks_again=True)
+
+
+def _merge_rows(keys: pa.Array | None, lost: Lost) -> list[WriteStat]:
+    if keys is not None:
+        refuse_known(lost, lost.appeared, keys)
+    return merge_rows(lost)
+
+
+def _slices(txn: Work, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:
+    return {each: tuple(txn.snapshot.file_groups(each)) for each in partitions}
+
+
+# --- by condition ------------------------------------------------------------------------------------------------
+
+
+def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
+    """See `Work.delete_where`."""
+    from ..conflict.predicate import where_of
+
+    conditions = where_of(where)
+    slices = txn.reads(partition, where=where)
+    txn._staged.tells_all = True
+    if txn.schema is None:
+        return
+    with Files(txn.file_spec(txn.schema), 0) as files:
+        _remove(files, slices, conditions)
+        txn.add(files.stats())
+    txn.rebases(functools.partial(_remove_again, conditions), looks_again=True)
+
+
+def _remove_again(where: Where, lost: Lost) -> list[WriteStat]:
+    with Files(lost.spec, 0, round=lost.round) as files:
+        for slices in (*(unit.current for unit in lost.units), lost.appeared):
+            _remove(files, slices, where, lost)
+        return files.stats()
+
+
+def _remove(files: Files, slices: Iterable[FileSlice], where: Where, lost: Lost | None = None) -> None:
+    for each in slices:
+        base = read_slice(files.spec, each)
+        merged = remove_where(base, mask_of(base, where).to_numpy(zero_copy_only=False))
+        write_successor(files, each, merged, lost.file_id(each) if lost else "")
+
+
+def mask_of(rows: pa.Table, where: Where) -> pa.Array:
+    """Marks the rows that meet all conditions; a comparison with null is not true."""
+    mask = pa.repeat(pa.scalar(value=True), rows.num_rows)
+    for each in where:
+        if each.column in rows.column_names:
+            met = pc.fill_null(_met(rows.column(each.column), each), fill_value=False)
+        else:  # the file is older than the column
+            met = pa.repeat(pa.scalar(each.op == "is null"), rows.num_rows)
+        mask = pc.and_(mask, met)
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+
+_COMPARE = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _met(column: Any, condition: Condition) -> Any:
+    match condition.op:
+        case "is null":
+            return pc.is_null(column)
+        case "is not null":
+            return pc.is_valid(column)
+        case "in":
+            return pc.is_in(column, value_set=pa.array(condition.value).cast(column.type))
+        case _:
+            return _COMPARE[condition.op](column, pa.scalar(condition.value))
+
+

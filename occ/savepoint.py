@@ -1,0 +1,93 @@
+"""Savepoints: a state of the table that cleanings keep until somebody deletes its savepoint.
+
+    begin    the log knows of it
+             every clean that is decided and pending is executed first: what it takes cannot be kept any more
+    check    the state is whole: no clean has been decided that takes from it
+    commit   loses against a clean of the same file groups that has been decided meanwhile, and looks again
+    publish  `T_C.savepoint`, T being that of the commit whose state it is, as in Hudi
+
+Source: Apache Hudi's savepoints; `HoodieSavepointMetadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import ConflictError, InputError
+from .cleaning import Savepoint, savepoints
+from .execution import Service
+from .instant import Instant, file_name, to_epoch_ms
+from .plans import by_partition
+from .readers import refuse_cleaned
+from .services import finish_cleans
+
+if TYPE_CHECKING:
+    from .table import Table
+    from .timeline import Timeline
+
+T = TypeVar("T")
+_ATTEMPTS = 5
+
+
+def savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
+    """See `Table.savepoint`."""
+    return again(table, lambda: _savepoint(table, instant, comment))
+
+
+def _savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
+    finish_cleans(table)
+    with Service(table, "savepoint") as txn:
+        timeline = table.timeline()
+        commit = commit_at(table, timeline, instant)
+        if any(each.instant == commit.requested for each in savepoints(table.store, timeline)):
+            raise InputError(
+                f"{table.url}: commit {commit.requested} has a savepoint already", instant=commit.requested
+            )
+        refuse_cleaned(table, moment := commit.completed or commit.requested)
+        slices = table.snapshot(as_of_completion=moment).file_groups()
+        files = by_partition(path for each in slices for path in each.paths)
+        txn.settle({"slices": files, "by": table.writer, "comment": comment}, named=commit.requested)
+    assert txn.result is not None
+    shown = Instant(commit.requested, "savepoint", "completed", txn.result.completion)
+    # Not read back: it has landed also when its instant could not be published yet.
+    return Savepoint(commit.requested, moment, shown, table.writer, comment, to_epoch_ms(txn.instant), files)
+
+
+def delete_savepoint(table: Table, instant: str) -> None:
+    """See `Table.delete_savepoint`."""
+    again(table, lambda: _delete(table, instant))
+
+
+def _delete(table: Table, instant: str) -> None:
+    with Service(table, "savepoint_delete") as txn:
+        found = next((s for s in savepoints(table.store, table.timeline()) if s.instant == instant), None)
+        if found is None:
+            raise InputError(f"{table.url} has no savepoint {instant}; `lakelatch savepoint list` shows them")
+        txn.settle({"slices": {}}, undone=[file_name(found.shown)])
+
+
+def commit_at(table: Table, timeline: Timeline, instant: str | None) -> Instant:
+    """The completed commit with that T, the newest one for None; `InputError` for another."""
+    commits = timeline.commits
+    found = commits[-1:] if instant is None else [each for each in commits if each.requested == instant]
+    if not found:
+        shown = ", ".join(each.requested for each in commits[-3:]) or "none"
+        raise InputError(
+            f"{instant} is no commit on the timeline of {table.url}; the newest are {shown} (`lakelatch timeline` lists "
+            "all)",
+            instant=instant,
+        )
+    return found[0]
+
+
+def again(table: Table, attempt: Callable[[], T]) -> T:
+    """Run a short service until it does not lose, a few times at most."""
+    for number in range(_ATTEMPTS):
+        try:
+            return attempt()
+        except ConflictError:
+            if number == _ATTEMPTS - 1:
+                raise
+            table.env.sleep(table.env.random() * 0.2 * 2**number)
+    raise AssertionError

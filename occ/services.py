@@ -1,0 +1,203 @@
+"""Table services: what is planned, who executes it, and how many may.
+
+    schedule   a plan is computed on a static view, at a slot of the log; under the lock it is looked at once more and
+               begin(T) is appended with it: from here on it is decided, and never changes
+               then the requested instant, whole in one write
+    execute    by anybody, by several at once, also when the scheduler has died; each has the heartbeat of T
+               candidates are all commits from the slot that the plan was computed at
+               commit(T, C): one of the executions lands, the others are told so
+    cancel     abort(T) first, then what its executions left goes
+
+A pending plan lives without a heartbeat, because nobody may be at work on it; silence does not end it. Two executions
+write the same files under the same names, so the second one meets those of the first and deletes nothing.
+
+**A clean is decided when it is planned.** Its files may be deleted as soon as the begin entry stands, by whoever comes:
+no state worth keeping sees them, and none that comes later can. What began before the plan's slot is in its state of the
+log, or has put a lease before the leases were listed; what begins after it sees the newest slices, which stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..conflict.operations import Kind, kind_of
+from ..errors import ConflictError, InputError, RolledBackError
+from ..storage import Outcome
+from . import clustering
+from .clock import next_label
+from .commit_log import Follower
+from .execution import Execution, end_plan
+from .instant import Instant, file_name
+from .log_files import commits_since
+from .log_state import Begin, LogEntry, LogState
+from .plans import Content, groups_of, held, hold, paths_of, plan_body
+from .publish import plain_metadata_of
+from .staging import SERVICES, write_set_of
+
+if TYPE_CHECKING:
+    from .table import Table
+
+_log = logging.getLogger("lakelatch.services")
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A plan that has been executed.
+
+    Attributes:
+        instant: its requested time T.
+        completion: its completion time C.
+        files: how many data files it deleted, or read.
+        by: the writer whose execution landed.
+        mine: whether that was this one.
+    """
+
+    instant: str
+    completion: str
+    files: int
+    by: str
+    mine: bool
+
+
+class _Stale(Exception):
+    """What a plan was computed on has changed."""
+
+
+def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]) -> Begin | None:
+    """Compute a plan and put it into the log; None when there is nothing to do.
+
+    Args:
+        name: of the service.
+        find: gives the content of the plan as of a state of the log, or None.
+
+    Raises:
+        ConflictError: what it was computed on changed again and again.
+    """
+    for _ in range(_ATTEMPTS):
+        follower = table.log.follow(Follower())
+        try:
+            state, slot = table.log.catch_up(), table.log.next_slot
+            table.log.publish_last()  # the timeline shows every commit before that slot
+            content = find(state)
+            if content is None:
+                return None
+            with table.lease(f"planning {name}"):
+                begin = table.log.append(_entry(table, name, content, slot, follower))
+        except _Stale as e:
+            _log.info("%s: %s is planned again: %s", table.url, name, e)
+            table.env.sleep(0.1 + table.env.random() / 2)
+            table.look_after_others()
+        else:
+            assert isinstance(begin, Begin)
+            announce(table, begin)
+            return begin
+        finally:
+            table.log.unfollow(follower)
+    raise ConflictError(
+        f"{table.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times; nothing was "
+        "written, try again",
+        table=table.url,
+    )
+
+
+def _entry(
+    table: Table, name: str, content: Content, slot: int, follower: Follower
+) -> Callable[[LogState], LogEntry | None]:
+    groups, operation = groups_of(content), SERVICES[name]
+
+    def build(state: LogState) -> LogEntry:
+        if not follower.complete:
+            raise _Stale("the commit log was made anew")
+        for other in state.open.values():
+            if kind_of(other.operation) is Kind.RESTORE:
+                raise _Stale(f"restore {other.instant} is under way")
+            if other.plan is not None and not groups.isdisjoint(groups_of(held(table.store, other.plan))):
+                raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
+        for commit in follower.commits:
+            if name == "clean" and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
+                continue  # what was superseded stays so
+            writes = write_set_of(table.store, commit, plain_metadata_of(table.store, commit))
+            if commit.restores or name == "clean" or not groups.isdisjoint(writes.groups):
+                raise _Stale(f"{commit.operation} {commit.instant} has landed")
+        instant = next_label(table.env.now(), state.top)
+        return Begin(
+            instant,
+            operation.action,
+            operation.hudi_name,
+            table.writer,
+            table.env.process(),
+            plan=hold(table.store, instant, content),
+            planned_at=slot,
+        )
+
+    return build
+
+
+def announce(table: Table, begin: Begin) -> None:
+    """The plan stands on the timeline, for Hudi's other tools. Anybody may ask for it again."""
+    name = file_name(Instant(begin.instant, begin.action, "requested"))
+    path = f"{table.config.timeline_folder}/{name}"
+    if table.store.head(path) is None:
+        put = table.store.put_if_absent(path, plan_body(table.store, begin))
+        if put.outcome is Outcome.UNKNOWN:
+            _log.warning(
+                "%s: the plan %s is in the log, but perhaps not on the timeline: %s", table.url, name, put.cause
+            )
+
+
+def execute(table: Table, instant: str) -> Executed:
+    """Execute a pending plan, or be told who has.
+
+    Raises:
+        InputError: there is no such plan.
+        ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
+        RolledBackError: somebody cancelled it meanwhile.
+    """
+    begin = _plan(table, instant)
+    announce(table, begin)
+    assert begin.plan is not None
+    files = len(paths_of(held(table.store, begin.plan)))
+    try:
+        with (run := Execution(table, begin)):
+            clustering.run(run) if begin.action == "clustering" else run.delete_files()
+    except RolledBackError:
+        if (completion := table.log.landed(instant)) is None:
+            raise
+    else:
+        assert run.result is not None
+        completion = run.result.completion
+        if run.mine:
+            return Executed(instant, completion, files, table.writer, mine=True)
+    landed = commits_since(table.store, begin.slot) or ()
+    by = next((commit.writer for commit in landed if commit.instant == instant), "")
+    return Executed(instant, completion, files, by, mine=False)
+
+
+def cancel(table: Table, instant: str, *, reason: str = "asked to") -> bool:
+    """End a pending plan; what its executions left is deleted. False when it has landed or ended meanwhile."""
+    return end_plan(table, _plan(table, instant), reason)
+
+
+def _plan(table: Table, instant: str) -> Begin:
+    begin = table.log.catch_up().open.get(instant)
+    if begin is not None and begin.plan is not None:
+        return begin
+    words = {"commit": "it has been executed", "abort": "it was cancelled", "rollback": "it was cancelled"}
+    said = words.get(table.log.outcome(instant) or "", "it is none of a table service")
+    raise InputError(f"{instant} is no pending plan of {table.url}: {said}", instant=instant)
+
+
+def finish_cleans(table: Table) -> list[Executed]:
+    """Execute every clean that is pending: it is decided, so that nothing is gained by waiting."""
+    done = []
+    for begin in list(table.log.catch_up().open.values()):
+        if begin.action == "clean" and begin.plan is not None:
+            try:
+                done.append(execute(table, begin.instant))
+            except (InputError, ConflictError, RolledBackError) as e:  # somebody else was quicker, or it can never land
+                _log.info("%s: %s", table.url, e)
+    return done

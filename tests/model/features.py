@@ -1,0 +1,191 @@
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, shared mode.
+
+Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
+deleted, is what the searches of `cases` show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from . import lock_change, rebase, reservation, stranger
+from .explore import Result, explore
+
+
+class Feature(NamedTuple):
+    """A model, its rules, and what is searched with all of them on (``wide``: by hand only)."""
+
+    model: Callable[[Any, Any], Any]
+    rules: type[Any]
+    sound: dict[str, Any]
+    wide: dict[str, Any]
+
+
+@cache
+def _search(feature: str, rules: Any, bounds: Any) -> Result:
+    model: Any = FEATURES[feature].model(rules, bounds)
+    return explore(model, goals=model.goals() if hasattr(model, "goals") else None)
+
+
+def search(feature: str, bounds: Any, **rules: object) -> Result:
+    """Every state within the bounds, with some rules changed."""
+    return _search(feature, replace(FEATURES[feature].rules(), **rules), bounds)
+
+
+class Missing(NamedTuple):
+    """A rule that is left out or another one in its place, and the fault that follows."""
+
+    feature: str
+    rule: str
+    traps: str
+    bounds: Any
+    fault: str
+    instead: object = False
+    besides: dict[str, object] = {}  # noqa: RUF012 - never changed
+    """Other rules, under which this one makes the difference."""
+
+    def search(self, *, with_rule: bool = False) -> Result:
+        """The search without the rule, or with it and all else the same."""
+        rules = self.besides if with_rule else {**self.besides, self.rule: self.instead}
+        return search(self.feature, self.bounds, **rules)
+
+
+def apart(*pairs: tuple[int, int]) -> frozenset[frozenset[int]]:
+    """Pairs of writers that do not overlap."""
+    return frozenset(frozenset(pair) for pair in pairs)
+
+
+_Rebase, _Reserve, _Lock, _Shared = rebase.Bounds, reservation.Bounds, lock_change.Bounds, stranger.Bounds
+
+FEATURES: dict[str, Feature] = {
+    "rebase": Feature(
+        rebase.Rebase,
+        rebase.Rules,
+        {
+            "a rebaser, two cleanings": _Rebase(sweeps=2),
+            "two rebasers, two cleanings": _Rebase(rebasers=2, sweeps=2),
+            "a second attempt of a task, a cleaning": _Rebase(ghost=True, sweeps=1),
+            "three writers, two of them rebase, two rounds": _Rebase(writers=3, rebasers=2),
+            "three rebasers, one round": _Rebase(writers=3, rebasers=3, rounds=1),
+            "a rebaser, a writer, an overwriter": _Rebase(writers=3, rounds=1, overwriter=True),
+            "an overwriter, a cleaning": _Rebase(overwriter=True, sweeps=1),
+        },
+        {
+            "three rebasers, two rounds": _Rebase(writers=3, rebasers=3),
+            "three writers, a second attempt, two rounds": _Rebase(writers=3, ghost=True),
+            "three writers, a cleaning": _Rebase(writers=3, rounds=1, sweeps=1),
+            "a second attempt, two cleanings": _Rebase(ghost=True, sweeps=2),
+        },
+    ),
+    "reservations": Feature(
+        reservation.Reservations,
+        reservation.Rules,
+        {
+            "three writers": _Reserve(),
+            "one reserves at once": _Reserve(declared=1),
+            "of the whole table": _Reserve(declared=1, whole_table=True),
+            "in a chain of overlaps": _Reserve(apart=apart((0, 2))),
+            "one dies": _Reserve(deaths=1),
+            "two living ones are taken for dead": _Reserve(suspects=2),
+            "two reservations last too long": _Reserve(expiries=2),
+            "two epochs end": _Reserve(epochs=2),
+            "two take the lock first, of the whole table": _Reserve(lock_first=6, whole_table=True),
+            "three priorities, one dies": _Reserve(priorities=(5, 1, 0), deaths=1),
+            "a table service that yields": _Reserve(services=1),
+            "a table service that yields, and reserves": _Reserve(services=1, declared=1),
+            "two writers that yield to a service, all reserve": _Reserve(services=1, plans_first=True, declared=3),
+        },
+        {
+            "four writers": _Reserve(writers=4),
+            "one dies, one lasts too long, an epoch ends": _Reserve(deaths=1, expiries=1, epochs=1),
+        },
+    ),
+    "lock change": Feature(
+        lock_change.LockChange,
+        lock_change.Rules,
+        {
+            "to Y and back": _Lock(changers=(lock_change.Y, lock_change.X)),
+            "three changes": _Lock(committers=1, changers=(lock_change.Y, lock_change.Y, lock_change.X)),
+            "two leases end": _Lock(endings=2),
+            "a server begins anew, a lease ends": _Lock(forgets=1, endings=1),
+            "a server loses a grant, a lease ends": _Lock(repeats=1, endings=1),
+            "the new lock cannot be had": _Lock(stuck=True),
+        },
+        {
+            "to Y and back, all that can go wrong once": _Lock(
+                changers=(lock_change.Y, lock_change.X), endings=1, forgets=1, repeats=1
+            ),
+        },
+    ),
+    "shared mode": Feature(
+        stranger.Stranger,
+        stranger.Rules,
+        {
+            "two of ours, a stranger": _Shared(),
+            "it rolls back what is silent": _Shared(rolls_back=True),
+            "it rolls back whatever is pending": _Shared(eager=True),
+            "a helper": _Shared(helper=True),
+        },
+        {
+            "a helper, it rolls back what is silent, two leases end": _Shared(helper=True, rolls_back=True, endings=2),
+            "a helper, it rolls back whatever is pending": _Shared(helper=True, eager=True),
+        },
+    ),
+}
+
+_TWICE, _LOST = "readers meet a row twice", "readers do not see the result of the commits in slot order"
+_TWO_FILES, _LEFT = "two files of one file group and T", "a pending instant of an ended transaction is left"
+_NEVER = "from here on never again"
+_OVERLAP, _GONE = "two overlapping transactions both committed", "files of a published commit are deleted"
+_XYX = (lock_change.Y, lock_change.X)
+
+MISSING: tuple[Missing, ...] = (
+    Missing("rebase", "naming", "2", _Rebase(), _LOST, "same"),
+    Missing("rebase", "naming", "11", _Rebase(ghost=True), _TWO_FILES, "by T"),
+    Missing("rebase", "drop_superseded", "11", _Rebase(), _TWO_FILES, besides={"naming": "by T"}),
+    Missing("rebase", "round_ids_replaced", "11", _Rebase(writers=3), _TWICE, besides={"drop_superseded": False}),
+    Missing("rebase", "current_replaced", "2", _Rebase(), _TWICE),
+    Missing("rebase", "none_skipped", "", _Rebase(writers=3, rounds=1), _LOST),
+    Missing("rebase", "replaced_counts", "", _Rebase(writers=3, rounds=1), _LOST),
+    Missing("rebase", "overwrite_is_hard", "15", _Rebase(overwriter=True), _LOST),
+    Missing("rebase", "outcome_before_deletion", "19", _Rebase(ghost=True), "files of a committed transaction"),
+    Missing("rebase", "both_actions", "", _Rebase(sweeps=1), _LEFT),
+    Missing("rebase", "pending_first", "", _Rebase(), _LEFT),
+    Missing("reservations", "age_kept", "14", _Reserve(), "lost first waits for another"),
+    Missing("reservations", "reserve_with_begin", "14", _Reserve(), "landed in the attempt of one that goes first"),
+    Missing("reservations", "carried", "14", _Reserve(epochs=1), "landed in the attempt of one that goes first"),
+    Missing("reservations", "begins_after", "14", _Reserve(), "went first and was open when it began"),
+    Missing("reservations", "looked_at_slot", "14", _Reserve(), "went first and was open when it began"),
+    Missing("reservations", "waits_outside", "", _Reserve(), _NEVER),
+    Missing("reservations", "lock_after_wait", "", _Reserve(lock_first=6, whole_table=True), _NEVER),
+    Missing("reservations", "one_order", "", _Reserve(services=1), _NEVER),
+    Missing("reservations", "one_order", "", _Reserve(services=1, plans_first=True), _NEVER),
+    Missing("reservations", "validated", "", _Reserve(), _OVERLAP),
+    Missing("reservations", "dead_are_ended", "12", _Reserve(deaths=1), _NEVER),
+    Missing("lock change", "old_taken", "", _Lock(), "an entry while another one holds the lock in force"),
+    Missing("lock change", "new_taken", "12", _Lock(stuck=True), _NEVER),
+    Missing("lock change", "generation_compared", "", _Lock(), "a commit under a lock that is not in force"),
+    Missing("lock change", "tokens_compared", "", _Lock(changers=(), forgets=1), "a token that does not grow"),
+    Missing("lock change", "new_generation", "12", _Lock(changers=(), forgets=1), _NEVER),
+    Missing("lock change", "certain_before_second", "", _Lock(0, (lock_change.Y, *_XYX)), _NEVER),
+    Missing("shared mode", "begun_under_lock", "1", _Shared(), "a T above that of its successor"),
+    Missing("shared mode", "validated_again", "3", _Shared(), _OVERLAP),
+    Missing("shared mode", "published_under_lock", "3", _Shared(), _OVERLAP),
+    Missing("shared mode", "pending_looked_at", "3", _Shared(eager=True), _GONE),
+    Missing("shared mode", "nobody_publishes_for_others", "3", _Shared(helper=True), _OVERLAP),
+    Missing("shared mode", "silence_stops", "13", _Shared(rolls_back=True), _GONE),
+    Missing("shared mode", "readers_wait", "3", _Shared(), "shown what never landed"),
+)
+
+# Rules whose absence is no fault: one is for progress, and that is asked the other way round; the other says that
+# safety does not hang on anybody's heeding a reservation.
+HARMLESS = {"from_merge", "heeded_at_commit"}
+
+
+def sound_searches() -> Iterator[tuple[str, str]]:
+    """(feature, name) of every search with all rules on."""
+    for feature, each in FEATURES.items():
+        yield from ((feature, name) for name in each.sound)

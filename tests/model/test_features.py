@@ -1,0 +1,45 @@
+"""Rebase, reservations, lock change and shared mode, searched: sound with their rules, at fault without any of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from . import rebase, reservation
+from .explore import explore
+from .features import FEATURES, HARMLESS, MISSING, Missing, search, sound_searches
+
+
+@pytest.mark.parametrize(("feature", "name"), list(sound_searches()))
+def test_feature_has_no_fault(feature: str, name: str) -> None:
+    result = search(feature, FEATURES[feature].sound[name])
+    print(result)
+    assert not result.fault, str(result)
+    assert result.states > 100, "the bounds let hardly anything happen"
+
+
+@pytest.mark.parametrize("case", MISSING, ids=lambda case: f"{case.feature}: {case.rule}={case.instead} [{case.traps}]")
+def test_each_rule_of_a_feature_is_missed(case: Missing) -> None:
+    result = case.search()
+    print(result)
+    assert case.fault in result.fault, str(result)
+    if case.besides or case.bounds not in FEATURES[case.feature].sound.values():
+        assert not case.search(with_rule=True).fault, "the rule is not what makes the difference"
+
+
+def test_every_rule_of_a_feature_is_left_out() -> None:
+    known = {(name, rule.name) for name, feature in FEATURES.items() for rule in fields(feature.rules)}
+    assert {(case.feature, case.rule) for case in MISSING} == {each for each in known if each[1] not in HARMLESS}
+
+
+@pytest.mark.parametrize(("from_merge", "lands"), [(True, True), (False, False)])
+def test_a_rebase_lands_because_it_is_compared_from_its_merge_on(from_merge: bool, lands: bool) -> None:
+    model = rebase.Rebase(rebase.Rules(from_merge=from_merge), rebase.Bounds(), seek=True)
+    assert (explore(model).fault == "landed after a rebase") is lands
+
+
+def test_safety_does_not_hang_on_reservations() -> None:
+    bounds = reservation.Bounds(declared=1, deaths=1, epochs=1)
+    result = search("reservations", bounds, heeded_at_commit=False, begins_after=False)
+    assert not result.fault, str(result)

@@ -1,0 +1,271 @@
+"""Old epochs of the log go, nothing that counts goes with them, and nothing that comes late counts."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import lakelatch
+from lakelatch.errors import StorageError
+from lakelatch.occ.check import check
+from lakelatch.occ.commit_log import CommitLog
+from lakelatch.occ.log_files import LOG, epochs
+from lakelatch.occ.log_state import Begin
+from lakelatch.occ.publish import SIDES
+from lakelatch.testing.faults import On, Pause, Refuse
+
+from .world import BEGUN, World, Writer, add, check_history, commits, content, independent_content
+
+ENTRY = On("put_if_absent", "/log/")
+
+
+@pytest.fixture
+def world(make_world) -> World:
+    return make_world(lock="none://", log_epochs=1)
+
+
+def next_epoch(writer: Writer, times: int = 1) -> None:
+    for _ in range(times):
+        writer.table.log.catch_up()
+        writer.table.log.close_epoch()
+        writer.add("b")
+
+
+def kept(world: World) -> list[int]:
+    with world.fresh() as table:
+        return epochs(table.store)
+
+
+def test_old_epochs_go_and_the_table_stays(world):
+    a = world.writer("A")
+    next_epoch(a, 3)
+    last = kept(world)[-1]
+    a.table.clean()
+    assert kept(world) == [last]
+    for writer in (a, world.writer("fresh", host="host-c")):
+        writer.add("a")
+    with world.fresh() as table:
+        assert content(table) == {"a0": 2, "a1": 2, "b0": 3, "b1": 3}
+        check_history(table)
+        told = [c.instant for c in commits(table)]
+        assert told == [i.requested for i in table.timeline().commits][-len(told) :]
+        report = check(table.store)
+    assert report.findings == ()
+    assert any("removed" in each for each in report.unchecked), "and says of what it cannot tell"
+    assert independent_content(world.folder) == {"a0": 2, "a1": 2, "b0": 3, "b1": 3}
+
+
+def test_as_many_stay_as_the_setting_says(make_world):
+    world = make_world(log_epochs=3)
+    a = world.writer("A")
+    next_epoch(a, 4)
+    newest = kept(world)[-3:]
+    a.table.clean()
+    assert kept(world) == newest
+    with pytest.raises(lakelatch.ConfigError, match="log_epochs is 0"):
+        a.table.change_settings(log_epochs=0)
+
+
+def test_a_handle_that_lives_long_prunes_beside_its_beats(world):
+    a = world.writer("A")
+    next_epoch(a, 2)
+    a.table.heart.beat()
+    assert len(kept(world)) == 1
+    a.store.calls.clear()
+    a.table.heart.beat()
+    assert not [c for c in a.store.calls if c.op in ("folders", "list") and LOG in c.path], "once for each epoch"
+
+
+def test_an_epoch_stays_while_something_is_open_that_began_in_it_or_before(world):
+    a, w = world.writer("A"), world.writer("W", host="host-b")
+    next_epoch(a)
+    txn = w.begin_add("a")
+    next_epoch(a, 3)
+    a.table.clean()
+    first, *rest = kept(world)
+    assert len(rest) == 3, "only what was before its begin is gone"
+    assert any(isinstance(e, Begin) and e.instant == txn.instant for e in a.table.log.entries())
+    txn.commit()
+    a.table.clean()
+    assert first not in kept(world)
+    assert len(kept(world)) == 1
+    assert world.content() == {"a0": 1, "a1": 1, "b0": 4, "b1": 4}
+
+
+def test_an_epoch_stays_while_the_timeline_lacks_a_commit_of_it(world, caplog):
+    a = world.writer("A")
+    lost = a.add("a")
+    next_epoch(a, 2)
+    (instant,) = (world.folder / ".hoodie/timeline").glob(f"{lost.instant}_*")
+    body = instant.read_bytes()
+    instant.unlink()
+    with caplog.at_level(logging.WARNING, "lakelatch.prune"):
+        a.table.clean()
+    assert lost.instant in caplog.text
+    assert len(kept(world)) == 3
+    with world.fresh() as table:
+        assert "commit-unpublished" in {each.kind for each in check(table.store).findings}
+    instant.write_bytes(body)
+    a.table.clean()
+    assert len(kept(world)) == 1
+
+
+# --- interrupted, at once, late ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [1, 4])
+def test_one_that_is_left_half_is_no_damage_and_goes_the_next_time(world, after):
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    next_epoch(a, 2)
+    before = kept(world)
+    deletions = iter(range(100))
+    a.store.add(Refuse(lambda call: On("delete", "/log/")(call) and next(deletions) == after))
+    with pytest.raises(StorageError):
+        a.table.clean()
+    assert kept(world) == before
+    with world.fresh() as table:
+        report = check(table.store)
+        assert report.findings == ()
+        commits(table)
+    b.table.clean()
+    assert len(kept(world)) == 1
+    b.add("a")
+    assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
+
+
+def test_side_objects_and_leftovers_go_with_the_epoch_that_tells_of_them(world, monkeypatch):
+    monkeypatch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+    a, w = world.writer("A"), world.writer("W", host="host-b")
+    w.store.add(Refuse(On("delete"), forever=True))  # lands, and dies before it removes its markers
+    landed = w.add("a")
+    w.die()
+    next_epoch(a, 2)
+    assert [e for e in a.table.store.list(SIDES) if e.name.startswith(landed.instant)]
+    a.table.pruner.prune()
+    with world.fresh() as table:
+        left = {e.name.partition("-")[0] for e in table.store.list(SIDES)}
+        assert left <= {c.instant for c in commits(table)}
+        assert landed.instant not in table.store.folders(".hoodie/.temp")
+        assert content(table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
+        assert check(table.store).findings == ()
+
+
+def rolled_back_while_paused(world: World) -> None:
+    """W is paused before its commit entry; it is rolled back, its epoch goes; then its put succeeds."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    txn = w.begin_add("a")
+
+    def meanwhile() -> None:
+        assert x.table.clean(wait=True) == [txn.instant]
+        next_epoch(x, 2)
+        x.table.clean()
+        assert len(kept(world)) == 1
+
+    w.store.add(Pause(ENTRY, call=meanwhile))
+    txn.commit()
+
+
+def test_a_commit_that_is_put_into_a_pruned_epoch_does_not_count(world):
+    with pytest.raises(lakelatch.RolledBackError):
+        rolled_back_while_paused(world)
+    assert len(kept(world)) == 2, "its put has landed"
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"b0": 2, "b1": 2}
+        assert check(table.store).findings == ()
+        table.clean()
+        assert len(epochs(table.store)) == 1
+        assert content(table) == BEGUN | {"b0": 2, "b1": 2}
+
+
+def test_a_commit_put_into_a_pruned_epoch_does_harm_when_nobody_looks(world, monkeypatch):
+    monkeypatch.setattr(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
+    rolled_back_while_paused(world)  # acknowledged, and lost
+    assert world.content() == BEGUN | {"b0": 2, "b1": 2}
+
+
+def begin_where_another_began(world: World) -> tuple[str, str]:
+    """W and V pick the same T for the same slot; V's entry stands, V commits in a later epoch, the first one goes.
+
+    Then W's put succeeds in the emptied slot. Returns the T of V and of W.
+    """
+    w, v = world.writer("W"), world.writer("V", host="host-b")
+    other = ""
+
+    def meanwhile() -> None:
+        nonlocal other
+        with v.table.transaction("upsert") as txn:
+            add(txn, "a")
+            v.table.log.close_epoch()
+        other = txn.instant
+        v.table.clean()
+        assert len(kept(world)) == 1
+
+    w.store.add(Pause(ENTRY, call=meanwhile))
+    with w.table.transaction("upsert") as txn:
+        assert other, "W began after V"
+        add(txn, "a")
+    return other, txn.instant
+
+
+def test_a_begin_that_is_put_into_a_pruned_epoch_takes_nobodys_t(world):
+    """Guards: a T that has ended is not given again, though the entry that gave it is gone."""
+    theirs, ours = begin_where_another_began(world)
+    assert theirs < ours
+    assert world.content() == BEGUN | {"a0": 2, "a1": 2}
+
+
+def test_a_reader_who_slept_in_a_pruned_epoch_goes_on_in_the_newest(world):
+    a, r = world.writer("A"), world.writer("R", host="host-b")
+    r.add("a")
+    next_epoch(a, 2)
+    a.table.clean()
+    r.add("a")
+    assert world.content() == {"a0": 2, "a1": 2, "b0": 2, "b1": 2}
+
+
+def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
+    """Its open entry is put into the folder that has gone meanwhile."""
+    a, z = world.writer("A"), world.writer("Z", host="host-b")
+
+    def meanwhile() -> None:
+        next_epoch(a, 2)
+        a.table.clean()
+        assert len(kept(world)) == 1
+
+    a.add("b")
+    a.table.log.close_epoch()
+    z.store.add(Pause(ENTRY, call=meanwhile))
+    z.add("a")
+    assert len(kept(world)) == 2, "its put has landed"
+    with world.fresh() as table:
+        assert content(table) == {"a0": 1, "a1": 1, "b0": 3, "b1": 3}
+        assert check(table.store).findings == ()
+        table.clean()
+        assert len(epochs(table.store)) == 1
+
+
+def test_the_log_of_before_a_rebuild_goes_too(world):
+    a = world.writer("A")
+    a.begin_add("a")
+    a.die()
+    (epoch,) = (world.folder / LOG).iterdir()
+    max(epoch.iterdir()).write_bytes(b'{"v":1,"kind')
+    world.env.advance(10.0)
+    table = world.writer_of(lakelatch.adopt(str(world.folder), lock="none://", env=world.env.peer())).table
+    assert len(kept(world)) == 2
+    table.clean(wait=True)
+    assert len(kept(world)) == 1
+    assert content(table) == BEGUN
+
+
+def test_a_pending_instant_that_came_late_goes_with_the_begin_that_explains_it(world):
+    a, w = world.writer("A"), world.writer("W", host="host-b")
+    dead = w.begin_add("a").instant
+    a.table.clean(wait=True)
+    (world.folder / f".hoodie/timeline/{dead}.inflight").touch()
+    next_epoch(a, 2)
+    a.table.heart.beat()
+    assert len(kept(world)) == 1
+    with world.fresh() as table:
+        assert check(table.store).findings == ()

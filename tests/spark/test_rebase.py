@@ -1,0 +1,308 @@
+"""Two writers change the same file groups at the same time: both land, as if one had run after the other."""
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+import lakelatch.spark
+from lakelatch.errors import ConflictError
+from lakelatch.occ.check import check
+from lakelatch.occ.retry import RunResult
+from lakelatch.occ.transaction import Transaction
+from lakelatch.spark import rebase, write
+
+SCHEMA = "id string, city string, ts long, n long"
+Model = dict[str, tuple[str, int, int]]  # id -> city, ts, n
+CITIES = ("sf", "la")
+
+
+def base() -> Model:
+    numbers = {4: 49, 5: 49, 6: 49, 7: 49, 12: 55, 13: 55, 14: 55, 15: 55}
+    return {f"k{i}": (CITIES[i % 2], 1, numbers.get(i, 11)) for i in range(16)}
+
+
+def rows(spark: Any, model: Model) -> Any:
+    return spark.createDataFrame([(k, *v) for k, v in model.items()], SCHEMA)
+
+
+class Step:
+    """One write: how the table makes it, and how a dictionary does."""
+
+    def __init__(self, kind: str, start: int) -> None:
+        self.kind, self.start = kind, start
+        # Other rows for each writer, and both upsert rows for which the other one's condition is true.
+        self.upserted = {f"k{i}": (CITIES[i % 2], 2, 700 + 35 * i) for i in range(start, start + 4)}
+        self.upserted |= {f"new{start}{city}": (city, 2, 9) for city in CITIES}
+        self.removed = [f"k{i}" for i in range(start + 4, start + 8)]
+        self.divisor = 5 if start else 7
+
+    def run(self, table: Any, spark: Any) -> Any:
+        if self.kind == "upsert":
+            return table.upsert(rows(spark, self.upserted))
+        if self.kind == "delete":
+            return table.delete(spark.createDataFrame([(k,) for k in self.removed], "id string"))
+        return table.delete_where(f"n % {self.divisor} = 0")
+
+    def after(self, model: Model) -> Model:
+        if self.kind == "upsert":
+            return model | self.upserted
+        if self.kind == "delete":
+            return {k: v for k, v in model.items() if k not in self.removed}
+        return {k: v for k, v in model.items() if v[2] % self.divisor}
+
+
+class Staged:
+    """A write that is begun and staged, for the test to commit when it likes."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.txn: Transaction | None = None
+
+    def run(self, work: Callable[[Transaction], Any], *, operation: str, **_: Any) -> RunResult[Any]:
+        self.txn = self._table.transaction(operation)
+        return RunResult(work(self.txn), None)
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch, spark: Any) -> Iterator[Callable[..., Transaction]]:
+    """Begins and stages a write through a handle of its own."""
+    handles = []
+
+    def stage(table: Any, write: Callable[[Any], Any]) -> Transaction:
+        handle = lakelatch.open(table.table.url)
+        handles.append(handle)
+        holder = Staged(handle)
+        monkeypatch.setattr(handle, "run", holder.run)
+        write(lakelatch.spark.open(spark, handle))
+        assert holder.txn is not None
+        return holder.txn
+
+    yield stage
+    for handle in handles:
+        handle.close()
+
+
+def held(table: Any) -> Model:
+    found = table.table.read().to_pylist()
+    assert len({r["id"] for r in found}) == len(found), "a key is there twice"
+    return {r["id"]: (r["city"], r["ts"], r["n"]) for r in found}
+
+
+def by_hudi_rs(table: Any) -> Model:
+    import hudi
+
+    found = pa.Table.from_batches(hudi.HudiTableBuilder.from_base_uri(table.table.url).build().read()).to_pylist()
+    assert len({r["id"] for r in found}) == len(found), "a key is there twice"
+    return {r["id"]: (r["city"], r["ts"], r["n"]) for r in found}
+
+
+def assert_holds(table: Any, *models: Model) -> None:
+    """The table holds one of these, for both readers, and nothing is wrong with it."""
+    found = held(table)
+    assert found in models
+    assert by_hudi_rs(table) == found
+    assert check(table.table.store, deep=True).findings == ()
+
+
+KINDS = ("upsert", "delete", "delete_where")
+
+
+@pytest.fixture(params=["driver", "tasks"])
+def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "tasks":
+        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+        monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+@pytest.mark.parametrize("winner_is_older", [False, True], ids=["winner began later", "winner began first"])
+def test_two_writes_of_the_same_file_groups_both_land(
+    make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None, winner_is_older: bool
+) -> None:
+    for mine in KINDS:
+        for other in KINDS:
+            table = make(f"{mine}-{other}", buckets=buckets)
+            table.upsert(rows(spark, base()).coalesce(1))
+            ours, theirs = Step(mine, 0), Step(other, 8)
+            first, second = (theirs, ours) if winner_is_older else (ours, theirs)
+            txns = {each: staged(table, partial(each.run, spark=spark)) for each in (first, second)}
+            begun = {s.path for s in txns[ours].snapshot.file_groups()}
+            txns[theirs].commit()
+            assert txns[ours].commit() is not None, (mine, other)
+            after_theirs = ours.after(theirs.after(base()))
+            orders = [after_theirs] if mine == "delete_where" else [after_theirs, theirs.after(ours.after(base()))]
+            assert_holds(table, *orders)
+            assert begun.isdisjoint(s.path for s in table.table.snapshot().file_groups()), "not one group was shared"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sparks_tasks_do_the_same_as_the_driver(
+    make: Callable[..., Any], spark: Any, staged: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
+    table = make(buckets=2)
+    table.upsert(rows(spark, base()))
+    ours, theirs = Step(kind, 0), Step("upsert", 8)
+    txns = [staged(table, partial(each.run, spark=spark)) for each in (ours, theirs)]
+    txns[1].commit()
+    txns[0].commit()
+    assert_holds(table, ours.after(theirs.after(base())))
+
+
+@pytest.mark.parametrize("buckets", [None, 1], ids=["simple", "bucket"])
+def test_rows_are_found_where_a_winner_has_moved_them(
+    make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None
+) -> None:
+    table = make(buckets=buckets)
+    table.upsert(rows(spark, base()).coalesce(1))
+    before = {s.group for s in table.table.snapshot().file_groups()}
+    changes: list[Model] = [{f"k{i}": (CITIES[i % 2], 2, n) for i in (2 * n, 2 * n + 1)} for n in range(4)]
+    txns = [staged(table, lambda t, c=change: t.upsert(rows(spark, c))) for change in changes]
+    txns[3].commit()
+    txns[2].commit()  # moves its file groups, because those of the winner carry a larger T
+    moved = {s.group for s in table.table.snapshot().file_groups()}
+    assert moved.isdisjoint(before)
+    txns[1].commit()
+    txns[0].commit()
+    assert_holds(table, base() | {k: v for change in changes for k, v in change.items()})
+
+
+@pytest.mark.parametrize("ours_ts", [1, 2, 3])
+@pytest.mark.parametrize("winner_is_older", [False, True])
+def test_the_ordering_field_settles_a_row_that_both_changed(
+    make: Callable[..., Any], spark: Any, staged: Any, ours_ts: int, winner_is_older: bool
+) -> None:
+    table = make(ordering="ts")
+    table.upsert(rows(spark, base()))
+    ours: Model = {"k0": ("sf", ours_ts, 1), "k2": ("sf", 2, 1), "new": ("sf", ours_ts, 1)}
+    theirs: Model = {"k0": ("sf", 2, 2), "k4": ("sf", 2, 2)}
+    first, second = (theirs, ours) if winner_is_older else (ours, theirs)
+    txns = {each["k0"][2]: staged(table, lambda t, e=each: t.upsert(rows(spark, e))) for each in (first, second)}
+    txns[2].commit()
+    txns[1].commit()
+    newest = ours["k0"] if ours_ts >= 2 else theirs["k0"]  # the later commit on a tie, as in every merge
+    assert_holds(table, base() | theirs | ours | {"k0": newest})
+
+
+@pytest.mark.parametrize("kind", ["upsert", "delete"])
+def test_without_an_ordering_field_a_row_that_both_changed_is_a_conflict_and_the_write_runs_again(
+    make: Callable[..., Any], spark: Any, staged: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = make()
+    table.upsert(rows(spark, base()))
+    theirs: Model = {"k0": ("sf", 2, 2), "k4": ("sf", 2, 2)}
+    ours: Model = {"k0": ("sf", 2, 1), "k2": ("sf", 2, 1)}
+
+    def write_ours(into: Any) -> Any:
+        return into.upsert(rows(spark, ours)) if kind == "upsert" else into.delete(rows(spark, ours))
+
+    txn = staged(table, write_ours)
+    table.upsert(rows(spark, theirs))
+    with pytest.raises(ConflictError, match="k0") as lost:
+        txn.commit()
+    assert not lost.value.landed
+    assert lost.value.overlap == ("k0",)
+    assert_holds(table, base() | theirs)
+    # By itself the write runs again, and then it comes after the other one.
+    arrivals = [{"k0": ("sf", 3, 3), "k6": ("sf", 3, 3)}]
+    plain = Transaction.commit
+
+    def commit(txn: Transaction) -> Any:
+        while arrivals:
+            with lakelatch.open(table.table.url) as other:
+                lakelatch.spark.open(spark, other).upsert(rows(spark, arrivals.pop()))
+        return plain(txn)
+
+    monkeypatch.setattr(Transaction, "commit", commit)
+    result = write_ours(table)
+    assert (result.attempts, len(result.losses)) == (2, 1)
+    left = base() | theirs | {"k6": ("sf", 3, 3)}
+    assert_holds(table, left | ours if kind == "upsert" else {k: v for k, v in left.items() if k not in ours})
+
+
+def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
+    table = make(buckets=2)
+    table.upsert(rows(spark, base()))
+    for arrival, attempts in (({"k1": ("la", 2, 2)}, 1), ({"k0": ("sf", 2, 2)}, 2)):
+        calls = spark.sparkContext.accumulator(0)
+
+        @F.udf("long")
+        def counted(n, calls=calls):  # type: ignore[no-untyped-def]  # Spark reads hints
+            calls.add(1)
+            return n
+
+        arrivals = [arrival]
+        plain = write.collect
+
+        def collect(*given: Any, arrivals: list[Model] = arrivals, plain: Any = plain, **named: Any) -> Any:
+            answers = plain(*given, **named)
+            while arrivals:
+                change = arrivals.pop()
+                with lakelatch.open(table.table.url) as other:
+                    lakelatch.spark.open(spark, other).upsert(rows(spark, change))
+            return answers
+
+        ours: Model = {"k0": ("sf", 2, attempts), "k2": ("sf", 2, attempts), "k5": ("la", 2, attempts)}
+        monkeypatch.setattr(write, "collect", collect)
+        result = table.upsert(rows(spark, ours).withColumn("n", counted("n")))
+        monkeypatch.setattr(write, "collect", plain)
+        assert result.attempts == attempts
+        assert result.updated == 3
+        assert calls.value == 3
+        assert {k: v for k, v in held(table).items() if k in ours} == ours
+
+
+def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_else(
+    make: Callable[..., Any], spark: Any, staged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make()
+    for city in CITIES:
+        table.bulk_insert(rows(spark, {k: v for k, v in base().items() if v[0] == city}).coalesce(1))
+    scanned: list[set[str]] = []
+    plain = write.scan
+
+    def scan(spark: Any, table: Any, slices: Any, schema: Any) -> Any:
+        scanned.append({s.path for s in slices})
+        return plain(spark, table, slices, schema)
+
+    monkeypatch.setattr(write, "scan", scan)
+    txn = staged(table, lambda t: t.delete_where("n >= 49"))
+    table.bulk_insert(rows(spark, {"late": ("sf", 2, 90), "stays": ("sf", 2, 1)}).coalesce(1))
+    table.upsert(rows(spark, {"k0": ("sf", 2, 60)}))
+    before = {s.path for s in txn.snapshot.file_groups()}
+    since = {s.path for s in table.table.snapshot().file_groups()} - before
+    txn.commit()
+    assert scanned == [before, since]
+    assert_holds(table, {k: v for k, v in base().items() if v[2] < 49 and k != "k0"} | {"stays": ("sf", 2, 1)})
+
+
+def test_two_threads_upsert_the_same_groups_and_neither_runs_again(make: Callable[..., Any], spark: Any) -> None:
+    table = make(buckets=2)
+    table.upsert(rows(spark, base()))
+    changes: list[Model] = [{f"k{i}": (CITIES[i % 2], 2, n) for i in range(n, 16, 4)} for n in range(4)]
+    done: dict[int, Any] = {}
+
+    def upsert(number: int) -> None:
+        with lakelatch.open(table.table.url) as handle:
+            done[number] = lakelatch.spark.open(spark, handle).upsert(rows(spark, changes[number]))
+
+    threads = [threading.Thread(target=upsert, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [done[n].attempts for n in range(4)] == [1, 1, 1, 1]
+    assert_holds(table, base() | {k: v for change in changes for k, v in change.items()})
