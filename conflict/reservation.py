@@ -100,7 +100,9 @@ def first_in_the_way(mine: Claim, others: Iterable[Claim], *, by_priority: bool,
     """
     wanted = mine.reserved or Reservation(EVERYWHERE)
     for each in in_rank_order(others, by_priority=by_priority):
-        if each.reserved and (mine.reserved or each.reserved.region.whole_table):
-            if each.outranks(mine, by_priority=by_priority) and each.reserved.meets(wanted, bucketed=bucketed):
-                return each
+        if not each.reserved or not each.outranks(mine, by_priority=by_priority):
+            continue
+        concerned = mine.reserved or each.reserved.region.whole_table
+        if concerned and each.reserved.meets(wanted, bucketed=bucketed):
+            return each
     return None

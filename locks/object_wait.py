@@ -8,7 +8,7 @@ its turn should be near. It costs no request.
     line [B, C, A], A holds          B looks often, C after half a hand-off, A (when it comes again) after one and a half
     A releases                       B sees it and takes the lock; the line is now [C, A, B]
     B is dead                        C sees the lock free, waits a little for B, takes it; the line is [-B, A, C]
-    B misses its turn again          it is dropped; if it was only slow, it stands somewhere as a newcomer does
+    B misses more turns              nobody waits for it again, but it keeps its place; with four marks it is dropped
 
 A *turn* is a few times as long as a look: within it the process that released may take the lock again at once, without
 a look, by replacing the version that it has left there. Where nobody else comes, it may so at any time. A newcomer that
@@ -23,16 +23,16 @@ from dataclasses import dataclass
 from ..environment import Environment
 from .object_record import LINE_MAX, LockObject
 
+_LOOKS = 16  # in a turn, by who is next
 _PAUSE_S_MIN = 0.0003
 _FIRST_GUESS_S = 0.02  # of a hand-off
-_WEIGHT = 0.3  # of what was seen last
+_WEIGHT = 0.3  # of what was seen last;
+_WEIGHT_LONGER = 0.1  # of a turn longer than before: who sleeps too long makes turns longer, which must not feed itself
+_SLEEP = 0.8  # of the time until the own turn, by that measure
 _TURN_LOOKS = 10  # as long as this takes, who has it may take it again,
 _TURN_GRANTS = 6  # up to so many times in all, and the fewer the more wait,
 _TURN_GRANTS_MIN = 2
-_MISSED_MAX = 1
-OWED = 0
-PART = 0.9
-UPW = 0.3
+_MISSED_MAX = 4  # who misses more turns is dropped from the line
 _ALONE_GRANTS, _ALONE_S = 16, 1.0  # after so many or so long without a pause, who seems alone leaves room for others:
 _ROOM = 16  # the lock lies free for a part of that time
 
@@ -54,7 +54,7 @@ class Rhythm:
         self.look_s = 0.0
         self._left: Found | None = None
         self._left_at = 0.0
-        self._turn_began, self._grants, self._missed = 0.0, 0, 0
+        self._turn_began, self._grants = 0.0, 0
         self._alone = False  # nobody had come between the last two times
 
     def looked(self, seconds: float, found: Found | None) -> None:
@@ -64,7 +64,7 @@ class Rhythm:
 
     def cycled(self, seconds: float, turns: int) -> None:
         """So many turns took so long."""
-        weight = _WEIGHT if seconds < turns * self.cycle_s else UPW
+        weight = _WEIGHT if seconds < turns * self.cycle_s else _WEIGHT_LONGER
         self.cycle_s += (seconds / turns - self.cycle_s) * (1 - (1 - weight) ** turns)
 
     def left(self, found: Found) -> None:
@@ -82,9 +82,8 @@ class Rhythm:
                 self._turn_began, self._grants = now, 0
             ours = self._grants < _ALONE_GRANTS and now - self._turn_began < _ALONE_S
         else:
-            turns = 1 + self._missed * OWED
-            most = max(_TURN_GRANTS_MIN, _TURN_GRANTS - len(left.lock.line) // 4) * turns
-            over = self._grants >= most or now - self._turn_began > _TURN_LOOKS * self.look_s * turns
+            most = max(_TURN_GRANTS_MIN, _TURN_GRANTS - len(left.lock.line) // 4)
+            over = self._grants >= most or now - self._turn_began > _TURN_LOOKS * self.look_s
             ours = not over and now - self._left_at < self.look_s
         if not ours:
             return None
@@ -98,10 +97,10 @@ class Rhythm:
         lasted_s = self._left_at - self._turn_began
         return max(0.0, lasted_s / _ROOM + self.look_s - (self._env.monotonic() - self._left_at))
 
-    def took(self, *, turn: bool, missed: int = 0) -> None:
-        """We hold it, perhaps in a new turn, and after so many that we have missed."""
+    def took(self, *, turn: bool) -> None:
+        """We hold it, perhaps in a new turn."""
         if turn:
-            self._turn_began, self._grants, self._missed = self._env.monotonic(), 0, missed
+            self._turn_began, self._grants = self._env.monotonic(), 0
         self._grants += 1
 
     def behind(self, me: str) -> int:
@@ -122,14 +121,15 @@ class Pace:
         self.waited = False
         self._seen: tuple[int, float] | None = None  # the last turn that was seen, and when for the first time
         self._free: tuple[str, float] | None = None  # the free lock's tag, and from when we may take it
-        self._turn: int | None = None  # a newcomer's
+        self._turn: int | None = None  # a newcomer's, drawn by lot
+        self._lots = 0
         self._pause_s = 0.0
 
     def holds_back(self) -> bool:
         """True when a look would be wasted: others are to go first, as we know from our own release, or may be."""
         if self.waited:
             return False
-        pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * PART * self._rhythm.cycle_s
+        pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * _SLEEP * self._rhythm.cycle_s
         self._pause_s = min(max(pause_s, self._rhythm.room_s()), self._pause_s_max)
         return self._pause_s > 0.0
 
@@ -138,7 +138,7 @@ class Pace:
         now, seen_at = self._env.monotonic(), self._saw_turn(lock)
         # Half a hand-off before the end of the one that is before ours, then often; more seldom when it is overdue.
         elapsed_s, turn_s = now - seen_at, (self._rank(lock) + 0.5) * self._rhythm.cycle_s
-        pause_s = max(self._look_s, (turn_s - elapsed_s) * PART, (elapsed_s - 2 * turn_s) / 4)
+        pause_s = max(self._look_s, (turn_s - elapsed_s) * _SLEEP, (elapsed_s - 2 * turn_s) / 4)
         self._pause_s = min(pause_s * (0.75 + self._env.random() / 2), max(ends_in_s, _PAUSE_S_MIN), self._pause_s_max)
 
     def saw_free(self, lock: LockObject, tag: str) -> bool:
@@ -166,7 +166,7 @@ class Pace:
         self._env.sleep(min(limit_s, self._pause_s))
 
     def line_with_me(self, lock: LockObject | None, *, waits: bool) -> list[str]:
-        """The line that we leave as the holder. Who stood before us and did not come is marked, or dropped if marked."""
+        """The line that we leave as the holder of a new turn. Who stood before us and did not come gets a mark, or is dropped."""
         line = lock.line if lock else []
         at = _position(line, self._me)
         if at is None:
@@ -179,25 +179,24 @@ class Pace:
 
     @property
     def _look_s(self) -> float:
-        return max(_PAUSE_S_MIN, self._rhythm.cycle_s / 16)
+        return max(_PAUSE_S_MIN, self._rhythm.cycle_s / _LOOKS)
 
     def _before(self, lock: LockObject) -> int:
         """How many to leave the lock to for a moment: nobody waits again for those who have missed a turn."""
         at = _position(lock.line, self._me)
-        return self._rank(lock) if at is None else sum(name[0] != "-" for name in lock.line[:at])
+        if at is None:
+            return min(self._rank(lock), len(lock.line))
+        return sum(name[0] != "-" for name in lock.line[:at])
 
     def _rank(self, lock: LockObject) -> int:
         known = rank(lock, self._me)
         if known is not None:
             return known
-        if self._turn is None:  # a newcomer gets a place by lot
-            self._turn = lock.turn + int(self._env.random() * len(lock.line))
-        return min(max(0, self._turn - lock.turn), len(lock.line))
-
-
-def missed(lock: LockObject, me: str) -> int:
-    """How many turns ``me`` did not come to since it was served."""
-    return next((len(name) - len(me) for name in lock.line if name.lstrip("-") == me), 0)
+        if self._turn is None or lock.turn > self._turn + 1:
+            # A newcomer draws a lot, and one among more when it did not get in: all at once would get in each other's way.
+            self._lots = min(2 * self._lots, len(lock.line)) + 1
+            self._turn = lock.turn + int(self._env.random() * self._lots)
+        return max(0, self._turn - lock.turn)
 
 
 def rank(lock: LockObject, me: str) -> int | None:

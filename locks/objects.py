@@ -40,7 +40,7 @@ from .leased import Ask, LeasedLocks, Place
 from .object_clock import ServerClock
 from .object_grant import TRIES, ObjectGrant, ObjectPlace
 from .object_record import LockObject, Names, TokenObject, broken_of, ms, to_json
-from .object_wait import Found, Pace, Rhythm, missed
+from .object_wait import Found, Pace, Rhythm
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -138,12 +138,12 @@ class ObjectBackend:
         numbers = self._next_token(place.names, found, ask.above)
         if numbers is None:
             return None
-        now = self.clock.now()
+        now, seen = self.clock.now(), found.lock if found else None
         ours: dict[str, Any] = {
             "token": numbers[0], "limit": numbers[1], "who": ask.owner, "host": ask.process.host,
             "pid": ask.process.pid, "since": round(now, 3), "reason": ask.reason, "key": ask.key,
-            "turn": (found.lock.turn if found else 0) + turn,
-            "line": place.pace.line_with_me(found.lock if found else None, waits=ask.waits and turn),
+            "turn": (seen.turn if seen else 0) + turn,
+            "line": place.pace.line_with_me(seen, waits=ask.waits) if turn or seen is None else seen.line,
         }  # fmt: skip
         if found is not None and "broken" in found.lock.ours:
             ours["broken"] = found.lock.ours["broken"]
@@ -151,7 +151,7 @@ class ObjectBackend:
         tag = found.tag if found else None
         put = self.write(place.names.lock, mine.encode(), tag)
         if put.done and put.tag is not None:
-            place.rhythm.took(turn=turn, missed=missed(found.lock, place.pace._me) if found else 0)
+            place.rhythm.took(turn=turn)
             return ObjectGrant(self, place, ask.lease_s, Found(mine, put.tag))
         if put.outcome is Outcome.UNKNOWN:
             place.unsure = (tag,)

@@ -27,7 +27,6 @@ from .log_state import Commit, LogState, Open
 from .markers import instants_with_markers
 from .properties import TableConfig
 from .publish import Publisher
-from .settings import OWN_LOCK
 from .table import Table
 from .table_lock import prove
 from .timeline import has_archive, read_timeline
@@ -37,7 +36,7 @@ _log = logging.getLogger("lakelatch.adopt")
 
 def adopt(
     url: str,
-    lock: str = OWN_LOCK,
+    lock: str | None = None,
     *,
     writer: str = "",
     env: Environment = SYSTEM,
@@ -50,6 +49,7 @@ def adopt(
     them; elsewhere it stays, and `check` names it. Settings of a log that can be read are kept where none are given.
 
     Args:
+        lock: URL of the lock; that of the old log where None is given, and the table's own where there is none either.
         progress: called with the seconds that silent writers are still to be watched.
 
     Raises:
@@ -61,7 +61,13 @@ def adopt(
     store = open_store(url)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
-    wanted = settings_for(store, {"lock": lock, **settings}, env, state.settings)
+    if settings.get("unique"):
+        raise ConfigError(
+            f"adopt {store.url} first, then call change_settings(unique=...), which looks whether its rows break the "
+            "constraint"
+        )
+    given = settings if lock is None else {"lock": lock, **settings}
+    wanted = settings_for(store, given, env, state.settings if state.settings.generation else None)
     table = _readable(store, env)
     if table is not None and not table.log.strangers():
         table.close()
@@ -74,7 +80,8 @@ def adopt(
     if table is not None:
         with table:
             table.clean(wait=True, progress=progress)
-            _refuse_the_living(store.url, table.log.catch_up().open)
+            still = table.log.catch_up().open.values()
+            _refuse_the_living(store.url, [begin.instant for begin in still if begin.plan is None])
             table.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
     else:
         _wait_for_silence(store, env, state, progress)

@@ -182,8 +182,8 @@ class BaseFileWriter:
                 compression=codec,
                 compression_level=_LEVEL.get(codec),
                 store_schema=False,  # else dictionary types of the meta columns return to pyarrow's readers
-                use_dictionary=[leaf for leaf in _leaves(self._shape.schema) if leaf not in unique],
-                column_encoding=unique,
+                use_dictionary=True if small else [leaf for leaf in _leaves(self._shape.schema) if leaf not in unique],
+                column_encoding=unique or None,
                 coerce_timestamps="us",
                 metadata_collector=self._footer,
             )

@@ -136,6 +136,8 @@ class CommitLog:
                 follower.commits.append(entry)
             if self._unverified is not None:
                 self._unverified.append(entry)
+            elif entry.restores:
+                self._unverified = [entry]  # what it takes back may have been published late, by ourselves too
         if isinstance(entry, Close):
             self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1

@@ -128,7 +128,7 @@ def start_log(store: Store, env: Environment, settings: Settings, *, top: str) -
 def settings_for(store: Store, given: dict[str, Any], env: Environment, base: Settings | None = None) -> Settings:
     """The settings that a new log begins with; those of ``base`` where none are given."""
     local = store.url.startswith("file:")
-    settings = (base or Settings()).changed(**({"lock": OWN_LOCK if local else NO_LOCK} | given))
+    settings = (base or Settings(lock=OWN_LOCK if local else NO_LOCK)).changed(**given)
     if settings.lock == OWN_LOCK and not local:
         raise ConfigError(
             f"the table's own lock needs a local folder, and {store.url} is none; name a lock URL, or none:// to leave the "

@@ -24,6 +24,7 @@ from .schema import META_COLUMNS
 from .uniqueness import Hashed, constraint_values, joined, name_of
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
+_FEW_ROWS = 256
 
 
 @dataclass
@@ -86,13 +87,13 @@ class FileRows:
         if fresh.num_rows and not self._trusted:
             self._refuse_strangers(fresh)
         keys = self._keys(rows, fresh, new)
-        count = rows.num_rows
+        zeros = pa.array(np.zeros(rows.num_rows, np.int32))
         meta = [
-            self._commit_times(rows, new),
+            self._commit_times(rows, new, zeros),
             self._seqnos(rows, new, fresh.num_rows),
             keys,
-            _constant(self._partition, count),
-            _constant(self._name, count),
+            _constant(self._partition, zeros),
+            _constant(self._name, zeros),
         ]
         self._note_keys(keys, new)
         self._note_values(data, new)
@@ -135,18 +136,21 @@ class FileRows:
             )
         return pc.replace_with_mask(keys, new, record_keys(fresh, fields))
 
-    def _commit_times(self, rows: pa.Table, new: pa.Array | None) -> Any:
+    def _commit_times(self, rows: pa.Table, new: pa.Array | None, zeros: pa.Array) -> Any:
         if new is None:
-            times = _constant(self._instant, rows.num_rows)
+            times = _constant(self._instant, zeros)
             return times if self._io == "CREATE" else times.cast(pa.string())
         times = rows.column(COMMIT_TIME).cast(pa.string()).fill_null(self._instant)
         return times if self._io == "MERGE" else times.combine_chunks().dictionary_encode()
 
     def _seqnos(self, rows: pa.Table, new: pa.Array | None, count: int) -> Any:
         first = self._numbers.take(count)
-        numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
-        prefix = pa.scalar(f"{self._instant}_{self._numbers.task}_")
-        fresh = pc.binary_join_element_wise(prefix, numbers, "")
+        prefix = f"{self._instant}_{self._numbers.task}_"
+        if count < _FEW_ROWS:  # two Arrow kernels that nothing else needs cost more here than they spare
+            fresh = pa.array([f"{prefix}{n}" for n in range(first, first + count)], pa.string())
+        else:
+            numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
+            fresh = pc.binary_join_element_wise(pa.scalar(prefix), numbers, "")
         if new is None:
             return fresh
         if SEQNO not in rows.column_names:
@@ -195,9 +199,9 @@ class FileRows:
         return {name: values for name, values in found.items() if values is not None}
 
 
-def _constant(text: str, count: int) -> pa.DictionaryArray:
-    # Four bytes a row in memory; a plain text column in the file.
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+def _constant(text: str, zeros: pa.Array) -> pa.DictionaryArray:
+    # Four bytes a row in memory, shared by all such columns; a plain text column in the file.
+    return pa.DictionaryArray.from_arrays(zeros, pa.array([text]))
 
 
 def _cast(column: Any, wanted: pa.Field) -> Any:

@@ -92,6 +92,9 @@ def commits_since(store: Store, slot: int) -> list[Commit] | None:
             break
     else:
         return None
+    slots = [entry.slot for entries in epochs_read for entry in entries]
+    if slots != list(range(slots[0], slots[0] + len(slots))):
+        return None  # removed while we read
     state, found = LogState(), []
     for entry in (entry for entries in epochs_read for entry in entries):
         if state.closed and not isinstance(entry, Open):

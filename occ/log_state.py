@@ -302,7 +302,7 @@ class LogState:
     """The sum of all entries up to a slot.
 
     ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
-    the outcome of every transaction that this reader saw end.
+    the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -311,6 +311,7 @@ class LogState:
     open: dict[str, Begin] = field(default_factory=dict)
     last: Commit | None = None
     ended: dict[str, str] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
     closed: bool = False
 
     def apply(self, entry: LogEntry) -> None:
@@ -322,6 +323,7 @@ class LogState:
             case Commit() if entry.instant in self.open:
                 del self.open[entry.instant]
                 self.ended[entry.instant] = "commit"
+                self.undone.update(entry.undone)
                 if entry.restores:
                     self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
                 self.top = max(self.top, entry.completion)

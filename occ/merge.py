@@ -43,6 +43,24 @@ class Merged:
         return bool(self.inserts or self.updates or self.deletes)
 
 
+@dataclass(frozen=True)
+class Effects:
+    """What one writer did in one place: rows that it set (of keys that it met, and new ones), keys that it removed."""
+
+    updated: pa.Table
+    added: pa.Table
+    removed: pa.Array
+
+    @classmethod
+    def of(cls, base: pa.Table, incoming: pa.Table, *, delete: bool) -> Effects:
+        """Of a merge, or with ``delete`` of the removal of these keys; also those that made no difference."""
+        keys = _array(incoming, RECORD_KEY)
+        known = pc.is_in(keys, value_set=_array(base, RECORD_KEY))
+        if delete:
+            return cls(incoming.slice(0, 0), incoming.slice(0, 0), keys.filter(known))
+        return cls(incoming.filter(known), incoming.filter(pc.invert(known)), keys.slice(0, 0))
+
+
 def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) -> Merged:
     """``base`` with the incoming rows in the place of those they replace, new keys at the end.
 

@@ -37,7 +37,9 @@ def reservation_of(table: Table, wanted: Wanted, operation: str) -> Reservation:
     if wanted == TABLE:
         return Reservation(EVERYWHERE)
     if isinstance(wanted, str):
-        raise InputError(f"reserve={wanted!r}: give 'table', or a list: reserve=[{wanted!r}] is the partition of that name")
+        raise InputError(
+            f"reserve={wanted!r}: give 'table', or a list: reserve=[{wanted!r}] is the partition of that name"
+        )
     partitions: set[str] = set()
     groups: set[FileGroupId] = set()
     for each in wanted:

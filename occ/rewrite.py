@@ -25,7 +25,7 @@ from .avro import WriteStat
 from .basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, token
 from .file_rows import FILE_NAME, PARTITION_PATH
 from .keys import RECORD_KEY, bucket_ids, key_parts, record_keys
-from .merge import Merged, deduplicate, merge, remove, remove_where
+from .merge import Effects, Merged, deduplicate, merge, remove, remove_where
 from .names import bucket_of
 from .partition_path import partition_paths
 from .properties import COMMIT_TIME_ORDERING
@@ -72,12 +72,14 @@ class Files:
     Attributes:
         looked: where `apply` looked keys up: file groups, or partitions as groups without file id.
         idle: some incoming row changed nothing, because the row that was there is newer.
+        kept: by path of a file, what was done in it; kept when it is a dict, for a rebase in the same process.
     """
 
     def __init__(self, spec: FileSpec, task: int, *, keep_hashes: bool = False, round: int = 0) -> None:  # noqa: A002
         self.spec, self.task = spec, task
         self.looked: set[FileGroupId] = set()
         self.idle = False
+        self.kept: dict[str, Effects] | None = None
         self._token = token(task, round)
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
         self._keep_hashes = keep_hashes
@@ -321,7 +323,9 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
     else:
         merged = merge(base, incoming, ordering=plan.ordering)
         files.idle |= merged.inserts + merged.updates < incoming.num_rows
-    write_successor(files, old, merged)
+    path = write_successor(files, old, merged)
+    if files.kept is not None and path:
+        files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
 
 
 def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray[np.int64], file_id: str = "") -> None:
@@ -332,15 +336,16 @@ def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray
     write_successor(files, old, remove_where(base, gone), file_id)
 
 
-def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> None:
-    """Write what a merge made of a slice, by default into its own group; nothing when it made no difference."""
+def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> str:
+    """Write what a merge made of a slice, by default into its own group; its path, or "" when it made no difference."""
     if not merged.changed:
-        return
+        return ""
     moves = file_id not in ("", old.file_id)
     writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old)
     writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys)
     writer.write(merged.rows)
     files.end(writer)
+    return writer.path
 
 
 def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .work import Work
 
 
-class MergeAgain(Exception):  # noqa: N818 - an outcome of the decision, never seen by a caller
+class MergeAgain(Exception):
     """Nothing but outdated merges is in the way: of these file groups of ours, by what landed before the slot."""
 
     def __init__(self, conflicts: Sequence[Conflict], groups: frozenset[FileGroupId], slot: int) -> None:

@@ -15,10 +15,8 @@ base file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,24 +25,16 @@ from .avro import WriteStat
 from .file_rows import COMMIT_TIME
 from .file_spec import FileSpec
 from .keys import RECORD_KEY
-from .merge import Merged, merge, remove
+from .merge import Effects, Merged, merge, remove
 from .rebase import Lost, OwnFile, Unit
 from .rewrite import Files, Plan, read_slice, write_successor
 from .snapshot import FileSlice
 
 
-@dataclass(frozen=True)
-class Effects:
-    """What ours did in one unit: rows that it set (updates of rows that it met, and new ones), keys that it removed."""
-
-    updated: pa.Table
-    added: pa.Table
-    removed: pa.Array
-
-
-def merge_rows(lost: Lost) -> list[WriteStat]:
-    """The files of one round."""
+def merge_rows(lost: Lost, kept: dict[str, Effects] | None = None) -> list[WriteStat]:
+    """The files of one round. ``kept``: what is known already of what ours did, by the path of its file."""
     with Files(lost.spec, 0, round=lost.round) as files:
+        files.kept = kept
         for unit in lost.units:
             merge_unit(lost, unit, files)
         return files.stats()
@@ -56,7 +46,7 @@ def merge_unit(lost: Lost, unit: Unit, files: Files) -> None:
     Raises:
         ConflictError: others changed the same rows, and nothing settles it.
     """
-    mine = effects_of(lost.spec, unit)
+    mine = effects_of(lost.spec, unit, files.kept or {})
     if len(unit.current) == 1:
         _redo(lost, unit.current[0], mine, files)
         return
@@ -71,9 +61,7 @@ def _part(mine: Effects, held: list[pa.Array], number: int) -> Effects:
     def rows(table: pa.Table) -> pa.Table:
         return table.filter(_belongs(_array(table, RECORD_KEY), held, number))
 
-    return Effects(
-        rows(mine.updated), rows(mine.added), mine.removed.filter(_belongs(mine.removed, held, number))
-    )
+    return Effects(rows(mine.updated), rows(mine.added), mine.removed.filter(_belongs(mine.removed, held, number)))
 
 
 def _belongs(keys: pa.Array, held: list[pa.Array], number: int) -> pa.Array:
@@ -87,46 +75,55 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
     ordering = Plan(lost.spec).ordering
     base = read_slice(lost.spec, current)
     rows = pa.concat_tables([mine.updated, mine.added])
-    _refuse_same(lost, base, mine.removed)
+    theirs = _theirs(lost, base)
+    _refuse_same(lost, theirs, mine.removed)
     if ordering is None:
-        _refuse_same(lost, base, _array(rows, RECORD_KEY))
+        _refuse_same(lost, theirs, _array(rows, RECORD_KEY))
         missing = _not_in(_array(mine.updated, RECORD_KEY), _array(base, RECORD_KEY))
         if len(missing):
             raise lost.same_row(missing.slice(0, 100).to_pylist())
-    left = remove(base, mine.removed)
-    merged = merge(left.rows, rows, ordering=ordering)
+    left = remove(base, mine.removed) if len(mine.removed) else Merged(base)
+    merged = merge(left.rows, rows, ordering=ordering) if rows.num_rows else Merged(left.rows)
     done = Merged(merged.rows, merged.inserts, merged.updates, left.deletes)
-    write_successor(files, current, done, lost.file_id(current))
+    path = write_successor(files, current, done, lost.file_id(current))
+    if files.kept is not None and path:
+        files.kept[path] = mine
 
 
-def _refuse_same(lost: Lost, base: pa.Table, keys: pa.Array) -> None:
+def _theirs(lost: Lost, rows: pa.Table) -> pa.Table:
+    """Key and commit time of the rows that others have set since ours began."""
+    told = rows.select([COMMIT_TIME, RECORD_KEY])
+    return told.filter(pc.is_in(told.column(COMMIT_TIME), value_set=pa.array(sorted(lost.winners), pa.string())))
+
+
+def _refuse_same(lost: Lost, theirs: pa.Table, keys: pa.Array) -> None:
     """Raise when one of these is the key of a row that others changed."""
-    same = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=keys))
-    same = same.filter(pc.is_in(same.column(COMMIT_TIME), value_set=pa.array(sorted(lost.winners), pa.string())))
+    if not len(keys) or not theirs.num_rows:
+        return
+    same = theirs.filter(pc.is_in(theirs.column(RECORD_KEY), value_set=keys))
     if same.num_rows:
-        raise lost.same_row(
-            same.column(RECORD_KEY).slice(0, 100).to_pylist(), winner=same.column(COMMIT_TIME)[0].as_py()
-        )
+        winner = same.column(COMMIT_TIME)[0].as_py()
+        raise lost.same_row(same.column(RECORD_KEY).slice(0, 100).to_pylist(), winner=winner)
 
 
-def refuse_known(lost: Lost, slices: Iterable[FileSlice], keys: pa.Array) -> None:
+def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
     """Raise when others have written one of these keys into a slice where we had not found it."""
-    for each in slices:
-        with lost.spec.store.open(each.path) as stream:
-            _refuse_same(lost, pq.ParquetFile(stream).read([COMMIT_TIME, RECORD_KEY], use_threads=False), keys)
+    with lost.spec.store.open(slice_.path) as stream:
+        rows = pq.ParquetFile(stream).read([COMMIT_TIME, RECORD_KEY], use_threads=False)
+    _refuse_same(lost, _theirs(lost, rows), keys)
 
 
 # --- what ours did -----------------------------------------------------------------------------------------------
 
 
-def effects_of(spec: FileSpec, unit: Unit) -> Effects:
+def effects_of(spec: FileSpec, unit: Unit, kept: Mapping[str, Effects]) -> Effects:
     """What the transaction of ``spec`` did in its files of this unit."""
-    found = [_effects(spec, own) for own in unit.ours]
+    found = [kept.get(own.path) or _effects(spec, own) for own in unit.ours]
     if len(found) == 1:
         return found[0]
     return Effects(
-        pa.concat_tables([each.updated for each in found]),
-        pa.concat_tables([each.added for each in found]),
+        pa.concat_tables([each.updated for each in found], promote_options="permissive"),
+        pa.concat_tables([each.added for each in found], promote_options="permissive"),
         pa.concat_arrays([each.removed for each in found]),
     )
 

@@ -5,19 +5,19 @@ Memory: the rows handed in and one base file. Larger work belongs to Spark, whic
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..conflict.predicate import Condition, Where
+from ..conflict.predicate import Condition, Where, where_of
 from ..errors import InputError
 from .avro import WriteStat
 from .keys import record_keys
-from .merge import remove_where
+from .merge import Effects, remove_where
 from .partition_path import partition_paths
+from .properties import TableConfig
 from .rewrite import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
 from .row_merge import merge_rows, refuse_known
 from .snapshot import FileSlice
@@ -55,21 +55,46 @@ def delete(txn: Work, keys: pa.Table) -> None:
 
 
 def _apply(txn: Work, plan: Plan, rows: pa.Table) -> None:
+    hook = _hook(txn, _RowsAgain)
     with Files(plan.spec, 0) as files:
+        files.kept = hook.kept
         apply(plan, rows, files)
         txn.add(files.stats())
     for partition in plan.slices:
         txn.looks_up(partition)
-    keys = record_keys(rows, plan.spec.config.record_key_fields)
-    keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    # Keys to delete that somebody has written since are not looked for: to delete first and write then is an order too.
-    txn.rebases(functools.partial(_merge_rows, None if plan.delete else keys), looks_again=True)
+    if not plan.delete:
+        hook.batches.append(rows)
 
 
-def _merge_rows(keys: pa.Array | None, lost: Lost) -> list[WriteStat]:
-    if keys is not None:
-        refuse_known(lost, lost.appeared, keys)
-    return merge_rows(lost)
+class _RowsAgain:
+    """What a transaction's upserts and deletes by key have done, for its rebase."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Effects] = {}
+        self.batches: list[pa.Table] = []
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
+        # Keys to delete that somebody has written since are not looked for: to delete first is an order too.
+        for each in lost.appeared:
+            for rows in self.batches:
+                refuse_known(lost, each, _keys_in(rows, each.partition, lost.spec.config))
+        return merge_rows(lost, self.kept)
+
+
+def _keys_in(rows: pa.Table, partition: str, config: TableConfig) -> pa.Array:
+    here = rows.filter(pc.equal(partition_paths(rows, config), partition))
+    return pa.chunked_array(record_keys(here, config.record_key_fields)).combine_chunks()
+
+
+def _hook(txn: Work, kind: type[_Hook]) -> _Hook:
+    """The transaction's hook of this kind. Keys and conditions in one transaction: it is not rebased, but run again."""
+    if txn._hook is None:
+        txn._hook = kind()
+        txn.rebases(txn._hook, looks_again=True)
+    elif not isinstance(txn._hook, kind):
+        txn._rebase = None
+        return kind()
+    return txn._hook
 
 
 def _slices(txn: Work, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:
@@ -81,31 +106,41 @@ def _slices(txn: Work, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, 
 
 def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
     """See `Work.delete_where`."""
-    from ..conflict.predicate import where_of
-
     conditions = where_of(where)
     slices = txn.reads(partition, where=where)
     txn._staged.tells_all = True
     if txn.schema is None:
         return
+    hook = _hook(txn, _ConditionsAgain)
     with Files(txn.file_spec(txn.schema), 0) as files:
-        _remove(files, slices, conditions)
+        for each in slices:
+            _remove(files, each, conditions)
         txn.add(files.stats())
-    txn.rebases(functools.partial(_remove_again, conditions), looks_again=True)
+    hook.conditions.append((partition, conditions))
 
 
-def _remove_again(where: Where, lost: Lost) -> list[WriteStat]:
-    with Files(lost.spec, 0, round=lost.round) as files:
-        for slices in (*(unit.current for unit in lost.units), lost.appeared):
-            _remove(files, slices, where, lost)
-        return files.stats()
+class _ConditionsAgain:
+    """The conditions by which a transaction deletes, for its rebase: all that landed there is looked at again."""
+
+    def __init__(self) -> None:
+        self.conditions: list[tuple[str | None, Where]] = []
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
+        with Files(lost.spec, 0, round=lost.round) as files:
+            for each in (*(current for unit in lost.units for current in unit.current), *lost.appeared):
+                for partition, where in self.conditions:
+                    if partition in (None, each.partition):
+                        _remove(files, each, where, lost.file_id(each))
+            return files.stats()
 
 
-def _remove(files: Files, slices: Iterable[FileSlice], where: Where, lost: Lost | None = None) -> None:
-    for each in slices:
-        base = read_slice(files.spec, each)
-        merged = remove_where(base, mask_of(base, where).to_numpy(zero_copy_only=False))
-        write_successor(files, each, merged, lost.file_id(each) if lost else "")
+_Hook = TypeVar("_Hook", _RowsAgain, _ConditionsAgain)
+
+
+def _remove(files: Files, each: FileSlice, where: Where, file_id: str = "") -> None:
+    base = read_slice(files.spec, each)
+    merged = remove_where(base, mask_of(base, where).to_numpy(zero_copy_only=False))
+    write_successor(files, each, merged, file_id)
 
 
 def mask_of(rows: pa.Table, where: Where) -> pa.Array:
@@ -140,5 +175,3 @@ def _met(column: Any, condition: Condition) -> Any:
             return pc.is_in(column, value_set=pa.array(condition.value).cast(column.type))
         case _:
             return _COMPARE[condition.op](column, pa.scalar(condition.value))
-
-

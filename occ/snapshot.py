@@ -147,9 +147,14 @@ class Snapshot:
         return f"Snapshot({len(self)} file groups in {len(self._partitions)} partitions)"
 
     def after(self, commit: CommitMetadata, requested: str, completed: str) -> Snapshot:
-        """The snapshot once this commit counts as well; work and memory are per partition that it touches.
+        """The snapshot once this commit counts as well."""
+        del requested  # the files' own names carry it
+        return self.after_all([(commit, completed)])
 
-        The commit must be one that validated against this snapshot: it writes no group that an earlier one replaced.
+    def after_all(self, commits: Iterable[tuple[CommitMetadata, str]]) -> Snapshot:
+        """The snapshot once these commits (and their C) count as well; work and memory are per partition that they touch.
+
+        They must be such that validated, one after another: none writes a group that an earlier one replaced.
         """
         changed: dict[str, dict[str, FileSlice]] = {}
 
@@ -158,23 +163,20 @@ class Snapshot:
                 changed[partition] = dict(self._partitions.get(partition, {}))
             return changed[partition]
 
-        for partition, file_ids in commit.replaced.items():
-            slices = slices_of(partition)
-            for file_id in file_ids:
-                slices.pop(file_id, None)
-        for stat in commit.stats:
-            folder = f"{stat.partition}/" if stat.partition else ""
-            paths = {stat.path} | {folder + name.rpartition("/")[2] for name in stat.log_files or ()}
-            for path in sorted(paths):
-                file = BaseFile.at(path, stat.file_size) or LogFile.at(path, stat.file_size, completed=completed)
-                if file is not None and file.file_id not in commit.replaced.get(file.partition, ()):
-                    slices = slices_of(file.partition)
-                    slices[file.file_id] = _with_file(slices.get(file.file_id), file)
-        del requested  # the files' own names carry it
-        partitions = {**self._partitions, **changed}
-        return Snapshot(
-            {name: slices for name, slices in partitions.items() if slices} if commit.replaced else partitions
-        )
+        for commit, completed in commits:
+            for partition, file_ids in commit.replaced.items():
+                slices = slices_of(partition)
+                for file_id in file_ids:
+                    slices.pop(file_id, None)
+            for stat in commit.stats:
+                folder = f"{stat.partition}/" if stat.partition else ""
+                paths = {stat.path} | {folder + name.rpartition("/")[2] for name in stat.log_files or ()}
+                for path in sorted(paths):
+                    file = BaseFile.at(path, stat.file_size) or LogFile.at(path, stat.file_size, completed=completed)
+                    if file is not None and file.file_id not in commit.replaced.get(file.partition, ()):
+                        slices = slices_of(file.partition)
+                        slices[file.file_id] = _with_file(slices.get(file.file_id), file)
+        return Snapshot({name: slices for name, slices in {**self._partitions, **changed}.items() if slices})
 
 
 def build(

@@ -168,11 +168,6 @@ class Staged:
         self._moved.update(moved)
 
     @property
-    def action(self) -> str:
-        """On the timeline; rows that moved to other file groups make a commit a replacecommit."""
-        return "replacecommit" if self._moved else self.operation.action
-
-    @property
     def empty(self) -> bool:
         """True when there is nothing to commit."""
         return not (self._stats or self._replaced or self._region or self.empty_too)

@@ -1,7 +1,7 @@
 """Commits of engines that do not read the log: on the timeline, and not in it.
 
-The log cannot tell whether they overlap with ours, so whoever notices one writes no more until `create.adopt` has taken
-it over. A new handle looks when it verifies its epoch, every handle again now and then (one ranged listing, bounded in
+The log cannot tell whether they overlap with ours, so whoever notices one writes no more until `adopt` has taken it
+over. A new handle looks when it verifies its epoch, every handle again now and then (one ranged listing, bounded in
 its share of the time), and whoever closes an epoch right before: what is older than the epoch is known.
 """
 

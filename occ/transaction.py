@@ -27,31 +27,24 @@ from ..errors import (
     LatchError,
     LockLostError,
     RolledBackError,
-    StorageError,
 )
-from ..storage import Outcome
 from .clock import next_label
-from .instant import Instant, State, file_name
-from .judge import Judge
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import delete_announced, list_markers
-from .over import CommitResult, ended_by_others, log_made_anew, lost_against, reserved_by, waited_in_vain
+from .over import CommitResult, log_made_anew, lost_against
 from .publish import attach
-from .rebase import ROUNDS_MAX
-from .reserve import touched
 from .rounds import MergeAgain
-from .waiting import InTheWay, Patience
-from .work import Work
+from .waiting import InTheWay
+from .yielding import Yielding
 
 if TYPE_CHECKING:
     from .table import Table
     from .table_lock import TableLease
 
-_SHORT_S = 5.0  # a merge that took longer is not done under the lock: others would wait for it, or give up
 _log = logging.getLogger("lakelatch.transaction")
 
 
-class Transaction(Work):
+class Transaction(Yielding):
     """Made by `Table.transaction`. Leaving the block commits; an exception in it aborts.
 
     Not to be shared between threads for writing its outcome; workers only need `file_spec`.
@@ -67,20 +60,9 @@ class Transaction(Work):
         reserved: Reservation | None = None,
         first: int | None = None,
     ) -> None:
-        super().__init__(table, name)
-        self._judge = Judge(
-            table.store,
-            self._staged,
-            table.settings,
-            isolation=isolation,
-            priority=table.priority,
-            counts=table.reservations.counts,
-        )
-        self._patience = Patience(table)
-        self._claim = Claim("", first, table.priority, reserved or None)
-        self._announced_as = self._staged.action
+        claim = Claim("", first, table.priority, reserved or None)
+        super().__init__(table, name, isolation=isolation, claim=claim)
         self.result: CommitResult | None = None
-        self._lease: TableLease | None = None
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
             self._lease = table.lease(f"{name}, from its beginning", max_hold_s=table.settings.lock_wait_s / 2)
@@ -129,36 +111,6 @@ class Transaction(Work):
             self.abort("it could not begin")
             raise
 
-    def _first_in_the_way(self, state: LogState) -> Begin | None:
-        # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
-        if self._staged.operation.service:
-            return None
-        found = self._table.reservations.first_in_the_way(state, self._claim)
-        return state.open[found.instant] if found else None
-
-    def _wait_to_begin(self, before: Begin) -> None:
-        table = self._table
-        self._release()  # nobody waits with the lock in hand
-        over = self._patience.until(
-            lambda state: before.instant not in state.open or not table.reservations.counts(before),
-            who=f"{self.operation} of {table.writer}",
-            whom=f"{before.operation} {before.instant} of {before.writer}",
-            why=f"it has reserved {before.reserved}",
-        )
-        if not over:
-            raise reserved_by(self, before, table.settings.yield_wait_s)
-
-    def _announce(self, path: str) -> None:
-        # Empty and not flushed: the begin entry is the record. But a reader takes files older than the first instant
-        # it knows for committed ones, so on a young table nothing of ours may exist before this does.
-        store = self._table.store
-        put = store.put_if_absent(path, b"", durable=False)
-        if put.outcome is Outcome.UNKNOWN and store.head(path) is None:
-            raise StorageError(f"{path} could not be written: {put.cause}; nothing landed, try again", path=path)
-
-    def _pending_path(self, action: str, state: State) -> str:
-        return f"{self._table.config.timeline_folder}/{file_name(Instant(self.instant, action, state))}"
-
     # --- commit ----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -201,11 +153,6 @@ class Transaction(Work):
             _log.warning("commit %s has landed but its markers are still there", self.instant, exc_info=True)
         return self.result
 
-    def touched(self, *, attempt: int) -> Reservation:
-        """What an attempt after this lost one has to reserve; ``attempt`` counts the reserving ones."""
-        level = self._judge.isolation(self._table.settings)
-        return touched(self._staged, self._lost_on, isolation=level, attempt=attempt)
-
     def _land_or_rebase(self) -> bool:
         """Landed, after waiting for whom goes first, and merging again what others changed; False: nothing is left."""
         while True:
@@ -222,48 +169,6 @@ class Transaction(Work):
                     return False
             else:
                 return True
-
-    def _wait_for(self, conflict: Conflict) -> None:
-        winner = conflict.winner
-        over = self._patience.until(
-            lambda state: self._has_ended(state, winner.instant, conflict),
-            who=f"{self.operation} {self.instant}",
-            whom=f"{winner.operation} {winner.instant} of {winner.writer}",
-            why=conflict.rule,
-        )
-        if not over:
-            raise waited_in_vain(self, conflict)
-
-    def _has_ended(self, state: LogState, winner: str, conflict: Conflict) -> bool:
-        self._require_in(state)
-        begin = state.open.get(winner)
-        return begin is None or (conflict.winner.reserved is not None and not self._table.reservations.counts(begin))
-
-    def _merge_again(self, lost: MergeAgain) -> None:
-        """One round: outside the lock at first; later, where it is quick, under it, because then nobody comes between."""
-        table, rebase = self._table, self._rebase
-        assert rebase is not None
-        if rebase.round and rebase.took_s <= _SHORT_S and self._lease is None:
-            # What has to be merged is decided anew under the lease, which is kept to the commit, within bounds.
-            self._lease = table.lease(f"{self.operation}, merging again", max_hold_s=table.settings.lock_wait_s / 2)
-            return
-        spec = self._spec or self.file_spec(self.schema)
-        task = None if rebase.round >= ROUNDS_MAX else rebase.prepare(lost, self._follower.commits, spec)
-        if task is None or (task.moves and not table.settings.rebase_moves):
-            raise lost_against(self, lost.conflicts[0])
-        _log.info("%s %s merges again, round %d: %s", self.operation, self.instant, rebase.round, lost)
-        if task.moves:
-            self._announce_as("replacecommit")
-        rebase.run(task)
-
-    def _announce_as(self, action: str) -> None:
-        """The pending instant has the action that the commit will have; before the first file of that commit."""
-        if action != self._announced_as:
-            for state in self._staged.operation.announced:
-                self._announce(self._pending_path(action, state))
-            for state in reversed(self._staged.operation.announced):
-                self._table.store.delete(self._pending_path(self._announced_as, state))
-            self._announced_as = action
 
     def _land(self) -> None:
         """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
@@ -382,11 +287,6 @@ class Transaction(Work):
         self._table.log.unfollow(self._follower)
         self._release()
 
-    def _release(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
-
     # --- the block -------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
@@ -399,9 +299,3 @@ class Transaction(Work):
             self.abort(f"{type(exc).__name__} in the block")
         elif self._state == "open":
             self.commit()
-
-    # --- guards ----------------------------------------------------------------------------------------------
-
-    def _require_in(self, state: LogState) -> None:
-        if self.instant not in state.open:
-            raise ended_by_others(self)

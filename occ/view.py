@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..storage import Store
 
-_COMMITS_KEPT = 256  # a handle that nobody asks for its file slices applies commits in such batches
+_COMMITS_KEPT = 32  # a handle that nobody asks for its file slices applies commits in such batches
 
 
 @functools.lru_cache(maxsize=64)
@@ -50,6 +51,11 @@ class View:
     def after(self, commit: Commit, metadata: CommitMetadata) -> View:
         """The view once this commit counts as well."""
         return View(self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema)
+
+    def after_all(self, commits: Sequence[Commit], metadata_of: Callable[[Commit], CommitMetadata]) -> View:
+        """The view once these commits, in slot order, count as well."""
+        snapshot = self.snapshot.after_all((metadata_of(each), each.completion) for each in commits)
+        return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema))
 
 
 def cold_view(
@@ -99,10 +105,9 @@ class ViewCache:
             view = self._warm(slot, top, later)
             if view is None:
                 return self._cold(top).schema
-            before = [c for c in self._since.commits if c.slot < slot]
-            if len(before) > _COMMITS_KEPT:
+            if len(self._since.commits) > _COMMITS_KEPT:
                 return self._advance(view, slot).schema
-            return next((c.schema for c in reversed(before) if c.schema), view.schema)
+            return next((c.schema for c in reversed(self._since.commits) if c.slot < slot and c.schema), view.schema)
 
     def _warm(self, slot: int, top: str, later: Follower) -> View | None:
         """A view of an earlier slot to go on from; None for a transaction older than the one before."""
@@ -116,9 +121,10 @@ class ViewCache:
         return any(commit.restores for commit in self._since.commits if commit.slot < slot)
 
     def _advance(self, view: View, slot: int) -> View:
-        while self._since.commits and self._since.commits[0].slot < slot:
-            commit = self._since.commits.pop(0)
-            view = view.after(commit, self._metadata_of(commit))
+        waiting = self._since.commits
+        before = waiting[: bisect_left(waiting, slot, key=lambda commit: commit.slot)]
+        view = view.after_all(before, self._metadata_of)
+        del waiting[: len(before)]  # not sooner: what could not be read now must be there the next time
         self._view, self._slot = view, slot
         return view
 

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..conflict import Claim, Conflict, first_in_the_way
+from ..conflict import Claim, Conflict, WriteSet, first_in_the_way, in_rank_order
+from .listing import BaseFile
 from .log_state import Begin, LogState
+from .markers import list_markers
 
 if TYPE_CHECKING:
     from .table import Table
@@ -90,3 +92,26 @@ class Reservations:
     def claims(self, state: LogState) -> list[Claim]:
         """All that are in force, for people to see."""
         return [begin.claim for begin in state.open.values() if self.counts(begin)]
+
+
+def queue(table: Table) -> list[tuple[Begin, list[str]]]:
+    """The open transactions, each with the instants of those that it has to wait for by what it has announced so far.
+
+    Those that have reserved come first, in the order in which they go.
+    """
+    state = table.log.catch_up()
+    by_priority, bucketed = state.settings.strategy == "priority", state.settings.buckets is not None
+    ranked = in_rank_order((begin.claim for begin in state.open.values()), by_priority=by_priority)
+    found = []
+    for claim in ranked:
+        files = [BaseFile.at(marker.path, 0) for marker in list_markers(table.store, claim.instant)]
+        writes = WriteSet(frozenset(file.group for file in files if file))
+        ahead = [
+            other.instant
+            for other in table.reservations.claims(state)
+            if other.reserved
+            and other.outranks(claim, by_priority=by_priority)
+            and other.reserved.met_by(writes, bucketed=bucketed)
+        ]
+        found.append((state.open[claim.instant], ahead))
+    return found

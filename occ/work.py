@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..conflict import FileGroupId
 from ..conflict.predicate import Where, where_of
 from ..errors import InputError
-from ..conflict import FileGroupId
 from .avro import WriteStat
 from .commit_log import Follower
 from .over import is_over
@@ -56,6 +56,7 @@ class Work:
         self._open_files: list[NewFile] = []
         self._rebase: Rebase | None = None
         self._lost_on: tuple[FileGroupId, ...] = ()
+        self._hook: Any = None  # of `row_writes`
         self._spec: FileSpec | None = None
         self._state = "open"
 
@@ -183,18 +184,21 @@ class Work:
         self._require_open()
         self._staged.overwrites(partition)
 
-    def reads(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+    def reads(
+        self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
+    ) -> list[FileSlice]:
         """Declare that the result depends on everything in a partition (None: the table).
 
         Args:
             where: only on the rows that meet all of these, as ``[("amount", "<", 10), ("city", "is not null")]``;
                 operators are ``= != < <= > >= in``, ``is null`` and ``is not null``. A new file whose statistics say that
                 it has no such row is no conflict then.
+            met: slices that have such rows and are not rewritten, where that was looked up row by row.
 
         Returns the slices that may hold such rows, by their statistics.
         """
         self._require_open()
-        conditions, slices = self._looked_at(partition, where)
+        conditions, slices = self._looked_at(partition, where) if met is None else (where_of(where), list(met))
         self._staged.reads(partition, slices, conditions)
         return slices
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import LatchError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Owner(Protocol):
     """What a file belongs to: a transaction, or one round of its rebase."""
 
-    def file_spec(self, schema: pa.Schema) -> FileSpec: ...  # noqa: D102
-    def add(self, stats: Iterable[WriteStat]) -> None: ...  # noqa: D102
+    def file_spec(self, schema: pa.Schema) -> FileSpec: ...
+    def add(self, stats: Iterable[WriteStat]) -> None: ...
     def _adopt(self, file: NewFile) -> None: ...
 
 

@@ -21,11 +21,11 @@ def matching_partitions(
     if not config.partition_fields or not partitions:
         return set(partitions)
     empty = spark.createDataFrame([], spark_schema(schema))
-    conjuncts = [c for c in _conjuncts(_analysed(empty, condition)) if _only(c, config.partition_fields)]
-    if not conjuncts:
+    named = [c for c in conjuncts(analysed(empty, condition)) if _only(c, config.partition_fields)]
+    if not named:
         return set(partitions)
     known = _partition_rows(spark, config, schema, partitions)
-    for conjunct in conjuncts:
+    for conjunct in named:
         known = known.where(conjunct.sql())
     return {row[0] for row in known.select(_PATH).collect()}
 
@@ -39,7 +39,7 @@ def pinned_partitions(spark: Any, config: TableConfig, schema: pa.Schema, condit
         return {""}
     empty = spark.createDataFrame([], spark_schema(schema))
     values: dict[str, list[Any]] = {}
-    for conjunct in _conjuncts(_analysed(empty, condition)):
+    for conjunct in conjuncts(analysed(empty, condition)):
         named = _named_values(conjunct)
         if named is not None and named[0] in config.partition_fields:
             values.setdefault(*named)
@@ -51,17 +51,19 @@ def pinned_partitions(spark: Any, config: TableConfig, schema: pa.Schema, condit
     return {partition_path(chosen, config) for chosen in choices}
 
 
-def _analysed(empty: Any, condition: Any) -> Any:
+def analysed(empty: Any, condition: Any) -> Any:
+    """The condition as Spark's analyser understands it over the columns of ``empty``."""
     plan = empty.where(condition)._jdf.queryExecution().analyzed()
     while plan.nodeName() != "Filter":
         plan = plan.children().apply(0)
     return plan.condition()
 
 
-def _conjuncts(expression: Any) -> Iterator[Any]:
+def conjuncts(expression: Any) -> Iterator[Any]:
+    """The parts that all have to be true."""
     if expression.nodeName() == "And":
-        yield from _conjuncts(expression.left())
-        yield from _conjuncts(expression.right())
+        yield from conjuncts(expression.left())
+        yield from conjuncts(expression.right())
     else:
         yield expression
 

@@ -25,6 +25,7 @@ from ..occ.snapshot import FileSlice, Snapshot
 from ..occ.table import Table
 from ..occ.transaction import Transaction
 from . import columns
+from .comparisons import comparisons
 from .jobs import collect
 from .prune import matching_partitions, pinned_partitions
 from .read import scan, with_meta
@@ -270,8 +271,9 @@ class Writes:
             if schema is None:
                 return
             pinned = pinned_partitions(self._spark, config, schema, condition)
+            where = comparisons(self._spark, schema, condition)
             for partition in sorted(pinned) if pinned is not None else [None]:
-                txn.reads(partition)
+                txn.reads(partition, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_nothing_else()
             wanted = matching_partitions(self._spark, config, schema, txn.snapshot.partitions(), condition)
             slices = [s for s in txn.snapshot.file_groups() if s.partition in wanted]

@@ -483,8 +483,37 @@ def test_who_waited_longest_is_let_go_first(env: FakeEnvironment) -> None:
     assert paces["c"].saw_free(lock, "tag")
     missed = LockObject(0, True, "o", {"token": 8, "line": paces["c"].line_with_me(lock, waits=True)})
     assert missed.line == ["-b", "a", "c"]
-    assert paces["a"].line_with_me(missed, waits=True) == ["c", "a"]  # b has missed its turn twice
     assert paces["b"].line_with_me(missed, waits=True) == ["a", "c", "b"]  # it was only slow
+    assert paces["a"].saw_free(missed, "next"), "a waits for b, which did not come the last time"
+    assert paces["a"].line_with_me(missed, waits=True) == ["--b", "c", "a"]
+    dead = LockObject(0, True, "o", {"token": 9, "line": ["----b", "a", "c"]})
+    assert paces["a"].line_with_me(dead, waits=True) == ["c", "a"]
+
+
+def test_every_look_teaches_how_long_a_turn_is(env: FakeEnvironment) -> None:
+    """A process that had learned a long one would sleep through its turns for good if only some looks counted."""
+    rhythm = Rhythm(env)
+    rhythm.cycle_s = 0.5
+    pace = Pace(env, "me", rhythm, 3.0)
+    for turn in range(10):
+        lock = LockObject(0, True, "o", {"token": 7, "turn": turn, "line": ["b", "me"]})
+        pace.saw_free(lock, f"{turn}")
+        env.advance(0.01)
+    assert rhythm.cycle_s < 0.05
+
+
+def test_who_takes_it_again_leaves_the_line_as_it_is(
+    locks: LeasedLocks, rival: LeasedLocks, tmp_path: Path, env: FakeEnvironment
+) -> None:
+    with locks.acquire(KEY_NAME, wait_s=1):
+        env.timer(0.5, lambda: None)
+        with pytest.raises(LockTimeoutError):
+            rival.acquire(KEY_NAME, wait_s=0.01)
+    rival.acquire(KEY_NAME, wait_s=10).release()
+    line = json.loads(lock_file(tmp_path).read_text())["lakelatch"]["line"]
+    assert line
+    rival.acquire(KEY_NAME, wait_s=10).release()
+    assert json.loads(lock_file(tmp_path).read_text())["lakelatch"]["line"] == line
 
 
 @pytest.mark.parametrize(("line", "most"), [(["b", "a"], 6), (list("hgfedcba"), 4), ([f"{i}" for i in range(32)], 2)])

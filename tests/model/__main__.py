@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
+from . import features
 from .cases import MISSING, SOUND, WIDE
-from .explore import explore_wide
+from .explore import Result, explore_wide
+from .features import FEATURES, search
 from .rules import Rules
 from .search import Search
 
@@ -19,28 +22,31 @@ def main() -> None:
     options = parser.parse_args()
     if options.wide:
         for name, bounds in WIDE.items():
-            started = time.monotonic()
-            wide = explore_wide(Search(Rules(), bounds))
-            print(
-                f"{wide.states:>10,}  {time.monotonic() - started:6.1f} s  {wide.fault or 'no fault'}: {name}",
-                flush=True,
-            )
-        return
-    for name, bounds in SOUND.items():
-        started = time.monotonic()
-        result = Search(Rules(), bounds).run()
-        print(
-            f"{result.states:>10,}  {time.monotonic() - started:6.1f} s  {result.fault or 'no fault'}: {name}",
-            flush=True,
-        )
-    for case in MISSING:
-        result = Search(case.rules, case.bounds).run()
-        print(
-            f"without {case.rule} [{case.traps}]: {len(result.trace)} steps, {result.states:,} states: {result.fault}",
-            flush=True,
-        )
-        if options.traces:
-            print(result)
+            _line(f"protocol: {name}", lambda bounds=bounds: explore_wide(Search(Rules(), bounds)))  # type: ignore[misc]
+    else:
+        for name, bounds in SOUND.items():
+            _line(f"protocol: {name}", Search(Rules(), bounds).run)
+    for title, feature in FEATURES.items():
+        for name, bounds in (feature.wide if options.wide else feature.sound).items():
+            _line(f"{title}: {name}", lambda title=title, bounds=bounds: search(title, bounds))  # type: ignore[misc]
+    if not options.wide:
+        for case in MISSING:
+            _missing(case.rule, case.traps, Search(case.rules, case.bounds).run(), traces=options.traces)
+        for each in features.MISSING:
+            _missing(f"{each.feature}: {each.rule}={each.instead}", each.traps, each.search(), traces=options.traces)
+
+
+def _line(name: str, run: Callable[[], Result]) -> None:
+    started = time.process_time()
+    result = run()
+    seconds = time.process_time() - started
+    print(f"{result.states:>10,}  {seconds:6.1f} s  {result.fault or 'no fault'}: {name}", flush=True)
+
+
+def _missing(rule: str, traps: str, result: Result, *, traces: bool) -> None:
+    print(f"without {rule} [{traps}]: {len(result.trace)} steps, {result.states:,} states: {result.fault}", flush=True)
+    if traces:
+        print(result)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,6 @@ MISSING: tuple[Missing, ...] = (
     Missing("rebase", "overwrite_is_hard", "15", _Rebase(overwriter=True), _LOST),
     Missing("rebase", "outcome_before_deletion", "19", _Rebase(ghost=True), "files of a committed transaction"),
     Missing("rebase", "both_actions", "", _Rebase(sweeps=1), _LEFT),
-    Missing("rebase", "pending_first", "", _Rebase(), _LEFT),
     Missing("reservations", "age_kept", "14", _Reserve(), "lost first waits for another"),
     Missing("reservations", "reserve_with_begin", "14", _Reserve(), "landed in the attempt of one that goes first"),
     Missing("reservations", "carried", "14", _Reserve(epochs=1), "landed in the attempt of one that goes first"),

@@ -110,17 +110,16 @@ class Rebase:
                     rows=read.rows | row(G, i), replaced=replaced, used=used,
                 )  # fmt: skip
             case "pend":
-                yield (
-                    "puts its other pending instant",
-                    move(s._replace(pending=s.pending | {(i, "replacecommit")}), at="marker"),
-                )
+                put = s._replace(pending=s.pending | {(i, "replacecommit")})
+                yield "puts its other pending instant", move(put, at="pend old")
+            case "pend old":
+                put = s._replace(pending=s.pending - {(i, "commit")})
+                yield "deletes its first pending instant", move(put, at="marker")
             case "publish":
                 known = s._replace(published=len(s.log), acknowledged=s.acknowledged | 1 << i)
                 yield "publishes", move(known, at="tidy", own=None, beside=None, old=None)
             case "tidy":
-                yield "tidies up", move(self._tidied(s, i, part=0), at="tidy on")
-            case "tidy on":
-                yield "tidies up to the end", move(self._tidied(s, i, part=1), at="end", rows=0, replaced=frozenset())
+                yield "tidies up", move(self._tidied(s, i), at="end", rows=0, replaced=frozenset())
             case "undo" | "undo markers" | "undo rest":
                 at, after, listed = self._swept(s, i, p.at.removeprefix("undo").strip(), p.listed)
                 yield "undoes what it did", move(after, at=f"undo {at}" if at else "end", listed=listed)
@@ -206,7 +205,7 @@ class Rebase:
                             s._replace(left=s.left - 1, cleaner=("sweep", i, frozenset())),
                         )
                     else:
-                        tidied = self._tidied(self._tidied(s._replace(published=len(s.log)), i, part=0), i, part=1)
+                        tidied = self._tidied(s._replace(published=len(s.log)), i)
                         yield f"the cleaner tidies up after {i}", tidied._replace(left=s.left - 1)
 
     def _swept(self, s: State, i: int, at: str, listed: frozenset[Path]) -> tuple[str, State, frozenset[Path]]:
@@ -225,12 +224,9 @@ class Rebase:
         rest = s._replace(pending=s.pending - {(i, action) for action in actions}, beats=s.beats & ~(1 << i))
         return "", rest, frozenset()
 
-    def _tidied(self, s: State, i: int, *, part: int) -> State:
-        """After publication, in two parts: the pending instant of the other action; markers and heartbeat."""
-        commit = next(c for c in s.log if c.writer == i)
-        if (part == 0) == self.rules.pending_first:
-            return s._replace(pending=s.pending - {(i, "commit")}) if commit.replaced else s
-        markers = frozenset(path for path in s.markers if path.t != commit.t)
+    def _tidied(self, s: State, i: int) -> State:
+        """After publication: markers and heartbeat."""
+        markers = frozenset(path for path in s.markers if path.t != s.writers[i].t)
         return s._replace(markers=markers, beats=s.beats & ~(1 << i))
 
     def judge(self, s: State) -> str:

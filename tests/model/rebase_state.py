@@ -119,11 +119,9 @@ class Rules:
     overwrite_is_hard: bool = True
     """Nothing is rebased over an overwrite: the groups that were not lost stand on what is gone."""
     both_actions: bool = True
-    """A sweep deletes the pending instants of either action."""
+    """A sweep, its own writer's included, deletes the pending instants of either action."""
     outcome_before_deletion: bool = True
     """A worker whose marker is gone deletes its file only when no commit names it. [19]"""
-    pending_first: bool = True
-    """After publication the pending instant of the other action goes before markers and heartbeat."""
 
 
 @dataclass(frozen=True)

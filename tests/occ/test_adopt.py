@@ -147,11 +147,12 @@ def tear(world: World) -> None:
 
 def test_settings_that_can_be_read_are_kept(make_world):
     """With another number of buckets the same keys would go to other files."""
-    world = make_world(isolation="serializable", strategy="bucket", buckets=4, lease_s=7.0)
+    world = make_world(isolation="serializable", strategy="bucket", buckets=4, lease_s=7.0, lock="none://")
     tear(world)
     table = lakelatch.adopt(str(world.folder), env=world.env.peer(), isolation="snapshot")
     kept = table.settings
     assert (kept.buckets, kept.strategy, kept.lease_s, kept.isolation) == (4, "bucket", 7.0, "snapshot")
+    assert kept.lock == "none://"
     table.close()
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import lakelatch
+from lakelatch.cli.timeline import timeline as show_timeline
 from lakelatch.errors import StorageError
 from lakelatch.occ.check import check
+from lakelatch.occ.clock import next_label
 from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.log_files import LOG, epochs
-from lakelatch.occ.log_state import Begin
+from lakelatch.occ.log_files import LOG, epochs, first_slot
+from lakelatch.occ.log_state import Begin, encode
 from lakelatch.occ.publish import SIDES
+from lakelatch.storage import Durable, Put
+from lakelatch.storage.local import LocalStore
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from .world import BEGUN, World, Writer, add, check_history, commits, content, independent_content
@@ -127,7 +134,7 @@ def test_one_that_is_left_half_is_no_damage_and_goes_the_next_time(world, after)
     with world.fresh() as table:
         report = check(table.store)
         assert report.findings == ()
-        commits(table)
+        assert next(table.log.entries()).slot == first_slot(table.store, before[1]), "half of a story is none"
     b.table.clean()
     assert len(kept(world)) == 1
     b.add("a")
@@ -172,6 +179,7 @@ def test_a_commit_that_is_put_into_a_pruned_epoch_does_not_count(world):
     assert len(kept(world)) == 2, "its put has landed"
     with world.fresh() as table:
         assert content(table) == BEGUN | {"b0": 2, "b1": 2}
+        assert len(commits(table)) == 1, "and tells nobody that it has"
         assert check(table.store).findings == ()
         table.clean()
         assert len(epochs(table.store)) == 1
@@ -246,17 +254,40 @@ def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
 
 
 def test_the_log_of_before_a_rebuild_goes_too(world):
+    """Also if a zombie has put a commit there, which is on no timeline and never will be."""
     a = world.writer("A")
-    a.begin_add("a")
+    (landed,) = [c for c in commits(a.table) if not c.empty]
+    txn = a.begin_add("a")
     a.die()
     (epoch,) = (world.folder / LOG).iterdir()
-    max(epoch.iterdir()).write_bytes(b'{"v":1,"kind')
+    slot = a.table.log.next_slot
+    torn = Path(epoch, f"{slot:020d}")
+    torn.write_bytes(b'{"v":1,"kind')
     world.env.advance(10.0)
-    table = world.writer_of(lakelatch.adopt(str(world.folder), lock="none://", env=world.env.peer())).table
+    table = world.writer_of(lakelatch.adopt(str(world.folder), env=world.env.peer())).table
+    zombie = replace(landed, instant=txn.instant, completion=next_label(0.0, txn.instant))
+    torn.write_bytes(encode(zombie, int(epoch.name), slot, "z"))
     assert len(kept(world)) == 2
     table.clean(wait=True)
     assert len(kept(world)) == 1
     assert content(table) == BEGUN
+
+
+def test_the_timeline_says_how_far_back_the_log_tells(world, capsys):
+    a = world.writer("A")
+    next_epoch(a, 2)
+    show_timeline(str(world.folder), limit=20, json=False)
+    assert "has been removed" not in capsys.readouterr().out
+    a.table.clean()
+    last = a.table.log.state.last
+    show_timeline(str(world.folder), limit=20, json=False)
+    assert "has been removed" in capsys.readouterr().out
+    show_timeline(str(world.folder), limit=20, json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["pruned_to"] < last.instant
+    assert {each["outcome"] for each in told["instants"]} == {"committed"}
+    show_timeline(str(world.folder), limit=1, json=False)
+    assert "has been removed" not in capsys.readouterr().out, "nothing that is shown is concerned"
 
 
 def test_a_pending_instant_that_came_late_goes_with_the_begin_that_explains_it(world):
@@ -269,3 +300,50 @@ def test_a_pending_instant_that_came_late_goes_with_the_begin_that_explains_it(w
     assert len(kept(world)) == 1
     with world.fresh() as table:
         assert check(table.store).findings == ()
+
+
+def test_what_has_landed_since_a_slot_is_known_as_far_as_the_log_reaches_back(world):
+    a = world.writer("A")
+    next_epoch(a, 2)
+    begun = a.table.log.next_slot
+    next_epoch(a)
+    (late,) = a.table.log.follow_since(begun).commits
+    assert late == commits(a.table)[-1]
+    middle = first_slot(a.table.store, kept(world)[2])
+    assert len(a.table.log.follow_since(middle).commits) == 2
+    a.table.clean()
+    assert not a.table.log.follow_since(middle).complete, "a plan of then is not to be validated any more"
+    newest = a.table.log.follow_since(first_slot(a.table.store, kept(world)[0]))
+    assert newest.complete
+    assert newest.commits == [late]
+
+
+def test_what_an_epoch_published_is_on_disk_for_good_before_it_is_closed(world, monkeypatch):
+    """A new handle puts back what a power cut took away, but of the newest epoch only."""
+    a = world.writer("A")
+    a.add("a")
+    flushed = []
+    real = LocalStore.put
+
+    def put(self: LocalStore, path: str, body: bytes, *, durable: Durable = False) -> Put:
+        flushed.append((path.rpartition("/")[0], durable, len(list((world.folder / LOG).rglob("*"))) - entries))
+        return real(self, path, body, durable=durable)
+
+    monkeypatch.setattr(LocalStore, "put", put)
+    entries = len(list((world.folder / LOG).rglob("*")))
+    a.table.log.close_epoch()
+    assert flushed == [(".hoodie/timeline", True, 0)]
+    assert len(list((world.folder / LOG).rglob("*"))) == entries + 1
+
+
+@pytest.mark.parametrize("action", ["rollback", "restore"])
+def test_a_commit_that_another_engine_took_back_keeps_no_epoch(world, action):
+    a = world.writer("A")
+    undone = a.add("a")
+    next_epoch(a, 2)
+    timeline = world.folder / ".hoodie/timeline"
+    next(timeline.glob(f"{undone.instant}_*")).unlink()
+    later = next_label(0.0, a.table.log.state.top)
+    (timeline / f"{later}_{next_label(0.0, later)}.{action}").write_bytes(b"")
+    a.table.pruner.prune()
+    assert len(kept(world)) == 1

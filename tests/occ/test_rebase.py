@@ -152,6 +152,28 @@ def test_a_group_that_moved_and_moved_again(world):
     end_sound(world, BEGUN | {"a0": 1, "a1": 2, "a5": 5})
 
 
+def test_keys_and_conditions_in_one_transaction_are_run_again(world):
+    """One hook could not do both."""
+    a, b = world.writer("a"), world.writer("b")
+    txn = a.table.transaction()
+    txn.delete_where([("v", "=", 0)], partition="part=b")
+    txn.upsert(rows("a", {"a0": 1}))
+    begin(b, a1=2).commit()
+    with pytest.raises(ConflictError):
+        txn.commit()
+
+
+def test_several_calls_in_one_transaction(world):
+    a, b = world.writer("a"), world.writer("b")
+    txn = a.table.transaction()
+    txn.delete(pa.table({"id": ["b0"], "part": ["b"]}))
+    txn.upsert(rows("a", {"a0": 1}))
+    begin(b, a1=2).commit()
+    begin(b, "b", b1=3).commit()
+    txn.commit()
+    end_sound(world, {"a0": 1, "a1": 2, "b1": 3})
+
+
 def test_deletes_by_condition_look_again(world):
     """Also at rows that landed in file groups of their own, or that meet the condition only now."""
     a, b = world.writer("a"), world.writer("b")

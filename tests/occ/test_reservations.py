@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from lakelatch.cli.show import facts_of
+from lakelatch.cli.timeline import newest
 from lakelatch.conflict import FileGroupId, Reservation
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import ConflictError, InputError, RolledBackError
@@ -191,7 +193,7 @@ def test_the_table_reserved_is_a_lock_that_others_wait_for(make_world):
     done = other.table.run(lambda txn: add(txn, "a"), attempts=1)
     assert done.attempts == 1
     keeps = reserver.table.transaction(reserve="table")
-    with pytest.raises(ConflictError, match="waited 30 s .*reserved the table and is still running"):
+    with pytest.raises(ConflictError, match=r"waited 30 s .*reserved the table and is still running"):
         other.table.transaction()
     assert len(other.table.log.catch_up().open) == 1
     keeps.abort()
@@ -236,6 +238,7 @@ def test_reservations_survive_the_epoch(world):
     """They are carried over with their open transaction, rank included."""
     writer = world.writer("a")
     keeps = writer.table.transaction(reserve=[group(writer, "a"), "part=b"], first=2)
+    before = writer.table.log.epoch
     writer.table.log.close_epoch()
     with world.fresh() as table:
         begin = table.log.state.open[keeps.instant]
@@ -245,6 +248,21 @@ def test_reservations_survive_the_epoch(world):
     assert decode(encode(begin, 1, begin.slot, "x"), "x") == begin
     whole = Reservation(EVERYWHERE)
     assert Reservation.from_json(whole.to_json()) == whole
+
+
+def test_show_and_timeline_tell_who_has_reserved_and_who_is_behind(two):
+    reserver, other = two
+    waits = other.begin_add("a")
+    waits._open_files[0].close()
+    keeps = reserver.table.transaction(reserve=["part=a"])
+    free = other.begin_add("b")
+    told = facts_of(other.table)["writers"]
+    assert [(each["instant"], each["reserved"], each["behind"]) for each in told] == [
+        (keeps.instant, "partition part=a", []),
+        (waits.instant, None, [keeps.instant]),
+        (free.instant, None, []),
+    ]
+    assert {row.requested: row.reserved for row in newest(other.table, 10)}[keeps.instant] == "partition part=a"
 
 
 # --- running again -----------------------------------------------------------------------------------------------
@@ -280,7 +298,9 @@ def test_a_long_job_reserves_after_its_first_loss_and_lands_on_its_second_attemp
     assert len(waiting) >= 6
     with pytest.raises(ConflictError):
         waiting[0].commit()
-    (begin,) = [e for e in job.table.log.entries() if getattr(e, "instant", "") == done.commit.instant and e.kind == "begin"]
+    (begin,) = [
+        e for e in job.table.log.entries() if getattr(e, "instant", "") == done.commit.instant and e.kind == "begin"
+    ]
     assert begin.reserved.groups == {group(job, part) for part in "ab"}
     assert begin.first == begin.age < begin.slot
 

@@ -103,7 +103,7 @@ def test_a_plan_outlives_its_scheduler_and_is_executed_by_another(old):
     b.table.clean(wait=True)
     assert fate(b.table, planned) == ["begin"], "it has no heartbeat, and nobody may take it for dead"
     done = b.table.execute(planned)
-    assert done.mine and done.by == "B" and done.files == 3
+    assert (done.mine, done.by, done.files) == (True, "B", 3)
     assert len(data_files(old.folder)) == 4  # a as of now and of the commit before, b, and b9
     with old.fresh() as table:
         check_sound(table)
@@ -280,7 +280,7 @@ def test_a_plan_is_validated_from_the_slot_that_it_was_computed_at(folder):
     def stall(state):
         from lakelatch.occ import clustering
 
-        found = clustering.find(table, state, Sizes(**{"small": 1 << 20, "target": 2 << 20}), None)
+        found = clustering.find(table, state, Sizes(1 << 20, 2 << 20), None)
         if not b_added:
             b_added.append(b.add("b", 5))
         return found
@@ -289,7 +289,8 @@ def test_a_plan_is_validated_from_the_slot_that_it_was_computed_at(folder):
 
     b_added: list[object] = []
     begin = schedule(table, "cluster", stall)
-    assert begin is not None and begin.planned_at > b_added[0].slot, "planned again on what had landed"
+    assert begin
+    assert begin.planned_at > b_added[0].slot, "planned again on what had landed"
     table.execute(begin.instant)
     with world.fresh() as after:
         assert content(after) == AGED | {"b0": 5, "b1": 5, "b9": 6}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lakelatch
-from lakelatch.testing.faults import On, Pause
+from lakelatch.testing.faults import On, Pause, Refuse
 
 from .world import BEGUN, add, check_sound, commits, content, fate, insert, overwrite, rows
 
@@ -36,6 +36,19 @@ def test_disjoint_writers_both_land(world):
     with world.fresh() as table:
         assert content(table) == dict.fromkeys(BEGUN, 1)
         check_sound(table)
+
+
+def test_a_commit_that_could_not_be_read_is_in_the_next_snapshot(world, monkeypatch):
+    """Else the handle would work on without it, and as older than its next begin nothing would be held against it."""
+    monkeypatch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+    a, b = world.writer("A"), world.writer("B")
+    a.add("a")
+    b.add("a", 10)
+    a.store.add(Refuse(On("get", "/sides/")))
+    with pytest.raises(lakelatch.StorageError):
+        a.add("a")
+    a.add("a", 100)
+    assert world.content() == BEGUN | {"a0": 111, "a1": 111}
 
 
 @pytest.mark.parametrize("lock", ["table", "none://"])

@@ -115,13 +115,13 @@ class Writer:
 class World:
     """The table and its writers: one monotonic clock, each its own timers: while one acts the others stand still."""
 
-    def __init__(self, folder: Path, *, empty: bool = False, **settings) -> None:
+    def __init__(self, folder: Path, *, empty: bool = False, model: Path | None = None, **settings) -> None:
         self.folder, self.env = folder, FakeEnvironment(seed=1)
         self.writers: list[Writer] = []
         if empty:
             make_empty(folder, self.env, **settings).close()
             return
-        model = folder.parent / f"model {settings}"
+        model = model or folder.parent / f"model {settings}"
         if not model.exists():
             make(model, self.env, **settings)
         shutil.copytree(model, folder)

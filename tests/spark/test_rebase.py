@@ -289,6 +289,86 @@ def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_el
     assert_holds(table, {k: v for k, v in base().items() if v[2] < 49 and k != "k0"} | {"stays": ("sf", 2, 1)})
 
 
+def upsert_of(spark: Any, model: Model) -> Callable[[Any], Any]:
+    return lambda table: table.upsert(rows(spark, model))
+
+
+@pytest.mark.parametrize("isolation", ["write-serializable", "serializable"])
+def test_an_upsert_has_read_the_buckets_of_its_keys_and_nothing_else(
+    make: Callable[..., Any], spark: Any, staged: Any, isolation: str
+) -> None:
+    table = make(buckets=8, isolation=isolation)
+    table.upsert(rows(spark, {f"k{i}": ("sf", 1, 0) for i in range(32)}))
+    group_of = {
+        key: each.file_id
+        for each in table.table.snapshot().file_groups()
+        for key in table.table.read_slice(each)["id"].to_pylist()
+    }
+    same = next(k for k in group_of if k != "k0" and group_of[k] == group_of["k0"])
+    other = next(k for k in group_of if group_of[k] != group_of["k0"])
+    txn = staged(table, upsert_of(spark, {"k0": ("sf", 2, 1)}))
+    table.upsert(rows(spark, {other: ("sf", 2, 2)}))
+    assert txn.commit() is not None
+    txn = staged(table, upsert_of(spark, {"k0": ("sf", 3, 3)}))
+    table.upsert(rows(spark, {same: ("sf", 3, 4)}))
+    if isolation == "serializable":
+        with pytest.raises(ConflictError, match="had read"):
+            txn.commit()
+    else:
+        assert txn.commit() is not None
+        assert {held(table)[k][2] for k in ("k0", same)} == {3, 4}
+
+
+def test_with_the_simple_index_an_upsert_has_read_the_partitions_of_its_rows(
+    make: Callable[..., Any], spark: Any, staged: Any
+) -> None:
+    table = make(isolation="serializable", ordering="ts")
+    table.upsert(rows(spark, base()))
+    for change, lands in (({"k1": ("la", 2, 1)}, True), ({"k2": ("sf", 2, 1)}, False)):
+        txn = staged(table, upsert_of(spark, {"k0": ("sf", 2, 0)}))
+        table.upsert(rows(spark, change))
+        if lands:
+            assert txn.commit() is not None
+        else:
+            with pytest.raises(ConflictError, match="had read"):
+                txn.commit()
+    insert = staged(table, lambda t: t.insert(rows(spark, {"fresh": ("sf", 1, 1)})))
+    table.upsert(rows(spark, {"k4": ("sf", 3, 1)}))
+    assert insert.commit() is not None  # it has read nothing
+
+
+def test_a_row_that_was_too_old_is_not_looked_at_again_so_it_counts_as_read(
+    make: Callable[..., Any], spark: Any, staged: Any
+) -> None:
+    table = make(isolation="write-serializable", ordering="ts")
+    table.upsert(rows(spark, base()))
+    late = staged(table, upsert_of(spark, {"k0": ("sf", 0, 0), "k2": ("sf", 2, 0)}))
+    timely = staged(table, upsert_of(spark, {"k6": ("sf", 2, 0)}))
+    table.delete(rows(spark, {"k0": ("sf", 1, 11)}))
+    assert timely.commit() is not None
+    with pytest.raises(ConflictError, match="had read"):
+        late.commit()
+
+
+@pytest.mark.parametrize("isolation", ["write-serializable", "serializable"])
+def test_a_delete_by_condition_has_read_the_partitions_that_its_condition_names(
+    make: Callable[..., Any], spark: Any, staged: Any, isolation: str
+) -> None:
+    table = make(isolation=isolation)
+    table.upsert(rows(spark, base()))
+    txn = staged(table, lambda t: t.delete_where("city = 'sf' and n >= 49"))
+    table.upsert(rows(spark, {"k1": ("la", 2, 90)}))
+    assert txn.commit() is not None
+    txn = staged(table, lambda t: t.delete_where("city = 'la' and n >= 49"))
+    table.upsert(rows(spark, {"k3": ("la", 2, 91)}))
+    if isolation == "serializable":
+        with pytest.raises(ConflictError, match="condition"):
+            txn.commit()
+    else:
+        assert txn.commit() is not None
+        assert held(table) == {k: v for k, v in base().items() if v[2] < 49 and k not in ("k1", "k3")}
+
+
 def test_two_threads_upsert_the_same_groups_and_neither_runs_again(make: Callable[..., Any], spark: Any) -> None:
     table = make(buckets=2)
     table.upsert(rows(spark, base()))

@@ -79,6 +79,15 @@ def init(
     buckets: Annotated[int | None, typer.Option(help="Buckets of the bucket index; simple index otherwise.")] = None,
     strategy: Annotated[str | None, typer.Option(help="Conflict resolution strategy.")] = None,
     isolation: Annotated[str | None, typer.Option(help="Isolation level.")] = None,
+    unique: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMNS", help="No two rows have the same values in these; repeatable.")
+    ] = None,
+    unique_keys: Annotated[
+        bool | None, typer.Option(help="Two writers that insert one new key at the same time conflict.")
+    ] = None,
+    statistics: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns of which commits tell bounds, or 'all'.")
+    ] = None,
     lease_s: Annotated[float | None, typer.Option(help="Seconds that a lock lease lasts.")] = None,
     lock_wait_s: Annotated[float | None, typer.Option(help="Seconds that a commit waits for the lock.")] = None,
     heartbeat_interval_s: Annotated[float | None, typer.Option(help="Seconds between signs of life.")] = None,
@@ -93,6 +102,9 @@ def init(
         "buckets": buckets,
         "strategy": strategy,
         "isolation": isolation,
+        "unique": [columns.split(",") for columns in unique or []] or None,
+        "unique_keys": unique_keys,
+        "statistics": statistics if statistics in (None, "all") else statistics.split(","),
         "lease_s": lease_s,
         "lock_wait_s": lock_wait_s,
         "heartbeat_interval_s": heartbeat_interval_s,

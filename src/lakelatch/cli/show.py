@@ -3,7 +3,8 @@
 JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``record_key``, ``partition_by``,
 ``ordering``, ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and ``lock`` (null without a
 commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``, ``writer``,
-``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead), ``size`` (``partitions``,
+``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
+``behind``: instants of those that go first where it writes; whoever has reserved in the order in which they go), ``size`` (``partitions``,
 ``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``, ``pending``,
 ``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``, ``empty``: it
 changed nothing, as the commit that a table begins with).
@@ -55,6 +56,7 @@ def facts_of(table: Table) -> dict[str, Any]:
     """Everything that is printed; ``lock`` is a `Holder`."""
     from ..occ.check_files import data_files
     from ..occ.listing import list_data_files
+    from ..occ.waiting import queue
 
     view, timeline = table.view(), table.timeline()
     listing = list_data_files(table.store)
@@ -65,7 +67,7 @@ def facts_of(table: Table) -> dict[str, Any]:
         "properties": properties_json(table.config),
         "settings": table.settings.to_json() if table.writable else None,
         "lock": _holder(table) if table.writable else None,
-        "writers": [_writer(table, begin) for begin in table.log.state.open.values()] if table.writable else [],
+        "writers": [_writer(table, *each) for each in queue(table)] if table.writable else [],
         "size": {
             "partitions": len(view.snapshot.partitions()),
             "file_groups": len(groups),
@@ -89,7 +91,7 @@ def _holder(table: Table) -> Holder | None:
     return found[0].inspect(found[1]) if found else None
 
 
-def _writer(table: Table, begin: Begin) -> dict[str, Any]:
+def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
     from ..occ.heartbeat import heartbeat_path
     from ..occ.instant import to_epoch_ms
 
@@ -109,6 +111,8 @@ def _writer(table: Table, begin: Begin) -> dict[str, Any]:
         "age_s": round(now - to_epoch_ms(begin.instant) / 1000, 3),
         "beat_s": None if beat is None else round(beat, 3),
         "state": state,
+        "reserved": str(begin.reserved) if begin.reserved else None,
+        "behind": behind,
     }
 
 
@@ -187,8 +191,9 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _settings_text(settings: dict[str, Any]) -> str:
     index = f"bucket index of {settings['buckets']}" if settings["buckets"] else "simple index"
+    unique = "".join(f"unique ({', '.join(columns)}), " for columns in settings["unique"])
     return (
-        f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, "
+        f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, {unique}"
         f"lease {settings['lease_s']:g} s, lock wait {settings['lock_wait_s']:g} s, "
         f"heartbeat every {settings['heartbeat_interval_s']:g} s, dead after {settings['heartbeat_timeout_s']:g} s"
     )
@@ -220,4 +225,6 @@ def _writer_text(writer: dict[str, Any]) -> str:
     beat = f", last beat {duration_text(writer['beat_s'])} ago" if writer["beat_s"] is not None else ", no heartbeat"
     age = duration_text(max(writer["age_s"], 0))
     what = f"{writer['instant']} {writer['operation']} by {writer['writer']}{where}"
-    return f"{what}: {writer['state']}, open for {age}{beat}"
+    keeps = f", has reserved {writer['reserved']}" if writer["reserved"] else ""
+    waits = f", behind {', '.join(writer['behind'])}" if writer["behind"] else ""
+    return f"{what}: {writer['state']}, open for {age}{beat}{keeps}{waits}"

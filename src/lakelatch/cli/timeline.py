@@ -4,8 +4,8 @@ JSON: ``table``, ``pruned_to`` (the log tells nothing of what began up to there;
 ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
 commit that a table begins with, unpublished, open, pending, rolled back, aborted, done for a service), ``writer``,
-``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows) and ``reason`` of an end without landing. Null
-where nobody knows.
+``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it has or had reserved, in
+words) and ``reason`` of an end without landing. Null where nobody knows.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Row:
     updated: int | None = None
     deleted: int | None = None
     written: int | None = None
+    reserved: str | None = None
     reason: str | None = None
 
 
@@ -111,6 +112,7 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
         case Begin():
             row = rows.setdefault((entry.instant, ""), Row(entry.instant, action=entry.action))
             row.operation, row.writer = entry.operation, entry.writer
+            row.reserved = str(entry.reserved) if entry.reserved else None
             if row.outcome == "pending":
                 row.outcome = "open"
         case Commit():
@@ -156,13 +158,15 @@ def _print(rows: list[Row]) -> None:
     headers = ["requested", "completed", "operation", "outcome", "took", "rows", "writer"]
     if wide:
         headers[2:2] = ["action", "state"]
+    if any(row.reserved for row in rows) and wide:
+        headers.append("reserved")
     if any(row.reason for row in rows) and wide:
         headers.append("why")
     print_table(
         headers,
         [_cells(row, headers, wide=wide) for row in rows],
         right=("took",),
-        fold=("operation", "outcome", "writer", "why", "rows"),
+        fold=("operation", "outcome", "writer", "reserved", "why", "rows"),
     )
     if not wide:
         for row in rows:
@@ -181,6 +185,7 @@ def _cells(row: Row, headers: list[str], *, wide: bool) -> list[str]:
         "took": duration_text(row.duration_s) if row.duration_s is not None else "-",
         "rows": _changes(row),
         "writer": row.writer or "-",
+        "reserved": row.reserved or "-",
         "why": row.reason or "",
     }
     return [cells[header] for header in headers]

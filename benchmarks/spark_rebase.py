@@ -1,0 +1,182 @@
+"""Two Spark upserts of 1 % random rows each over the same 48 file groups (12 partitions x 4 buckets) at the same time.
+
+    python benchmarks/spark_rebase.py [--rows 1000000] [--rounds 3] [--index bucket simple]
+
+Both begin on one snapshot and merge; the first lands, the second merges the file groups that it lost again, and lands.
+Asked of us: the second costs at most 2.1 times the CPU of an upsert that nobody disturbs when all its file groups
+collide, and at most 1.3 times when a tenth does. Also shown: what it costs to run a lost write again, as a conflict
+that is none of rows still does, against its first attempt. At the end the rows are compared with those of the writes one
+after another, as read by us and by hudi-rs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hudi
+import pyarrow as pa
+import pyarrow.compute as pc
+from spark_data import BUCKETS, copies, flights, head, report, session, store
+from spark_timing import timed
+
+import lakelatch
+import lakelatch.spark
+from lakelatch.occ.retry import RunResult
+from lakelatch.occ.table import Table
+from lakelatch.spark import rebase, write
+
+SHARE = 100  # one row in a hundred
+BARS = {"all collide": 2.1, "a tenth collides": 1.3}
+
+
+class Held:
+    """A write that is begun and merged but not committed."""
+
+    def __init__(self, spark: Any, url: str, rows: Any) -> None:
+        self._handle = lakelatch.open(url)
+        self._handle.run = self._run  # type: ignore[method-assign, assignment]
+        lakelatch.spark.open(spark, self._handle).upsert(rows)
+
+    def _run(self, work: Callable[[Any], Any], *, operation: str, **_: Any) -> RunResult[Any]:
+        self._txn = self._handle.transaction(operation)
+        return RunResult(work(self._txn), None)
+
+    def commit(self) -> None:
+        """It lands. Raises when it lost."""
+        self._txn.commit()
+        self._handle.close()
+
+
+class Work:
+    """One table, and the versions of its rows that the writes so far leave behind."""
+
+    def __init__(self, spark: Any, table: Table, rows: pa.Table, scratch: Path) -> None:
+        self._spark, self._table, self._rows, self._scratch = spark, table, rows, scratch
+        self._clock = 10**7
+        self.expected = dict(zip(rows["id"].to_pylist(), rows["ts"].to_pylist(), strict=True))
+        self._round = 0
+
+    def change(self, first: int, *, among: pa.Table | None = None) -> Any:
+        """1 % of the rows with new times, as a DataFrame over files; another ``first``, other rows."""
+        rows = self._rows if among is None else among
+        chosen = rows.take(pa.array(range(first, rows.num_rows, SHARE)))
+        self._clock += 1
+        times = pa.repeat(pa.scalar(self._clock, pa.int64()), chosen.num_rows)
+        chosen = chosen.set_column(chosen.column_names.index("ts"), "ts", times)
+        self.expected.update(dict.fromkeys(chosen["id"].to_pylist(), self._clock))
+        self._round += 1
+        return self._spark.read.parquet(store(chosen, self._scratch / str(self._round)))
+
+    def few_groups(self) -> pa.Table:
+        """The rows of every tenth file group."""
+        chosen = self._table.snapshot().file_groups()[::10]
+        keys = pa.concat_arrays([self._table.read_slice(s, columns=["id"])["id"].combine_chunks() for s in chosen])
+        return self._rows.filter(pc.is_in(self._rows["id"], value_set=keys))
+
+    def second(self, mine: Any, winner: Any | None) -> tuple[float, float]:
+        """Wall and CPU seconds of a write, the winner's landing in between left out."""
+        wall, cpu, held = timed(lambda: Held(self._spark, self._table.url, mine))
+        if winner is not None:
+            with lakelatch.open(self._table.url) as handle:
+                lakelatch.spark.open(self._spark, handle).upsert(winner)
+        more_wall, more_cpu, _ = timed(held.commit)
+        return wall + more_wall, cpu + more_cpu
+
+    def verify(self) -> None:
+        """Raise when a reader sees other rows than those of the writes one after another."""
+        ours = self._table.read(columns=["id", "ts"])
+        theirs = pa.Table.from_batches(hudi.HudiTableBuilder.from_base_uri(self._table.url).build().read())
+        for read in (ours, theirs):
+            found = dict(zip(read["id"].to_pylist(), read["ts"].to_pylist(), strict=True))
+            assert len(found) == read.num_rows
+            assert found == self.expected
+
+
+def again(spark: Any, table: Table, rows: Any) -> tuple[list[float], int]:
+    """CPU seconds of each attempt of a write whose first attempt is told that it lost."""
+    taken: list[float] = []
+    with lakelatch.open(table.url) as handle:
+        plain = handle.transaction
+
+        def transaction(*given: Any, **named: Any) -> Any:
+            taken.append(0.0)
+            return plain(*given, **named)
+
+        handle.transaction = transaction  # type: ignore[method-assign]
+        collected = write.collect
+
+        def collect(*given: Any, **named: Any) -> Any:
+            _, cpu, answers = timed(lambda: collected(*given, **named))
+            taken[-1] += cpu
+            if len(taken) == 1:
+                raise lakelatch.ConflictError("told so by the benchmark", table=table.url)
+            return answers
+
+        write.collect = collect
+        try:
+            result = lakelatch.spark.open(spark, handle).upsert(rows)
+        finally:
+            write.collect = collected
+    return taken, result.attempts
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--rows", type=int, default=1_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--index", nargs="+", choices=("bucket", "simple"), default=["bucket", "simple"])
+    given = arguments.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="lakelatch-bench-"))
+    spark = session()
+    try:
+        rows = copies(flights(), given.rows) if given.rows >= 300_000 else flights().slice(0, given.rows)
+        head(f"upserts of {rows.num_rows // SHARE} random rows each onto {rows.num_rows} in 48 file groups")
+        for index in given.index:
+            buckets = BUCKETS if index == "bucket" else None
+            table = lakelatch.create(
+                str(scratch / index), record_key="id", partition_by="part", ordering="ts", buckets=buckets
+            )
+            lakelatch.spark.open(spark, table).bulk_insert(
+                spark.read.parquet(store(rows, scratch / f"{index}-base")).repartition(4)
+            )
+            work = Work(spark, table, rows, scratch / f"{index}-changes")
+            few = work.few_groups()
+            runs: dict[str, list[tuple[float, float]]] = {}
+            for number in range(given.rounds + 1):
+                first = 4 * number
+                for name in ("alone", "all collide", "a tenth collides"):
+                    winner = {
+                        "alone": lambda: None,
+                        "all collide": lambda first=first: work.change(first + 50),
+                        "a tenth collides": lambda first=first: work.change(first + 50, among=few),
+                    }[name]()
+                    mine = work.change(first)
+                    taken = work.second(mine, winner)
+                    if number:
+                        runs.setdefault(name, []).append(taken)
+                tried, attempts = again(spark, table, work.change(first + 1))
+                assert attempts == 2
+                if number:
+                    runs.setdefault("first attempt, its Spark action", []).append((0.0, tried[0]))
+                    runs.setdefault("second attempt, its Spark action", []).append((0.0, tried[1]))
+            medians = {name: report(f"{index}, {name}", found) for name, found in runs.items()}
+            for name, bar in BARS.items():
+                ratio = medians[name][1] / medians["alone"][1]
+                print(f"{index}: {name} / alone: cpu {ratio:.2f} (at most {bar})")
+            one, two = (medians[f"{which} attempt, its Spark action"][1] for which in ("first", "second"))
+            print(f"{index}: an attempt that runs again / the first one: cpu {two / one:.2f}")
+            work.verify()
+            table.close()
+        print(f"driver merges by itself up to {rebase.HERE_BYTES_MAX >> 20} MiB of base files")
+    finally:
+        spark.stop()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

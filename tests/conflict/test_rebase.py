@@ -1,0 +1,95 @@
+"""What can be merged again, and what is lost: the decision alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelatch.conflict import Party, ReadSet, Repeatable, Reservation, Scan, Verdict, WriteSet, resolve
+from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, FileGroupId, Region
+
+A, B, NEW = FileGroupId("p", "a"), FileGroupId("p", "b"), FileGroupId("p", "new")
+P = Region(frozenset("p"))
+
+
+def landed(*groups: FileGroupId, operation: str = "UPSERT", region: Region = NOWHERE, **more: object) -> Party:
+    return Party("5", "9", operation, "w", WriteSet(frozenset(groups), region), **more)
+
+
+def decide(*candidates: Party, reads: ReadSet | None = None, **more: object) -> Verdict:
+    ours = Party("3", "", more.pop("operation", "UPSERT"), "me", WriteSet(frozenset({A, B})))
+    mends = Repeatable(frozenset({A, B}), more.pop("looks", False))
+    return resolve(ours, reads or ReadSet(scans=()), candidates, repeatable=mends, **more)
+
+
+def test_the_same_file_group_is_merged_again():
+    verdict = decide(landed(A, NEW), landed(NEW))
+    assert verdict.lost is None
+    assert verdict.groups == {A}
+    assert [c.overlap for c in verdict.again] == [(A,)]
+
+
+def test_all_that_is_lost_is_merged_at_once():
+    assert decide(landed(A), landed(B)).groups == {A, B}
+
+
+def test_a_file_group_that_cannot_be_merged_is_lost():
+    ours = Party("3", "", "UPSERT", "me", WriteSet(frozenset({A, B})))
+    lost = resolve(ours, ReadSet(), [landed(A), landed(B)], repeatable=Repeatable(frozenset({A}))).lost
+    assert lost is not None
+    assert lost.overlap == (B,)
+
+
+@pytest.mark.parametrize(
+    "winner",
+    [
+        landed(A, operation="CLUSTER"),
+        landed(A, operation="COMPACT"),
+        landed(A, operation="INSERT_OVERWRITE", region=P),
+        landed(operation="DELETE_PARTITION", region=P),
+        landed(operation="RESTORE"),
+        landed(A, stranger=True),
+        Party("5", "9", "UPSERT", "w", WriteSet(frozenset({A}), appended=frozenset({A}))),
+    ],
+    ids=["clustering", "compaction", "overwrite", "overwrite-of-the-place", "restore", "stranger", "log-files"],
+)
+def test_what_is_more_than_rows_is_lost(winner):
+    verdict = decide(landed(B), winner)
+    assert verdict.lost is not None
+    assert verdict.lost.winner is winner
+    assert not verdict.again
+
+
+def test_an_overwrite_of_ours_is_never_merged():
+    assert decide(landed(A), operation="INSERT_OVERWRITE").lost is not None
+
+
+LOOKUPS = ReadSet(scans=(), lookups=(Scan(P),))
+CONDITION = ReadSet(P, scans=())
+
+
+@pytest.mark.parametrize("reads", [LOOKUPS, CONDITION], ids=["keys", "condition"])
+@pytest.mark.parametrize("isolation", ["snapshot", "write-serializable", "serializable"])
+@pytest.mark.parametrize("looks", [True, False])
+def test_what_was_looked_up_is_looked_up_again_but_not_under_serializable(reads, isolation, looks):
+    verdict = decide(landed(NEW), reads=reads, isolation=isolation, looks=looks)
+    if reads is LOOKUPS and isolation == "snapshot":
+        assert verdict == Verdict(None)
+    elif looks and isolation != "serializable":
+        assert verdict.again
+        assert verdict.groups == frozenset()
+    else:
+        assert verdict.lost is not None
+
+
+def test_what_was_read_besides_is_not_read_again():
+    reads = ReadSet(scans=(Scan(groups=frozenset({NEW})),), lookups=(Scan(P),))
+    assert decide(landed(NEW), reads=reads, isolation="write-serializable", looks=True).lost is not None
+    assert decide(landed(A), reads=ReadSet(), isolation="write-serializable", looks=True).lost is not None
+
+
+def test_who_waits_merges_afterwards():
+    """The other way round the merge would be outdated when the waiting ends."""
+    keeps = Party("6", "", "UPSERT", "w", reserved=Reservation(EVERYWHERE), age=1)
+    verdict = decide(landed(A), keeps)
+    assert verdict.lost is not None
+    assert verdict.lost.waits

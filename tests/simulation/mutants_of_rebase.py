@@ -1,0 +1,74 @@
+"""Mutants of waiting, reservations and rebase (`occ/rounds.py`, `occ/waiting.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from lakelatch.occ import rounds
+from lakelatch.occ.rounds import Rebase
+from lakelatch.occ.staging import Staged
+from lakelatch.occ.waiting import Patience
+
+from .mutant import Patches, method, mutant
+from .shape import LOCKS, Shape
+
+
+def _rows(shape: Shape) -> Shape:
+    return replace(shape, mix="rows", isolation="snapshot", writers=3, groups=1, admin=False)
+
+
+@mutant(_rows)
+def what_lands_during_a_round_is_not_compared() -> Patches:
+    """A round counts as made on the log's head at its end, not on the slot at which it read the slices."""
+
+    def make(real: Any) -> Any:
+        def run(self: Any, task: Any) -> None:
+            real(self, task)
+            log = self._work._table.log
+            log.catch_up()
+            self.slot = log.next_slot
+
+        return run
+
+    return [method(Rebase, "run", make)]
+
+
+@mutant(_rows)
+def a_round_merges_with_the_old_slices() -> Patches:
+    """The own change is made again on the snapshot of the begin slot."""
+
+    def successors(place: Any, before: Any, now: Any, **_: Any) -> Any:
+        return tuple(each for each in (before.get(place),) if each) or (now.get(place),)
+
+    return [mock.patch.object(rounds, "_successors", successors)]
+
+
+@mutant(_rows)
+def the_group_that_is_moved_is_not_replaced() -> Patches:
+    """Rows go to a new file group, and the commit leaves the old one where it is."""
+
+    def supersede(self: Any, old: Any, new: Any, moved: Any) -> None:
+        for group in old:
+            del self._stats[group]
+        self.add(new)
+
+    return [mock.patch.object(Staged, "supersede", supersede)]
+
+
+@mutant(lambda shape: replace(_rows(shape), lock=LOCKS[0], reserve=0.5, faults={}, crashes=0, skew_s=0.0, drift=0.0))
+def who_waits_keeps_the_lock() -> Patches:
+    """Whoever waits for another one to end has the lock in hand, which that one needs to end."""
+
+    def make(real: Any) -> Any:
+        def until(self: Any, *args: Any, **words: Any) -> bool:
+            lease = self._table.lease("waits")
+            try:
+                return bool(real(self, *args, **words))
+            finally:
+                lease.release()
+
+        return until
+
+    return [method(Patience, "until", make)]

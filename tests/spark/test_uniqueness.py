@@ -1,0 +1,132 @@
+"""New keys, unique constraints and conditions of deletes, with writes of Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.spark import write
+from lakelatch.spark.comparisons import comparisons
+
+SCHEMA = "id string, city string, email string, n long"
+
+
+def frame(spark: Any, *rows: tuple) -> Any:
+    return spark.createDataFrame(list(rows), SCHEMA)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, table: Any, other: Callable[[], Any]) -> None:
+    """Once, when the next write is about to commit, another one runs to its end."""
+    plain, done = lakelatch.Transaction.commit, []
+
+    def commit(self: Any) -> Any:
+        if not done:
+            done.append(True)
+            other()
+        return plain(self)
+
+    monkeypatch.setattr(lakelatch.Transaction, "commit", commit)
+
+
+def ids(table: Any) -> list[str]:
+    return sorted(row["id"] for row in table.read(columns=["id"]).collect())
+
+
+@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
+@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+def test_two_upserts_of_one_new_key_leave_one_row(make, spark, monkeypatch, buckets, by_tasks) -> None:
+    table = make(buckets=buckets)
+    table.upsert(frame(spark, ("a", "sf", "a@x", 1)))
+    if by_tasks:
+        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    meanwhile(monkeypatch, table, lambda: table.upsert(frame(spark, ("new", "la", "n@x", 1))))
+    table.upsert(frame(spark, ("new", "la", "n@x", 2), ("newer", "la", "m@x", 2)))
+    assert ids(table) == ["a", "new", "newer"]
+
+
+@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
+def test_the_later_of_two_inserts_of_one_new_key_is_told(make, spark, monkeypatch, by_tasks) -> None:
+    table = make()
+    if by_tasks:
+        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    meanwhile(monkeypatch, table, lambda: table.insert(frame(spark, ("new", "la", "n@x", 1))))
+    with pytest.raises(lakelatch.DuplicateKeyError, match="both inserted the same new key"):
+        table.insert(frame(spark, ("new", "la", "n@x", 2)))
+    assert ids(table) == ["new"]
+
+
+@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
+def test_a_unique_constraint_holds(make, spark, monkeypatch, by_tasks) -> None:
+    table = make(unique=["email"])
+    table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", None, 1)))
+    if by_tasks:
+        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    with pytest.raises(lakelatch.ConstraintError, match="email='a@x' in rows 'c' and 'a'"):
+        table.upsert(frame(spark, ("c", "la", "a@x", 2)))
+    table.upsert(frame(spark, ("a", "sf", "a@x", 2), ("c", "la", None, 2)))
+    meanwhile(monkeypatch, table, lambda: table.upsert(frame(spark, ("d", "sf", "d@x", 1))))
+    with pytest.raises(lakelatch.ConstraintError, match="email='d@x' in rows 'e' and 'd'"):
+        table.upsert(frame(spark, ("e", "la", "d@x", 2)))
+    assert ids(table) == ["a", "b", "c", "d"]
+
+
+def test_rows_that_a_delete_does_not_mean_are_no_conflict(make, spark, monkeypatch) -> None:
+    table = make(statistics=["n"])
+    table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 9)))
+    looked = []
+    plain = write.Writes._named
+
+    def named(self: Any, condition: Any, schema: Any, slices: Any) -> Any:
+        looked.append(len(slices))
+        return plain(self, condition, schema, slices)
+
+    monkeypatch.setattr(write.Writes, "_named", named)
+    meanwhile(monkeypatch, table, lambda: table.insert(frame(spark, ("new", "sf", "n@x", 7))))
+    assert table.delete_where("n < 5").attempts == 1
+    assert ids(table) == ["b", "new"]
+    assert looked == [1]  # the condition was not evaluated again on what it excludes
+    meanwhile(monkeypatch, table, lambda: table.insert(frame(spark, ("small", "sf", "n@x", 6))))
+    table.delete_where("n < 8 and city = 'sf'")
+    assert ids(table) == ["b"]
+
+
+def test_what_a_condition_says_in_comparisons(spark) -> None:
+    schema = pa.schema(
+        [
+            ("s", pa.string()),
+            ("i", pa.int32()),
+            ("l", pa.int64()),
+            ("f", pa.float64()),
+            ("d", pa.date32()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("c", pa.decimal128(6, 2)),
+            ("b", pa.bool_()),
+        ]
+    )
+    noon = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+    for text, said in {
+        "s = 'x'": [("s", "=", "x")],
+        "l < 5": [("l", "<", 5)],
+        "5 >= i": [("i", "<=", 5)],
+        "f > 0.5D": [("f", ">", 0.5)],
+        "d >= '2024-01-02'": [("d", ">=", dt.date(2024, 1, 2))],
+        "t < timestamp'2024-01-01 12:00:00'": [("t", "<", noon)],
+        "c = cast(0.5 as decimal(6, 2))": [("c", "=", Decimal("0.50"))],
+        "s in ('x', 'y') and l is not null": [("s", "in", ("x", "y")), ("l", "is not null")],
+        "s is null and (l = 1 or l = 2)": [("s", "is null")],
+        "b = true": [("b", "=", True)],
+        "l = 1.5": [],  # the column is cast
+        "upper(s) = 'X'": [],
+        "s = rand()": [],
+        "l < i": [],
+        "not (l = 1)": [],
+        "s = null": [],
+        "d = current_date()": [],
+    }.items():
+        assert comparisons(spark, schema, text) == said, text
