@@ -112,9 +112,10 @@ class ViewCache:
     def _warm(self, slot: int, top: str, later: Follower) -> View | None:
         """A view of an earlier slot to go on from; None for a transaction older than the one before."""
         if self._view is None or not self._since.complete or self._taken_back(slot):
+            view = self._cold(top)  # first: if it fails, the old view must not be taken for one that is followed
             self._log.unfollow(self._since)
             self._since = self._log.follow(later)
-            self._view, self._slot = self._cold(top), slot
+            self._view, self._slot = view, slot
         return self._view if self._slot <= slot else None
 
     def _taken_back(self, slot: int) -> bool:
