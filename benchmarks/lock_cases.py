@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from struct import unpack
 
@@ -18,6 +19,8 @@ from lock_worker import CELLS, COUNT
 
 _WORKER = Path(__file__).with_name("lock_worker.py")
 _HEAD_START_S = 0.1
+WAIT_MAX = 1.5  # x N x (hold + the floor's hand-off): one of the floor's turns is just that
+BURST_S = 0.1
 _LEASE_S = 3.0
 _SESSION = "session=4s"  # ZooKeeper's servers decide, not the lease; here the shortest that allows a lease of 2 s
 
@@ -106,7 +109,11 @@ class Contest:
         for number in range(rounds):
             for name in list(self._workers)[:: -1 if number % 2 else 1]:  # there and back
                 found[name].append(self._round(name, processes, hold_s, seconds / rounds, key))
-        return {name: _together(each, processes) for name, each in found.items()}
+        facts = {name: _together(each, processes) for name, each in found.items()}
+        for name, each in facts.items():
+            each["bound_ms"] = WAIT_MAX * processes * 1000 / facts["floor"]["per_s"]
+            each["late"], each["late_bursts"] = _late(found[name], each["bound_ms"] / 1000)
+        return facts
 
     def _round(self, name: str, processes: int, hold_s: float, seconds: float, key: str) -> dict:
         self._cells.write_bytes(bytes(8 * CELLS))
@@ -122,6 +129,18 @@ class Contest:
             "seconds": seconds, "answers": answers, "holds": holds, "violations": max(overlaps, holds - counted),
             "server_cpu_s": self._server.cpu_s() - server_cpu,
         }  # fmt: skip
+
+
+def _late(rounds: list[dict], bound_s: float) -> tuple[int, int]:
+    """How many waits were longer than the bound, and in how many bursts: one stop of the machine makes all waiters late."""
+    ends = sorted(
+        end
+        for each in rounds
+        for answer in each["answers"]
+        for wait, end in zip(answer["waits"], answer["ends"], strict=True)
+        if wait > bound_s
+    )
+    return len(ends), len(ends[:1]) + sum(after - before > BURST_S for before, after in pairwise(ends))
 
 
 def _together(rounds: list[dict], processes: int) -> dict:

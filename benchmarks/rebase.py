@@ -17,7 +17,6 @@ import argparse
 import multiprocessing as mp
 import resource
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa

@@ -1,6 +1,6 @@
 """Two Spark upserts of 1 % random rows each over the same 48 file groups (12 partitions x 4 buckets) at the same time.
 
-    python benchmarks/spark_rebase.py [--rows 1000000] [--rounds 3] [--index bucket simple]
+    python benchmarks/spark_rebase.py [--rows 1000000] [--rounds 3] [--index bucket simple] [--route tasks driver]
 
 Both begin on one snapshot and merge; the first lands, the second merges the file groups that it lost again, and lands.
 Asked of us: the second costs at most 2.1 times the CPU of an upsert that nobody disturbs when all its file groups
@@ -97,7 +97,7 @@ class Work:
             assert found == self.expected
 
 
-def again(spark: Any, table: Table, rows: Any) -> tuple[list[float], int]:
+def again(spark: Any, table: Table, rows: Any) -> list[float]:
     """CPU seconds of each attempt of a write whose first attempt is told that it lost."""
     taken: list[float] = []
     with lakelatch.open(table.url) as handle:
@@ -122,7 +122,45 @@ def again(spark: Any, table: Table, rows: Any) -> tuple[list[float], int]:
             result = lakelatch.spark.open(spark, handle).upsert(rows)
         finally:
             write.collect = collected
-    return taken, result.attempts
+    assert result.attempts == 2
+    return taken
+
+
+def measure(spark: Any, scratch: Path, rows: pa.Table, *, index: str, route: str, rounds: int) -> None:
+    """All figures of one index by one route."""
+    scratch = scratch / f"{index}-{route}"
+    table = lakelatch.create(
+        str(scratch / "table"),
+        record_key="id",
+        partition_by="part",
+        ordering="ts",
+        buckets=BUCKETS if index == "bucket" else None,
+    )
+    base = spark.read.parquet(store(rows, scratch / "base"))
+    lakelatch.spark.open(spark, table).bulk_insert(base.repartition(4))
+    work = Work(spark, table, rows, scratch / "changes")
+    among = {"alone": None, "all collide": rows, "a tenth collides": work.few_groups()}
+    runs: dict[str, list[tuple[float, float]]] = {}
+    for number in range(rounds + 1):
+        first = 4 * number
+        for name, theirs in among.items():
+            winner = None if theirs is None else work.change(first + 50, among=theirs)
+            taken = work.second(work.change(first), winner)
+            if number:
+                runs.setdefault(name, []).append(taken)
+        if route == "tasks":
+            tried = again(spark, table, work.change(first + 1))
+            for which, cpu in zip(("first", "second"), tried, strict=True):
+                if number:
+                    runs.setdefault(f"{which} attempt, its Spark action", []).append((0.0, cpu))
+    medians = {name: report(f"{index}, {route}: {name}", found)[1] for name, found in runs.items()}
+    for name, bar in BARS.items():
+        print(f"{index}, {route}: {name} / alone: cpu {medians[name] / medians['alone']:.2f} (at most {bar})")
+    if route == "tasks":
+        one, two = (medians[f"{which} attempt, its Spark action"] for which in ("first", "second"))
+        print(f"{index}, {route}: an attempt that runs again / the first one: cpu {two / one:.2f}")
+    work.verify()
+    table.close()
 
 
 def main() -> None:
@@ -130,49 +168,20 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, default=1_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--index", nargs="+", choices=("bucket", "simple"), default=["bucket", "simple"])
+    arguments.add_argument("--route", nargs="+", choices=("tasks", "driver"), default=["tasks", "driver"])
     given = arguments.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="lakelatch-bench-"))
     spark = session()
+    small_rows, here = write.small_rows, rebase.HERE_BYTES_MAX
     try:
-        rows = copies(flights(), given.rows) if given.rows >= 300_000 else flights().slice(0, given.rows)
+        rows = copies(flights(), given.rows)
         head(f"upserts of {rows.num_rows // SHARE} random rows each onto {rows.num_rows} in 48 file groups")
-        for index in given.index:
-            buckets = BUCKETS if index == "bucket" else None
-            table = lakelatch.create(
-                str(scratch / index), record_key="id", partition_by="part", ordering="ts", buckets=buckets
-            )
-            lakelatch.spark.open(spark, table).bulk_insert(
-                spark.read.parquet(store(rows, scratch / f"{index}-base")).repartition(4)
-            )
-            work = Work(spark, table, rows, scratch / f"{index}-changes")
-            few = work.few_groups()
-            runs: dict[str, list[tuple[float, float]]] = {}
-            for number in range(given.rounds + 1):
-                first = 4 * number
-                for name in ("alone", "all collide", "a tenth collides"):
-                    winner = {
-                        "alone": lambda: None,
-                        "all collide": lambda first=first: work.change(first + 50),
-                        "a tenth collides": lambda first=first: work.change(first + 50, among=few),
-                    }[name]()
-                    mine = work.change(first)
-                    taken = work.second(mine, winner)
-                    if number:
-                        runs.setdefault(name, []).append(taken)
-                tried, attempts = again(spark, table, work.change(first + 1))
-                assert attempts == 2
-                if number:
-                    runs.setdefault("first attempt, its Spark action", []).append((0.0, tried[0]))
-                    runs.setdefault("second attempt, its Spark action", []).append((0.0, tried[1]))
-            medians = {name: report(f"{index}, {name}", found) for name, found in runs.items()}
-            for name, bar in BARS.items():
-                ratio = medians[name][1] / medians["alone"][1]
-                print(f"{index}: {name} / alone: cpu {ratio:.2f} (at most {bar})")
-            one, two = (medians[f"{which} attempt, its Spark action"][1] for which in ("first", "second"))
-            print(f"{index}: an attempt that runs again / the first one: cpu {two / one:.2f}")
-            work.verify()
-            table.close()
-        print(f"driver merges by itself up to {rebase.HERE_BYTES_MAX >> 20} MiB of base files")
+        for route in given.route:
+            if route == "tasks":  # as if there were more than the driver does by itself
+                write.small_rows, rebase.HERE_BYTES_MAX = (lambda _rows: None), -1
+            for index in given.index:
+                measure(spark, scratch, rows, index=index, route=route, rounds=given.rounds)
+            write.small_rows, rebase.HERE_BYTES_MAX = small_rows, here
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)

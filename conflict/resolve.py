@@ -114,15 +114,12 @@ def resolve(
                 or (None if looks else _changed_where_our_condition_looked(ours, each, reads))
                 or _changed_what_we_read(ours, each, reads, isolation, lookups=not looks)
             )
-            mends_it = _same_file_group(ours, each, mergeable) or (
-                looks
-                and (
-                    _changed_where_our_condition_looked(ours, each, reads)
-                    or _changed_what_we_read(ours, each, reads, isolation, lookups=True)
-                )
-            )
-            if not lost and mends_it:
-                again.append(replace(mends_it, advice=_MERGE))
+            if (
+                repeatable
+                and not lost
+                and (outdated := _outdated(ours, each, mergeable, reads, isolation, looks=looks))
+            ):
+                again.append(replace(outdated, advice=_MERGE))
                 groups.update(a for a, _b in mergeable)
         else:
             lost = (
@@ -170,6 +167,19 @@ def _same_file_group(ours: Party, theirs: Party, pairs: Pairs) -> Conflict | Non
     elif any(a != b for a, b in met):
         same = "both changed the same bucket"
     return _conflict(theirs, ours, (b for _a, b in met), same, _next(ours))
+
+
+def _outdated(
+    ours: Party, theirs: Party, mergeable: Pairs, reads: ReadSet, isolation: str, *, looks: bool
+) -> Conflict | None:
+    """What ours can do once more because of this one."""
+    if found := _same_file_group(ours, theirs, mergeable):
+        return found
+    if not looks:
+        return None
+    return _changed_where_our_condition_looked(ours, theirs, reads) or _changed_what_we_read(
+        ours, theirs, reads, isolation, lookups=True
+    )
 
 
 def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_FEW = 64
 NEW_KEYS = ""  # the name under which new record keys go; a constraint has the names of its columns
 
 
@@ -30,7 +31,9 @@ class Values:
 
 def shared(ours: Values, theirs: Values) -> tuple[str, ...]:
     """Keys of the spans in which both may have written the same value; empty when they have none in common."""
-    few, many = sorted((ours.spans, theirs.spans), key=len)
+    few, many = ours.spans, theirs.spans
+    if len(few) > len(many):
+        few, many = many, few
     near = tuple(place for place, span in few.items() if place in many and _overlap(span, many[place]))
     return near if near and _meet(ours.hashes(), theirs.hashes()) else ()
 
@@ -40,12 +43,14 @@ def _overlap(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 def _meet(ours: Any, theirs: Any) -> bool:
-    import numpy as np
-
     if ours is None or theirs is None:
         return True
     few, many = (ours, theirs) if len(ours) <= len(theirs) else (theirs, ours)
     if not len(few):
         return False
+    if len(many) <= _FEW:  # as most commits that land meanwhile; of these there may be thousands
+        return not set(few.tolist()).isdisjoint(many.tolist())
+    import numpy as np
+
     places = np.searchsorted(many, few)
     return bool((many[np.minimum(places, len(many) - 1)] == few).any())

@@ -48,7 +48,6 @@ from .leased import LeasedLocks
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
 OVERTAKEN_MAX = 8  # by how many the only waiter may be overtaken: a process that comes back at once needs no hand-off
-MAX_LEASES = 500  # one renewal takes some milliseconds, and all must fit into a third of a lease
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
 _TAKE = (
@@ -92,7 +91,6 @@ class DynamoBackend:
     fair = True
     durable_tokens = True
     lifts_tokens = True
-    max_leases = MAX_LEASES
 
     def __init__(self, table: Table, env: Environment) -> None:
         self._table = table
@@ -105,6 +103,11 @@ class DynamoBackend:
     def requests(self) -> int:
         """Sent since this was opened."""
         return self._table.requests
+
+    @property
+    def max_leases(self) -> int:
+        """As measured here, for leases as long as the URL's."""
+        return self._table.capacity.leases
 
     def line_up(self, key: str) -> Place:
         """A place that is in the queue only once the lock was found busy."""

@@ -17,7 +17,7 @@ _log = logging.getLogger("lakelatch.locks")
 PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock lying
 _PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
 _BEHIND_S_MAX = 1.0
-_BEHIND_PART = 0.75  # of the turns before theirs that those behind let pass before they look again
+_BEHIND_PART = 0.5  # of the turns before theirs that those behind let pass before they look again
 # Weights of the turn that was seen last. Who sleeps too long makes turns longer, and that must not grow by itself.
 _SHORTER, _LONGER = 0.3, 0.1
 _SOON_S = 0.03  # a hold this new may be a short one
@@ -73,7 +73,7 @@ class DynamoPlace:
         return self._env.monotonic() > self._since + PATIENCE_S
 
     def wait(self, limit_s: float) -> None:
-        """Look again after a part of the time that this state has lasted; those behind, after most of the turns before theirs."""
+        """Look again after a part of the time that this state has lasted; those behind, after half the turns before theirs."""
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:

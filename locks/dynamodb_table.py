@@ -29,11 +29,13 @@ from botocore.exceptions import (
 
 from ..environment import Environment, Process
 from ..errors import ConfigError, LockError, LockUnavailableError
+from .capacity import Capacity
 
 _log = logging.getLogger("lakelatch.locks")
 
 CREATE_S_MAX = 60.0  # for a new table to become active; some seconds are usual
 _PAUSE_S, _PAUSE_S_MAX = 0.02, 0.5
+_WRITE_S = 0.01  # until it has been measured
 _SILENT_MAX = 3  # requests without any answer; each may take its full time
 _ANSWER_S = (0.25, 5.0)  # how long one request may take, at least and at most
 _THROTTLED = {"ProvisionedThroughputExceededException", "ThrottlingException", "Throttling", "RequestLimitExceeded"}
@@ -65,6 +67,7 @@ class Table:
         self, region: str, name: str, *, endpoint: str | None, create: bool, lease_s: float, env: Environment
     ) -> None:
         self.requests = 0
+        self.capacity = Capacity(lease_s, _WRITE_S)
         self._region = region
         self._name = name
         self._endpoint = endpoint
@@ -97,6 +100,7 @@ class Table:
         more: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
         if "#key" in condition:
             more["ExpressionAttributeNames"] = {"#key": "key"}
+        began = self._env.monotonic()
         answer = self._send(
             "update_item",
             Key={"key": {"S": key}},
@@ -106,6 +110,7 @@ class Table:
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
             **more,
         )
+        self.capacity.took(self._env.monotonic() - began)
         if answer.done or answer.item:
             return answer
         return Answer(False, self.read(key), answer.doubt)  # there is no item, or an emulator that does not return it

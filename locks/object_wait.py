@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from ..environment import Environment
 from .object_record import LINE_MAX, LockObject
 
-_LOOKS = 16  # in a turn, by who is next
+_LOOKS = 8  # in a turn, by who is next
 _PAUSE_S_MIN = 0.0003
 _FIRST_GUESS_S = 0.02  # of a hand-off
 _WEIGHT = 0.3  # of what was seen last;

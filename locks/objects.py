@@ -33,6 +33,7 @@ from ..environment import Environment, Process
 from ..errors import ConfigError, LockUnavailableError, StorageError, UnsafeStoreError
 from ..storage import Outcome, Put, Store, open_store
 from ..storage.probe import probe
+from .capacity import Capacity
 from .config import LockUrl, parse_duration, parse_lock_url
 from .held import Grant
 from .interface import BreakRecord, Holder
@@ -48,6 +49,7 @@ DRIFT_S = 0.5  # Hudi's allowance between two wall clocks
 TOKEN_BLOCK = 1000
 MAX_SKEW_S = 5.0
 _REQUEST_S_MAX = 5.0
+_WRITE_S = 0.025  # until it has been measured
 _KEYS_MAX = 1000
 _STORE_OPTIONS = ("account_name", "allow_http", "endpoint", "region")
 _VERDICT = "store.json"
@@ -77,7 +79,6 @@ class ObjectBackend:
     fair = False  # nearly: see object_wait.py
     durable_tokens = True
     lifts_tokens = True
-    max_leases = 200  # one renewal takes some 50 ms on S3, and one thread makes them all within lease/3
 
     def __init__(
         self, store: Store, where: str, url: LockUrl, max_skew_s: float, env: Environment,
@@ -85,6 +86,7 @@ class ObjectBackend:
     ) -> None:  # fmt: skip
         self.requests = 0
         self.clock = ServerClock(env, max_skew_s, where)
+        self._capacity = Capacity(url.lease_s, _WRITE_S)
         self._store = store
         self.where = where
         self._layout = url.options.get("layout", "")
@@ -95,6 +97,11 @@ class ObjectBackend:
         self._me: tuple[Process, str] | None = None
         self._rhythms: dict[str, Rhythm] = {}
         self._written: dict[str, tuple[str | None, float, float]] = {}  # own last write: tag, wall clock before, after
+
+    @property
+    def max_leases(self) -> int:
+        """As measured here, for leases as long as the URL's."""
+        return self._capacity.leases
 
     def line_up(self, key: str) -> Place:
         """Sends nothing, apart from the first time in a process."""
@@ -217,8 +224,9 @@ class ObjectBackend:
     def write(self, path: str, body: bytes, tag: str | None) -> Put:
         """Replace the version ``tag``, or create."""
         self.requests += 1
-        before = self._env.now()
+        before, began = self._env.now(), self._env.monotonic()
         put = self._store.put_if_absent(path, body) if tag is None else self._store.replace_if_match(path, body, tag)
+        self._capacity.took(self._env.monotonic() - began)
         if put.done:
             if len(self._written) > _KEYS_MAX:
                 self._written.clear()

@@ -222,7 +222,7 @@ class BaseFileWriter:
         if not stands(spec.store, self._marker):
             # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
             # file was there, which another run of this task has reported and the transaction has committed (trap 19).
-            if put.outcome is Outcome.DONE and not spec.shared and is_no_part(spec.store, spec.instant, self.path):
+            if put.outcome is Outcome.DONE and is_no_part(spec.store, spec.instant, self.path):
                 spec.store.delete(self.path)
             raise self._withheld()
         if put.outcome is Outcome.DONE:

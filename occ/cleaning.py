@@ -142,9 +142,9 @@ def find(table: Table, state: LogState, retention: Retention, leases: Iterable[L
         completions[max(first - 1, 0) :]
     )  # the one before too: whoever reads the first one's changes needs it
     moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
-    moments |= {each.completion for each in pinned}
     moments |= {moment for lease in leases for moment in lease.moments(completions)}
     gone = superseded(list_data_files(table.store), timeline.view(), table.config, moments)
+    # By name: what another engine keeps is known by nothing else.
     kept = {(partition, name) for each in pinned for partition, names in each.files.items() for name in names}
     slices = {
         partition: left

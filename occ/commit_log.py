@@ -87,7 +87,11 @@ class CommitLog:
                             "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
                             table=self._store.url,
                         )
+                    began = slot_path(self.epoch, self._first_slot)
                     self._apply(entry)
+                    if isinstance(entry, Close) and self._store.head(began) is None:
+                        # The epoch is being removed, its first entry first: what we read there may be a zombie's.
+                        self._start_at_newest_epoch()
                     continue
                 # A free slot is the head only in the newest epoch. Elsewhere the log was replaced while we slept, and
                 # what stands where we read may be a zombie's: neither publish nor decide anything by it.
@@ -136,8 +140,8 @@ class CommitLog:
                 follower.commits.append(entry)
             if self._unverified is not None:
                 self._unverified.append(entry)
-            elif entry.restores:
-                self._unverified = [entry]  # what it takes back may have been published late, by ourselves too
+            elif entry.undone:
+                self._unverified = [entry]  # takes them back; one of them may have been published late, by us too
         if isinstance(entry, Close):
             self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
@@ -188,12 +192,7 @@ class CommitLog:
                 self.publish_last()
                 self._strangers.look()
                 state = self.state  # these may have read on
-                if state.closed:
-                    raise StorageError(
-                        f"{self._store.url}: the next epoch of the commit log could not be opened; nothing landed. Make the "
-                        "table's .hoodie folder writable and try again",
-                        table=self._store.url,
-                    )
+                self._refuse_unopened(state)
                 entry = build(state)
                 if entry is None:
                     return None
@@ -212,6 +211,14 @@ class CommitLog:
                     self._followers.append(follower)
                 self._close_if_full()
                 return entry
+
+    def _refuse_unopened(self, state: LogState) -> None:
+        if state.closed:
+            raise StorageError(
+                f"{self._store.url}: the next epoch of the commit log could not be opened; nothing landed. Make the table's "
+                ".hoodie folder writable and try again",
+                table=self._store.url,
+            )
 
     def publish_last(self) -> None:
         """Put the newest commit on the timeline, unless this handle has seen it there."""
@@ -321,8 +328,8 @@ class CommitLog:
             slot, epoch = self.next_slot, self.epoch
             self.publish_last()
             self._strangers.look(now=True)
-            if (self.epoch, self.next_slot) != (epoch, slot):
-                return  # read on meanwhile: the next appender closes
+            if self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
+                return  # it is closed, or read on meanwhile: the next appender closes
             if self._strangers.found:
                 raise self._strangers.error(self._store.url)
             self._timeline.secure()
@@ -336,12 +343,17 @@ class CommitLog:
         """
         with self._mutex:
             while True:
-                state = self.catch_up()
-                state.settings.refuse_older_versions(self._store.url)
+                self.catch_up()
                 self.publish_last()
+                state = self.state  # publishing may have read on
+                state.settings.refuse_older_versions(self._store.url)
+                self._refuse_unopened(state)
                 closing, slot = self.epoch, self.next_slot
                 self._timeline.secure()
                 if not self._insist(slot_path(closing, slot), encode(Close(), closing, slot, self._env.uuid())):
+                    continue
+                if self._store.head(slot_path(closing, self._first_slot)) is None:  # put into an epoch that is gone
+                    self.epoch = 0
                     continue
                 # All that counts stands before the close now. Whoever opens the next epoch before us carries it on, and
                 # then that one is closed.

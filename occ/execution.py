@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 from ..errors import ConflictError, RolledBackError
 from .instant import COMPLETED_AS, Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
-from .plans import Content, clustered_paths, groups_of, held, hold, paths_of
+from .plans import Content, groups_of, held, hold, paths_of
 from .transaction import Transaction
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from .file_spec import FileSpec
     from .over import CommitResult
     from .table import Table
 
@@ -83,10 +80,6 @@ class Execution(Transaction):
             table.cleaner.sweep(self.instant, plan.action)
             raise
 
-    def file_spec(self, schema: pa.Schema) -> FileSpec:
-        """As of any transaction, for files that several executions write under the same names."""
-        return replace(super().file_spec(schema), shared=True)
-
     def delete_files(self) -> None:
         """The files of a clean are gone. They may have been deleted before."""
         self._staged.named = groups_of(self.content)
@@ -104,16 +97,10 @@ class Execution(Transaction):
 
     def abort(self, reason: str = "asked to") -> None:  # noqa: ARG002 - the plan stays, whatever the reason
         """This execution is over. The plan stays, and so do its files: others may be at work on them."""
-        if self._state != "open":
-            return
-        self._over("left")
-        for file in self._open_files:
-            file.abandon()
-        if self._plan.action == "clustering" and self._table.log.outcome(self.instant) in ("abort", "rollback"):
-            # A file of ours may have come after the sweep, and nobody deletes it but who knows that it is over.
-            for path in clustered_paths(self.content, self.instant):
-                self._table.store.delete(path)
-            self._table.cleaner.sweep(self.instant, self._plan.action)
+        if self._state == "open":
+            self._over("left")
+            for file in self._open_files:
+                file.abandon()
 
     def _require_in(self, state: LogState) -> None:
         if self.instant not in state.open:

@@ -40,7 +40,6 @@ class FileSpec:
         buckets: of the bucket index; None is the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
         wanted: what the commit is to know of the rows.
-        shared: several executions of one plan write the same files, so one that comes late may be part of a commit.
         file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
     """
 
@@ -52,7 +51,6 @@ class FileSpec:
     codec: str = "zstd"
     row_group_rows: int = 131_072
     file_bytes_max: int = 120 << 20
-    shared: bool = False
     wanted: Wanted = field(default=Wanted())
 
 

@@ -21,7 +21,7 @@ from ..errors import InputError
 
 RECORD_KEY = "_hoodie_record_key"
 _SHOWN = 5
-_FEW = 4096  # so many powers of a base are kept
+_FEW = 1 << 15  # octets that are hashed at a time; so many powers of a base are kept
 _U32 = npt.NDArray[np.uint32]
 # 31 is odd, so it can be inverted modulo 2^32; the same holds for the second multiplier modulo 2^64.
 _JAVA = (np.uint32(31), np.uint32(pow(31, -1, 2**32)))
@@ -147,15 +147,26 @@ def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.ND
     first, last = int(offsets[0]), int(offsets[-1])
     offsets = offsets - first
     octets = np.frombuffer(octet_buffer, np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
-    size = last - first
-    falling = _powers(inverse, size)
-    sums = np.zeros(size + 1, kind)
-    np.cumsum(octets.astype(kind) * falling, out=sums[1:], dtype=kind)
-    start, end = offsets[:-1], offsets[1:]
-    rising = _powers(base, size)
-    # An empty string has no last position; its sum is zero whatever the power.
-    hashes = (sums[end] - sums[start]) * (rising[np.maximum(end - 1, 0)] if size else np.ones(1, kind))
+    hashes = np.empty(len(strings), kind)
+    begin = 0
+    while begin < len(strings):
+        # Some rows at a time, which fit into the processor's cache, and whose powers are kept.
+        end = max(int(np.searchsorted(offsets, offsets[begin] + _FEW, side="right")) - 1, begin + 1)
+        low, high = int(offsets[begin]), int(offsets[end])
+        hashes[begin:end] = _of_some(octets[low:high], offsets[begin : end + 1] - low, base, inverse)
+        begin = end
     return hashes, octets, offsets
+
+
+def _of_some(octets: npt.NDArray[np.uint8], offsets: Any, base: Any, inverse: Any) -> Any:
+    size = len(octets)
+    if not size:
+        return np.zeros(len(offsets) - 1, base.dtype)
+    sums = np.zeros(size + 1, base.dtype)
+    np.cumsum(octets * _powers(inverse, size), out=sums[1:], dtype=base.dtype)
+    start, end = offsets[:-1], offsets[1:]
+    # An empty string has no last position; its sum is zero whatever the power.
+    return (sums[end] - sums[start]) * _powers(base, size)[np.maximum(end - 1, 0)]
 
 
 def _powers(base: Any, size: int) -> Any:

@@ -15,6 +15,7 @@ from ..storage import Store
 from .log_files import read_all
 from .log_state import Begin, Commit, End, Open
 from .publish import metadata_of
+from .timeline import TIMELINE
 
 
 def is_no_part(store: Store, instant: str, path: str) -> bool:
@@ -31,4 +32,6 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
             known = known or (isinstance(entry, Begin | End) and entry.instant == instant)
     except LatchError:
         return False
-    return known
+    # A log that was made anew may not tell of it any more, and the timeline does.
+    shown = store.list(TIMELINE, after=f"{instant}_")
+    return known and not any(each.name.startswith(f"{instant}_") for each in shown)

@@ -17,7 +17,7 @@ from ..environment import Process
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .clock import EARLIEST
-from .instant import Instant, file_name
+from .instant import COMMIT_ACTIONS, Instant, file_name
 from .settings import VERSION, Settings
 
 
@@ -55,13 +55,18 @@ class Begin:
         return Claim(self.instant, self.age, self.priority, self.reserved)
 
     def fields(self) -> dict[str, Any]:
-        return {
-            "T": self.instant,
-            "action": self.action,
-            "op": self.operation,
-            "writer": self.writer,
-            "process": self.process.to_json() if self.process else None,
-        } | ({"priority": self.priority} if self.priority else {}) | self._planned() | self._reserves()
+        return (
+            {
+                "T": self.instant,
+                "action": self.action,
+                "op": self.operation,
+                "writer": self.writer,
+                "process": self.process.to_json() if self.process else None,
+            }
+            | ({"priority": self.priority} if self.priority else {})
+            | self._planned()
+            | self._reserves()
+        )
 
     def _planned(self) -> dict[str, Any]:
         return {} if self.plan is None else {"plan": self.plan, "planned_at": self.planned_at}
@@ -120,6 +125,8 @@ class Commit:
 
     def placed(self, *, completion: str, token: int, schema: str | None) -> Commit:
         """The entry for one slot: what can only be known there is filled in."""
+        # A service changes no schema, and after a restore it is that of then.
+        schema = schema if self.action in COMMIT_ACTIONS else None
         return replace(self, completion=completion, token=token, schema=schema)
 
     def fields(self) -> dict[str, Any]:

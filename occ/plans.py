@@ -28,7 +28,7 @@ from .avro_services import (
 from .instant import Instant, parse, to_epoch_ms
 from .listing import BaseFile, LogFile
 from .log_files import SIDES
-from .names import BaseName, base_file_name, join, write_token
+from .names import join
 
 if TYPE_CHECKING:
     from ..storage import Store
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Content = dict[str, Any]
 _INLINE_BYTES = 64 * 1024
-FIRST_TOKEN = write_token(0, 0, 0)
 
 
 def hold(store: Store, instant: str, content: Content) -> dict[str, Any]:
@@ -87,14 +86,6 @@ def by_partition(paths: Iterable[str]) -> dict[str, list[str]]:
 def paths_of(content: Mapping[str, Any]) -> list[str]:
     """The reverse of `by_partition`, of a content's slices."""
     return [join(partition, name) for partition, names in content["slices"].items() for name in names]
-
-
-def clustered_paths(content: Mapping[str, Any], instant: str) -> list[str]:
-    """The files that every execution of a clustering plan writes."""
-    return [
-        join(group["partition"], base_file_name(BaseName(group["file_id"], FIRST_TOKEN, instant)))
-        for group in content["groups"]
-    ]
 
 
 def instant_body(store: Store, commit: Commit) -> bytes:

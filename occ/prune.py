@@ -8,6 +8,9 @@ half, or come to life again with a zombie's entry, and the next one goes on.
     t=0  entries go upwards, the open entry first: an epoch without it tells nobody anything any more
     t=1  the pruner dies; the next one finds the rest by the number of the folder
     t=2  a zombie puts an entry into the folder that is gone; the next one removes it
+
+Whoever reads a close looks whether the epoch's open entry still stands, before anything follows from it: a zombie's close
+would lead past what it has not read, and let it open the next epoch a second time.
 """
 
 from __future__ import annotations

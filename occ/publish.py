@@ -129,12 +129,7 @@ class Publisher:
     def publish(self, commit: Commit) -> None:
         """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there."""
         store, path = self._store, self._path(commit)
-        if path and store.head(path) is not None:
-            return
-        # Before the instant appears, which says that all of it is done. The newest first: after each one the timeline
-        # is that of an earlier moment.
-        self.take_back(undone_by(commit))
-        if not path:
+        if not path or store.head(path) is not None:
             return
         body = self._body(commit)
         pause = 0.05
@@ -160,15 +155,15 @@ class Publisher:
         for instant in undone:
             pending = "clustering" if instant.action == "replacecommit" else instant.action
             for action in {instant.action, pending}:
-                for state in ("completed", "inflight", "requested"):
+                for state in ("requested", "inflight", "completed"):  # the last one is what this is found by
                     name = file_name(Instant(instant.requested, action, state, instant.completed))
                     self._store.delete(f"{self._folder}/{name}")
 
     def reconcile(self, commits: Sequence[Commit]) -> list[Instant]:
         """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
 
-        What one of them has undone is taken back instead: somebody may have been late with its publication. Returns the
-        instants of commits that the listing shows.
+        What one of them has undone is taken back first, the newest first: after each one the timeline is that of an
+        earlier moment. Returns the instants of commits that the listing shows.
         """
         names = {entry.name for entry in self._store.list(self._folder)}
         undone = {file_name(each): each for commit in commits for each in undone_by(commit)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import DamagedTableError
 from ..storage import Store
 from .clock import EARLIEST
 from .commit_log import CommitLog, Follower
@@ -68,12 +69,18 @@ class Reading:
             try:
                 timeline = self.timeline()
                 view = with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
-                self.log.catch_up()
-                # A restore takes instants and files away while they are listed: what was seen may be half of each.
-                if follower.complete and not any(commit.restores for commit in follower.commits):
+                if not self._restored_since(follower):
                     return view, last.completion if last else EARLIEST
+            except DamagedTableError:
+                if not self._restored_since(follower):
+                    raise
             finally:
                 self.log.unfollow(follower)
+
+    def _restored_since(self, follower: Follower) -> bool:
+        """A restore takes instants and files away while they are listed: what was seen may be half of each state."""
+        self.log.catch_up()
+        return not follower.complete or any(commit.restores for commit in follower.commits)
 
     def read(
         self,

@@ -13,10 +13,12 @@ Nobody's code runs again. What ours changed is in our own superseded files: the 
 that the slice they were made from has and they have not: `row_merge.merge_unit` does that for any writer, one unit at a
 time, here or in Spark's workers.
 
-**Names.** Of two files of one file group readers take the larger T, whatever C says. So where the winner's T is
-smaller than ours, the file group's new file is ours (same file id, same T, another write token). Where it is larger,
-our rows go to a new file group under our T (of the same bucket), and the commit *replaces* the winner's group: it
-becomes a replacecommit. Untouched file groups keep their files.
+**Names.** Of two files of one file group readers take the larger T, whatever C says, and two of one T they refuse. So
+what is merged again never goes into a file group that has been used: it goes into a new one under our T (of the same
+bucket), and the commit *replaces* the winner's group, and the new ones of our own earlier rounds. It becomes a
+replacecommit; file groups that were not lost keep their files. To write into the winner's group where its T is the
+smaller one would spare a replacement, but then our first file of that group and T must never come back, and a task that
+Spark ran twice may bring it, at any time (tests/model searches both).
 """
 
 from __future__ import annotations
@@ -87,14 +89,8 @@ class Lost:
     operation: str = ""
     _open: Callable[[FileSlice], NewFile] | None = field(default=None, compare=False, repr=False)
 
-    def moves(self, current: FileSlice) -> bool:
-        """Whether the successor of this slice needs a file group of its own, because the slice's T is above ours."""
-        return current.instant > self.spec.instant
-
     def file_id(self, current: FileSlice) -> str:
-        """The file id of this slice's successor: its own, or a new one; the same for every run of a task."""
-        if not self.moves(current):
-            return current.file_id
+        """The file id of this slice's successor: a new one, the same for every run of a task."""
         bucket = bucket_of(current.file_id) if self.spec.buckets is not None else None
         name = f"{self.spec.instant}\n{current.group}\n{current.instant}\n{self.round}"
         return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)

@@ -156,8 +156,8 @@ class Cleaner:
         Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
         are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
         """
-        for instant in timeline.completed:
-            if (name := file_name(instant)) in self._log.state.undone:  # published late, when it had been taken back
+        for shown in timeline.completed:
+            if (name := file_name(shown)) in self._log.state.undone:  # published late, when it had been taken back
                 self._store.delete(f"{self._timeline}/{name}")
         landed = {instant.requested for instant in timeline.completed}
         found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}

@@ -33,15 +33,10 @@ class MergeAgain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round before it runs: what `again` is told, and whether files of it go to new file groups."""
+    """One round before it runs: what `again` is told, and which slice a new file succeeds."""
 
     lost: Lost
     slices: dict[FileGroupId, FileSlice]  # file group of a possible new file -> the slice that it succeeds
-
-    @property
-    def moves(self) -> bool:
-        """Whether some slice is above our T, so that the commit has to replace file groups."""
-        return any(self.lost.moves(each) for each in self.slices.values())
 
 
 class Rebase:
@@ -61,8 +56,7 @@ class Rebase:
 
     def repeatable(self, staged: Staged) -> Repeatable:
         """What `resolve` has to know."""
-        groups = frozenset(staged.files)
-        return Repeatable(groups | {staged.place_of(each) for each in groups}, self._looks_again)
+        return Repeatable(staged.mergeable(), self._looks_again)
 
     def prepare(self, lost: MergeAgain, commits: Sequence[Commit], spec: FileSpec) -> Round | None:
         """The next round, on the state at ``lost.slot``; None when rows of ours have no place any more."""
@@ -116,13 +110,14 @@ class Rebase:
         files = _RoundFiles(work, lost)
         made = (self._again or _by_rows)(Lost(**{**lost.__dict__, "_open": files.replace}))
         stats = [*(made or ()), *files.stats()]
+        if not work._staged.only(own.group for unit in lost.units for own in unit.ours) or stats:
+            stats += self._unchanged(task, stats)
         moved: dict[FileGroupId, FileGroupId] = {}
         for stat in stats:
             group = FileGroupId(stat.partition, stat.file_id)
             if (slice_ := task.slices.get(group)) is not None:
                 self._made_from[group] = slice_
-                if lost.moves(slice_):
-                    moved[group] = slice_.group
+                moved[group] = slice_.group
             elif self._now is not None and self._now.get(group):
                 raise InputError(
                     f"the rebase of {lost.spec.instant} wrote file group {group}, which it did not lose; nothing landed. "
@@ -130,8 +125,22 @@ class Rebase:
                     group=str(group),
                 )
         superseded = [own.group for unit in lost.units for own in unit.ours]
-        work._staged.supersede(superseded, stats, moved)
+        fresh = {group for group in superseded if work.snapshot.get(group) is None}
+        work._staged.supersede(superseded, stats, moved, fresh)
         self.took_s = work._table.env.monotonic() - began
+
+    def _unchanged(self, task: Round, stats: Sequence[WriteStat]) -> list[WriteStat]:
+        """Copies of slices in which ours changes nothing any more: our file of that group must not come back there."""
+        made, staged = {FileGroupId(stat.partition, stat.file_id) for stat in stats}, self._work._staged
+        ours = {
+            place for unit in task.lost.units for own in unit.ours for place in (own.group, staged.place_of(own.group))
+        }
+        left = [each for group, each in task.slices.items() if group not in made and each.group in ours]
+        if not left:
+            return []
+        from .row_merge import copies
+
+        return copies(task.lost, left)
 
 
 def _successors(place: FileGroupId, before: Snapshot, now: Snapshot, *, bucketed: bool) -> tuple[FileSlice, ...]:
@@ -160,9 +169,8 @@ class _RoundFiles:
         self._stats: list[WriteStat] = []
 
     def replace(self, current: FileSlice) -> NewFile:
-        file_id = self._lost.file_id(current)
-        old = None if self._lost.moves(current) else current
-        return NewFile(self, partition=current.partition, file_id=file_id, replaces=old, round=self._lost.round)
+        file_id, number = self._lost.file_id(current), self._lost.round
+        return NewFile(self, partition=current.partition, file_id=file_id, round=number)
 
     def stats(self) -> list[WriteStat]:
         for file in self._open:

@@ -15,7 +15,7 @@ base file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +37,17 @@ def merge_rows(lost: Lost, kept: dict[str, Effects] | None = None) -> list[Write
         files.kept = kept
         for unit in lost.units:
             merge_unit(lost, unit, files)
+        return files.stats()
+
+
+def copies(lost: Lost, slices: Iterable[FileSlice]) -> list[WriteStat]:
+    """The successors of slices in which nothing changes."""
+    with Files(lost.spec, 0, round=lost.round) as files:
+        for each in slices:
+            writer = files.begin(each.partition, lost.file_id(each))
+            writer.counts(inserts=0, updates=0, deletes=0)
+            writer.write(read_slice(lost.spec, each))
+            files.end(writer)
         return files.stats()
 
 

@@ -32,8 +32,8 @@ class Settings:
         lock_wait_s: how long a commit waits for the lock.
         yield_wait_s: how long a transaction waits for others that go first: at its begin for what they have reserved, at
             its commit until they have ended.
-        rebase_moves: whether a rebase may put rows into new file groups, which it must where the winner's T is the larger
-            one. False: it loses then; for tables whose readers replay spans of the past (docs/starvation.md).
+        rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
+            spans of the past (docs/starvation.md).
         reservation_s: a reservation that a writer has seen for so long does not count for it any more.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
@@ -54,7 +54,7 @@ class Settings:
     lock_wait_s: float = 120.0
     yield_wait_s: float = 300.0
     reservation_s: float = 900.0
-    rebase_moves: bool = True
+    rebase: bool = True
     heartbeat_interval_s: float = 10.0
     heartbeat_timeout_s: float = 60.0
     log_epochs: int = 10

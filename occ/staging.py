@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,7 @@ class Staged:
         self._replaced: set[FileGroupId] = set()
         self._region = NOWHERE
         self._moved: dict[FileGroupId, FileGroupId] = {}  # own new file group -> the one whose rows moved there
+        self._given_up: frozenset[FileGroupId] = frozenset()  # file groups of superseded files of ours
         self._read = NOWHERE
         self._looked = NOWHERE
         self._looked_into: set[FileGroupId] = set()
@@ -153,19 +154,37 @@ class Staged:
         """The files that were written, by file group."""
         return dict(self._stats)
 
+    def mergeable(self) -> frozenset[FileGroupId]:
+        """The file groups that a rebase can merge again: of files written, of their rows, of files superseded."""
+        return frozenset(self._stats) | frozenset(self._moved.values()) | self._given_up
+
     def place_of(self, group: FileGroupId) -> FileGroupId:
         """The file group whose rows one of ours holds: itself, or the one that it replaces."""
         return self._moved.get(group, group)
 
+    def only(self, groups: Iterable[FileGroupId]) -> bool:
+        """Whether nothing else is staged."""
+        return self._stats.keys() <= set(groups) and not (self._replaced or self._region or self.empty_too)
+
     def supersede(
-        self, old: Iterable[FileGroupId], new: Iterable[WriteStat], moved: Mapping[FileGroupId, FileGroupId]
+        self,
+        old: Iterable[FileGroupId],
+        new: Iterable[WriteStat],
+        moved: Mapping[FileGroupId, FileGroupId],
+        fresh: Collection[FileGroupId],
     ) -> None:
-        """These files of ours are no part of the commit any more, those are. ``moved``: new group -> one it replaces."""
+        """These files of ours are no part of the commit any more, those are.
+
+        Args:
+            moved: new file group -> the one whose rows it took over, which the commit replaces.
+            fresh: those of ``old`` that ours began; the commit replaces them too, so that none can come back.
+        """
         for group in old:
             del self._stats[group]
             self._moved.pop(group, None)
         self.add(new)
         self._moved.update(moved)
+        self._given_up |= frozenset(fresh)
 
     @property
     def empty(self) -> bool:
@@ -193,7 +212,7 @@ class Staged:
         return self._values
 
     def _all_replaced(self) -> frozenset[FileGroupId]:
-        return frozenset(self._replaced) | frozenset(self._moved.values())
+        return frozenset(self._replaced) | frozenset(self._moved.values()) | self._given_up
 
     def read_set(self) -> ReadSet:
         """What the result depends on."""

@@ -30,8 +30,8 @@ from .prune import Pruner
 from .publish import Publisher
 from .readers import Leases
 from .reading import Reading
-from .restore import remove_undone
 from .reserve import Wanted, reservation_of
+from .restore import remove_undone
 from .retry import Bounds, Contention, RunResult
 from .retry import run as run_again
 from .rollback import Cleaner
@@ -135,9 +135,7 @@ class Table(Reading, Maintenance):
         if self.log.state.last is None:  # made half, or adopted and not yet written to
             lay_floor(self)
         reserved = reservation_of(self, reserve, operation) if reserve is not None else None
-        return Transaction(
-            self, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first
-        )
+        return Transaction(self, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first)
 
     def run(
         self,

@@ -121,8 +121,8 @@ class Transaction(Yielding):
     def commit(self) -> CommitResult | None:
         """The transaction has landed when this returns, and is on the timeline unless ``published`` is False.
 
-        None when nothing was staged. On any error but `CommitUnknownError` nothing of it landed and its files are gone
-        or will be; it is then over, and a retry needs a new transaction.
+        None when nothing was staged, or others have done the same meanwhile. On any error but `CommitUnknownError`
+        nothing of it landed and its files are gone or will be; it is then over, and a retry needs a new transaction.
 
         Raises:
             ConflictError: another writer won; names it, the overlap and the next step.

@@ -26,6 +26,7 @@ from .keys import wide_hashes
 
 Hashes = npt.NDArray[np.uint64]
 _INLINE_BYTES = 8192  # of packed hashes; every writer reads the entries that land beside it
+_FEW = 32
 _SPAN_CHARS = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -151,19 +152,26 @@ def _above(text: str) -> str:
 
 
 def _sorted(pieces: list[Hashes]) -> Hashes:
+    if len(pieces) == 1 and len(pieces[0]) == 1:
+        return pieces[0]
     found = np.sort(np.concatenate(pieces))  # np.unique may hash first, which takes many times as long
     return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
 
 
 def pack(hashes: Hashes) -> bytes:
-    """Sorted hashes as differences of equal width, which stands in front."""
-    steps = np.diff(hashes, prepend=np.uint64(0))
+    """Sorted hashes as differences of equal width, which stands in front; of a few as they are, after a zero."""
+    if len(hashes) < _FEW:
+        return b"\0" + hashes.astype("<u8", copy=False).tobytes()
+    steps = hashes.copy()
+    steps[1:] -= hashes[:-1]
     width = max(1, (int(steps.max(initial=0)).bit_length() + 7) // 8)
     return bytes([width]) + steps.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
 
 
 def unpack(packed: bytes) -> Hashes:
     """The reverse of `pack`."""
+    if not packed[0]:
+        return np.frombuffer(packed, "<u8", offset=1)
     narrow = np.frombuffer(packed, np.uint8, offset=1).reshape(-1, packed[0])
     wide = np.zeros((len(narrow), 8), np.uint8)
     wide[:, : packed[0]] = narrow

@@ -23,7 +23,7 @@ _FIRST_S, _LONGEST_S = 0.05, 1.0
 _log = logging.getLogger("lakelatch.waiting")
 
 
-class InTheWay(Exception):  # noqa: N818 - an outcome of the decision, never seen by a caller
+class InTheWay(Exception):
     """A pending transaction goes first; ours decides again when that one has ended."""
 
     def __init__(self, conflict: Conflict) -> None:

@@ -264,9 +264,15 @@ class Work:
             return
         from .constraints import Checker
 
+        if untold := [stat.path for stat in stats if stat.facts is None]:
+            raise InputError(
+                f"{self.url} has unique constraints, and {len(untold)} files ({untold[0]}) do not say which values they "
+                "hold; nothing landed. Write them with the writers of this library, after `file_spec`",
+                paths=untold[:100],
+            )
         gone = self._staged.write_set().groups
         others = [each for each in self.snapshot.file_groups() if each.group not in gone]
-        checker = Checker(self._table.store, self.url, self.instant, stats, others)
+        checker = Checker(self._table.store, self.url, self.instant, stats, self._staged.values(), others)
         for constraint in constraints:
             checker.check(constraint)
 

@@ -102,11 +102,10 @@ class Yielding(Work):
             return
         spec = self._spec or self.file_spec(self.schema)
         task = None if rebase.round >= ROUNDS_MAX else rebase.prepare(lost, self._follower.commits, spec)
-        if task is None or (task.moves and not table.settings.rebase_moves):
+        if task is None or not table.settings.rebase:
             raise lost_against(self, lost.conflicts[0])
         _log.info("%s %s merges again, round %d: %s", self.operation, self.instant, rebase.round, lost)
-        if task.moves:
-            self._announce_as("replacecommit")
+        self._announce_as("replacecommit")
         rebase.run(task)
 
     # --- the pending instant ---------------------------------------------------------------------------------
@@ -125,10 +124,12 @@ class Yielding(Work):
     def _announce_as(self, action: str) -> None:
         """The pending instant has the action that the commit will have; before the first file of that commit."""
         if action != self._announced_as:
+            # "": should this fail half-way, the abort deletes what stands there of any action.
+            before, self._announced_as = self._announced_as, ""
             for state in self._staged.operation.announced:
                 self._announce(self._pending_path(action, state))
             for state in reversed(self._staged.operation.announced):
-                self._table.store.delete(self._pending_path(self._announced_as, state))
+                self._table.store.delete(self._pending_path(before, state))
             self._announced_as = action
 
     # --- guards ----------------------------------------------------------------------------------------------

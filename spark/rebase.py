@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..occ.avro import WriteStat
+from ..occ.merge import Effects
 from ..occ.rebase import Again, Lost
 from ..occ.rewrite import Plan, slices_by_partition
 from ..occ.row_merge import merge_rows
@@ -20,18 +21,19 @@ HERE_BYTES_MAX = 32 << 20  # of base files that the driver merges by itself; mor
 Collect = Callable[[Any, Any], list[Answer]]
 
 
-def rows_again(spark: Any, collect: Collect, tasks: int) -> Again:
+def rows_again(spark: Any, collect: Collect, tasks: int, kept: dict[str, Effects]) -> Again:
     """The hook of upserts and of deletes by key.
 
     Args:
         spark: the session.
         collect: runs a task over rows.
         tasks: how many of them at most.
+        kept: what the driver did by itself; empty when tasks did it.
     """
 
     def again(lost: Lost) -> list[WriteStat]:
         if sum(each.size for unit in lost.units for each in unit.current) <= HERE_BYTES_MAX:
-            return merge_rows(lost)
+            return merge_rows(lost, kept)
         count = len(lost.units)
         return stats_of(collect(spark.range(0, count, 1, min(count, tasks)), RebaseTask(lost)))
 

@@ -15,9 +15,9 @@ from .write import Writes
 class SparkTable:
     """A table in a Spark session; safe to use from several threads of one session.
 
-    Each write is one transaction. It is run again with a fresh snapshot when another writer has won, and its Spark
-    jobs are cancelled when it is over. Writes raise `InputError` for rows that the table cannot hold, and
-    `ConflictError` when they kept losing; nothing landed then.
+    Each write is one transaction. File groups that it lost to another writer are merged again; it is run again with a
+    fresh snapshot when that does not do, and its Spark jobs are cancelled when it is over. Writes raise `InputError`
+    for rows that the table cannot hold, and `ConflictError` when they kept losing; nothing landed then.
     """
 
     def __init__(self, spark: Any, table: Table) -> None:

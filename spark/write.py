@@ -20,6 +20,7 @@ import pyarrow as pa
 from ..conflict import FileGroupId
 from ..errors import InputError
 from ..occ.avro import WriteStat
+from ..occ.merge import Effects
 from ..occ.rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Files, Plan, slices_by_partition
 from ..occ.snapshot import FileSlice, Snapshot
 from ..occ.table import Table
@@ -154,8 +155,9 @@ class Writes:
                 spec = txn.file_spec(schema)
                 old = txn.snapshot if keep_old else Snapshot()
                 here = None if small is None else _here(Plan(spec), small, old)
+                kept: dict[str, Effects] = {}
                 if small is not None and here is not None:
-                    answers = [_applied(here, small)]
+                    answers = [_applied(here, small, kept)]
                 else:
                     plan = Plan(spec, slices_by_partition(old.file_groups()))
                     answers = self._collect(txn, self._shuffled(plan, source, schema), MergeTask(plan), operation)
@@ -163,7 +165,7 @@ class Writes:
                 txn.add(stats)
                 finish(txn, stats)
                 if keep_old:
-                    self._rebases(txn, answers, operation)
+                    self._rebases(txn, answers, operation, kept)
 
             return self._run(work, operation)
 
@@ -245,21 +247,28 @@ class Writes:
                     return
                 plan = Plan(txn.file_spec(txn.schema), delete=True)
                 everywhere = None if located else txn.snapshot.partitions()
-                answers = self._deleted(txn, plan, source, schema, everywhere)
+                kept: dict[str, Effects] = {}
+                answers = self._deleted(txn, plan, source, schema, everywhere, kept)
                 txn.add(stats_of(answers))
-                self._rebases(txn, answers, "delete")
+                self._rebases(txn, answers, "delete", kept)
 
             return self._run(work, "delete")
 
     def _deleted(
-        self, txn: Transaction, plan: Plan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None
+        self,
+        txn: Transaction,
+        plan: Plan,
+        source: Source,
+        schema: pa.Schema,
+        everywhere: Sequence[str] | None,
+        kept: dict[str, Effects],
     ) -> list[Answer]:
         """Keys out of the slices that hold them; ``everywhere``: out of all these partitions."""
         if source.small is not None:
             spread = source.small if everywhere is None else _in_each(source.small, everywhere)
             here = _here(plan, spread, txn.snapshot)
             if here is not None:
-                return [_applied(here, spread)]
+                return [_applied(here, spread, kept)]
         plan = replace(plan, slices=slices_by_partition(txn.snapshot.file_groups()))
         return self._collect(txn, self._shuffled(plan, source, schema, everywhere), MergeTask(plan), "delete")
 
@@ -304,11 +313,11 @@ class Writes:
         text = f"{operation} into {self._table.url} ({txn.instant})"
         return collect(self._spark, self._table.store, txn, rows, task, text=text)
 
-    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str) -> None:
+    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in set[FileGroupId]().union(*(answer.looked for answer in answers)):
-            txn.looks_up(*place)
-        again = rows_again(self._spark, partial(self._collect, txn, operation=operation), self._tasks(None))
+            txn.looks_up(place.partition)
+        again = rows_again(self._spark, partial(self._collect, txn, operation=operation), self._tasks(None), kept)
         # A row that changed nothing is in no file, so it is not looked at again.
         txn.rebases(again, looks_again=not any(answer.idle for answer in answers))
 
@@ -354,8 +363,9 @@ def _here(plan: Plan, rows: pa.Table, old: Snapshot) -> Plan | None:
     return Plan(plan.spec, slices, plan.delete)
 
 
-def _applied(plan: Plan, rows: pa.Table) -> Answer:
+def _applied(plan: Plan, rows: pa.Table, kept: dict[str, Effects]) -> Answer:
     with Files(plan.spec, 0) as files:
+        files.kept = kept
         return applied(plan, rows, files)
 
 

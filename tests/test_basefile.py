@@ -201,3 +201,19 @@ def test_unique_text_is_stored_by_its_differences(tmp_path: Path) -> None:
     for column in ("_hoodie_commit_seqno", "_hoodie_record_key", "id"):
         assert "DELTA_BYTE_ARRAY" in encodings[column]
     assert "RLE_DICTIONARY" in encodings["city"]
+
+
+@pytest.mark.parametrize(("rows", "codec"), [(10, "UNCOMPRESSED"), (1000, "ZSTD")])
+def test_only_a_file_of_a_few_rows_is_written_without_a_codec(tmp_path: Path, rows: int, codec: str) -> None:
+    writer = _create(_spec(tmp_path), _rows(0, rows))
+    footer = pq.read_metadata(tmp_path / writer.path)
+    assert {footer.row_group(0).column(i).compression for i in range(footer.num_columns)} == {codec}
+
+
+def test_a_few_rows_that_more_may_follow_have_the_codec(tmp_path: Path) -> None:
+    with BaseFileWriter(_spec(tmp_path), partition="sf", file_id=group_id(T1, "sf", 0)) as writer:
+        writer.write(_rows(0, 10))
+        writer.flush()
+        writer.write(_rows(10, 1000))
+    footer = pq.read_metadata(tmp_path / writer.path)
+    assert footer.row_group(footer.num_row_groups - 1).column(0).compression == "ZSTD"

@@ -122,7 +122,7 @@ def test_two_changes_of_one_file_group_are_one_after_the_other_or_the_same_rows_
             first = after(base, ours, ordered=ordered)
             assert found in (after(left, ours, ordered=ordered), after(first, theirs, ordered=ordered))
         for stat in stats:
-            assert (stat.file_id == now.file_id) == (not we_are_older)
+            assert stat.file_id not in (own.file_id, now.file_id)
             assert stat.path not in (own.path, now.path)
             changed = (stat.num_inserts, stat.num_updates, stat.num_deletes)
             assert sum(changed) == len({k for k in {*left, *found} if left.get(k) != found.get(k)} | _same(ours, left))

@@ -154,7 +154,10 @@ def test_two_first_files_of_one_bucket_conflict_and_of_two_do_not(url):
 
 
 def test_the_lower_priority_yields_to_a_running_writer(url):
-    with make(url, strategy="priority") as low, lakelatch.open(url, priority=5, writer="urgent") as high:
+    with (
+        make(url, strategy="priority", yield_wait_s=0.1) as low,
+        lakelatch.open(url, priority=5, writer="urgent") as high,
+    ):
         begun, urgent = low.transaction(), high.transaction()
         urgent.replace(doctor(urgent, "a")).write(DOCTORS.slice(0, 1))
         for file in urgent._open_files:

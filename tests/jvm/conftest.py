@@ -23,6 +23,7 @@ from .cases import (
     written_by_spark,
 )
 from .readers import Row, ask_jvm, require_jvm, write_by_spark
+from .services import Served, questions, serve
 from .story import Story
 
 EARLIEST = "000"
@@ -35,6 +36,7 @@ class Library:
         self.stories: dict[str, Story] = {}
         self.answers: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.demo = Path()
+        self.served: dict[str, Served] = {}
 
     def questions(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         asked: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -57,6 +59,7 @@ class Library:
                 "rows": WRITTEN_BY_JVM,
                 "options": WRITE_OPTIONS | options | own,
             }
+        asked |= questions(self.served)
         path = {"path": str(self.demo)}
         asked["demo", "snapshot"] = path | {"kind": "snapshot"}
         asked["demo", "incremental", EARLIEST, None] = path | {"kind": "incremental", "begin": EARLIEST, "end": None}
@@ -121,6 +124,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         made.stories |= spark_stories(folder)
         for story in made.stories.values():
             stack.callback(story.table.close)
+        made.served = serve(folder / "served")
         made.demo = demo_table(folder)
         asked = made.questions()
         made.answers = dict(zip(asked, ask_jvm(list(asked.values()), folder), strict=True))

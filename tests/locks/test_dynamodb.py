@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -16,8 +16,11 @@ from botocore.awsrequest import AWSResponse
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
+from lakelatch.locks.backend import Ask
 from lakelatch.locks.dynamodb import BLOCK
-from lakelatch.locks.dynamodb_item import item_key, second_key
+from lakelatch.locks.dynamodb_item import item_key, parse_item, second_key
+from lakelatch.locks.dynamodb_place import DynamoPlace
+from lakelatch.locks.dynamodb_table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
 from ..servers import Wire, free_port
@@ -59,6 +62,7 @@ def with_table(server: Dynamo) -> str:
 
 class TestDynamoLocks(KilledServer, LockProviderContract):
     across_processes = True
+    many = 30  # one renewal may take a busy machine long
 
     @pytest.fixture
     def url(self, local: Dynamo) -> str:
@@ -68,6 +72,8 @@ class TestDynamoLocks(KilledServer, LockProviderContract):
 
 class TestDynamoLocksOnDynalite(LockProviderContract):
     """It does not return the item when a condition fails. Processes contend on Amazon's emulator, above."""
+
+    many = 30
 
     @pytest.fixture
     def url(self, lite: Dynamo) -> str:
@@ -185,6 +191,59 @@ def test_who_tries_without_waiting_may_overtake(world: World) -> None:
     world.set("SET lakelatchQueue = :q", q={"L": [{"S": "dead:1:a"}]})
     lease = world.us.try_acquire(world.key)
     assert lease is not None
+
+
+def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoPlace:
+    place = DynamoPlace(cast(Table, None), "flights", env, turns)
+    place.ask = Ask("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
+    place.queued = True
+    return place
+
+
+def show(place: DynamoPlace, env: FakeEnvironment, *, fence: int, queue: list[str]) -> None:
+    """One look at the lock while somebody holds it."""
+    item = {"ownerName": {"S": f"holder {fence}"}, "lakelatchFence": {"N": str(fence)}}
+    seen = parse_item(item | {"lakelatchQueue": {"L": [{"S": each} for each in queue]}})
+    place.note(seen, ends_at=env.monotonic() + LEASE_S, free=False)
+
+
+def test_who_stands_behind_others_looks_seldom_and_all_of_a_process_know_how_seldom() -> None:
+    env, turns = FakeEnvironment(), dict[str, float]()
+    first = waiter(env, turns, "me")
+    show(first, env, fence=1, queue=["a", "b", "me"])
+    env.advance(0.02)
+    show(first, env, fence=2, queue=["b", "me"])
+    assert turns == {"flights": pytest.approx(0.02)}
+    another = waiter(env, turns, "me too")
+    show(another, env, fence=2, queue=[*"bcdefghi", "me too"])
+    begin = env.monotonic()
+    another.wait(10)
+    assert 0.4 * 8 * 0.02 < env.monotonic() - begin < 8 * 0.02
+
+
+def test_a_turn_that_was_long_once_is_soon_forgotten() -> None:
+    """Who sleeps too long makes turns longer; if that counted in full, all would sleep longer and longer."""
+    env, turns = FakeEnvironment(), {"flights": 0.02}
+    place = waiter(env, turns, "me")
+    for fence, took_s in enumerate([0.0, 0.2, 0.02, 0.02, 0.02, 0.02]):
+        env.advance(took_s)
+        show(place, env, fence=fence, queue=["a", "me"])
+        assert turns["flights"] < 0.05
+    assert turns["flights"] < 0.03
+
+
+def test_the_lock_itself_is_asked_for_when_it_may_be_free_at_once() -> None:
+    env, turns = FakeEnvironment(), dict[str, float]()
+    place = waiter(env, turns, "me")
+    for queue, turn_s, soon in [
+        (["me"], 1.0, True), (["a", "me"], 0.02, True), (["a", "me"], 1.0, False), (["a", "b", "me"], 0.02, False),
+    ]:  # fmt: skip
+        turns["flights"] = turn_s
+        show(place, env, fence=1, queue=queue)
+        assert place.expects_soon() is soon, queue
+    show(place, env, fence=2, queue=["me"])
+    env.advance(0.1)
+    assert not place.expects_soon(), "a long hold is looked at, which costs less"
 
 
 def test_processes_are_served_in_the_order_they_came(local: Dynamo, key: str) -> None:
@@ -391,6 +450,16 @@ def answer(
     events = locks._backend._table._connected().meta.events  # type: ignore[attr-defined]
     events.register("before-send.dynamodb", respond)
     return seen
+
+
+def test_the_limit_of_leases_follows_from_how_long_writes_take(world: World) -> None:
+    def slow(**_: Any) -> None:
+        world.env.advance(0.25)
+
+    world.us._backend._table._connected().meta.events.register("before-send.dynamodb", slow)  # type: ignore[attr-defined]
+    for _ in range(16):
+        world.us.acquire(world.key, wait_s=10).release()
+    assert world.us.max_leases == 20  # type: ignore[attr-defined]  # of 30 s
 
 
 THROTTLED = ["ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded"]

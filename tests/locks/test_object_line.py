@@ -123,11 +123,14 @@ class Model:
         return found if pace.saw_free(found.lock, found.tag) else None
 
 
-@pytest.mark.parametrize(("processes", "hold_s"), [(2, 0.0), (8, 0.005), (32, 0.0), (32, 0.005)])
-def test_processes_are_served_evenly_for_few_looks(processes: int, hold_s: float) -> None:
+@pytest.mark.parametrize(
+    ("processes", "hold_s", "soon_per_s"), [(2, 0.0, 200), (8, 0.005, 80), (32, 0.0, 60), (32, 0.005, 60)]
+)
+def test_processes_are_served_evenly_for_few_looks(processes: int, hold_s: float, soon_per_s: int) -> None:
     model = Model(processes, hold_s, seed=processes)
     model.run(3.0)
-    model.served, model.looks = [0] * processes, 0  # all had come at once, and a line has formed
+    assert sum(model.served) >= 3 * soon_per_s, "who come at once get in each other's way"
+    model.served, model.looks = [0] * processes, 0  # by now there is a line
     model.run(15.0)
     assert min(model.served) >= 0.7 * max(model.served), sorted(model.served)
-    assert model.looks <= 4 * sum(model.served)
+    assert model.looks <= 5 * sum(model.served)

@@ -27,7 +27,7 @@ class Feature(NamedTuple):
 @cache
 def _search(feature: str, rules: Any, bounds: Any) -> Result:
     model: Any = FEATURES[feature].model(rules, bounds)
-    return explore(model, goals=model.goals() if hasattr(model, "goals") else None)
+    return explore(model, goals=model.goals())
 
 
 def search(feature: str, bounds: Any, **rules: object) -> Result:
@@ -68,6 +68,7 @@ FEATURES: dict[str, Feature] = {
             "a rebaser, two cleanings": _Rebase(sweeps=2),
             "two rebasers, two cleanings": _Rebase(rebasers=2, sweeps=2),
             "a second attempt of a task, a cleaning": _Rebase(ghost=True, sweeps=1),
+            "a second attempt, and nothing may be left to merge": _Rebase(ghost=True, void=True),
             "three writers, two of them rebase, two rounds": _Rebase(writers=3, rebasers=2),
             "three rebasers, one round": _Rebase(writers=3, rebasers=3, rounds=1),
             "a rebaser, a writer, an overwriter": _Rebase(writers=3, rounds=1, overwriter=True),
@@ -151,6 +152,7 @@ MISSING: tuple[Missing, ...] = (
     Missing("rebase", "none_skipped", "", _Rebase(writers=3, rounds=1), _LOST),
     Missing("rebase", "replaced_counts", "", _Rebase(writers=3, rounds=1), _LOST),
     Missing("rebase", "overwrite_is_hard", "15", _Rebase(overwriter=True), _LOST),
+    Missing("rebase", "void_rewritten", "11", _Rebase(ghost=True, void=True), _LOST),
     Missing("rebase", "outcome_before_deletion", "19", _Rebase(ghost=True), "files of a committed transaction"),
     Missing("rebase", "both_actions", "", _Rebase(sweeps=1), _LEFT),
     Missing("reservations", "age_kept", "14", _Reserve(), "lost first waits for another"),

@@ -39,6 +39,10 @@ class Rebase:
         files = frozenset(File(path, 0) for path in base)
         return State(1, (first,), files, (Writer(),) * self.bounds.writers, left=self.bounds.sweeps)
 
+    def goals(self) -> dict[str, Callable[[State, State], bool]]:
+        """What must stay possible: everybody comes to an end."""
+        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in t.writers)}
+
     def steps(self, s: State) -> Steps:
         for i, p in enumerate(s.writers):
             for what, after in self._writer(s, i, p):
@@ -90,9 +94,8 @@ class Rebase:
                 else:
                     yield "finds its marker", move(s, at="drop")
             case "drop":
-                assert p.old is not None
                 left = frozenset(f for f in s.files if f.path != p.old)
-                dropped = s._replace(files=left, markers=s.markers - {p.old})
+                dropped = s._replace(files=left, markers=s.markers - {p.old} if p.old else s.markers)
                 yield "deletes its file of the round before", move(dropped, at="decide", **self._merged(s, p))
             case "decide":
                 yield from self._decide(s, i, p, move, over=over)
@@ -105,10 +108,17 @@ class Rebase:
                     replaced |= used if self.rules.round_ids_replaced else set()
                     used |= {group}
                 at = "pend" if group in used and (i, "replacecommit") not in s.pending else "marker"
-                yield f"reads T={read.path.t} of G, merges for round {p.round}", move(
-                    s, at=at, on=read.path.group, merged=s.slots, own=Path(group, p.t, p.round), old=p.own,
-                    rows=read.rows | row(G, i), replaced=replaced, used=used,
+                merged = p._replace(
+                    at=at, on=read.path.group, merged=s.slots, own=Path(group, p.t, p.round), old=p.own,
+                    rows=read.rows | row(G, i), replaced=replaced, used=used, void=False,
                 )  # fmt: skip
+                yield f"reads T={read.path.t} of G, merges for round {p.round}", move(s, **merged._asdict())
+                if self.bounds.void and i == 0:
+                    if self.rules.void_rewritten:
+                        merged = merged._replace(rows=read.rows, void=True)
+                    else:
+                        merged = merged._replace(at="drop", own=None, replaced=p.replaced, used=p.used, void=True)
+                    yield f"reads T={read.path.t} of G, and nothing is left to merge", move(s, **merged._asdict())
             case "pend":
                 put = s._replace(pending=s.pending | {(i, "replacecommit")})
                 yield "puts its other pending instant", move(put, at="pend old")
@@ -145,7 +155,7 @@ class Rebase:
         lost = any(p.on in self._groups(c) for c in later if c.slot >= since)
         if not hard and not lost:
             paths = frozenset(path for path in (p.own, p.beside) if path is not None)
-            commit = Commit(s.slots, p.t, i, paths, p.replaced, over)
+            commit = Commit(s.slots, p.t, i, paths, p.replaced, over, p.void)
             landed = s._replace(slots=s.slots + 1, log=(*s.log, commit), published=len(s.log), open=s.open & ~(1 << i))
             yield "lands", move(landed, at="publish", listed=frozenset())
         elif not hard and i < self.bounds.rebasers and p.round < self.bounds.rounds:

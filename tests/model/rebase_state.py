@@ -40,6 +40,8 @@ class Commit(NamedTuple):
     paths: frozenset[Path]
     replaced: frozenset[Group] = frozenset()
     region: bool = False
+    void: bool = False
+    """Its change of G was made by another one already."""
 
 
 class Writer(NamedTuple):
@@ -62,6 +64,7 @@ class Writer(NamedTuple):
     used: frozenset[Group] = frozenset()
     """New file ids of its rounds."""
     listed: frozenset[Path] = frozenset()
+    void: bool = False
 
     @property
     def paths(self) -> list[Path]:
@@ -103,7 +106,7 @@ class Rules:
 
     naming: str = "new"
     """``new``: each round has a file id of its own, and the commit replaces the group that it read. ``by T``: only when
-    the file that it read has a larger T. ``same``: never. [2]"""
+    the file that it read has a larger T. ``same``: never. [2, 11]"""
     round_ids_replaced: bool = True
     """The commit also replaces the file ids of its earlier rounds. [11]"""
     current_replaced: bool = True
@@ -120,6 +123,8 @@ class Rules:
     """Nothing is rebased over an overwrite: the groups that were not lost stand on what is gone."""
     both_actions: bool = True
     """A sweep, its own writer's included, deletes the pending instants of either action."""
+    void_rewritten: bool = True
+    """A group of which nothing is left to change is rewritten and replaced all the same. [11]"""
     outcome_before_deletion: bool = True
     """A worker whose marker is gone deletes its file only when no commit names it. [19]"""
 
@@ -135,6 +140,8 @@ class Bounds:
     overwriter: bool = False
     """The last writer overwrites both groups."""
     ghost: bool = False
+    void: bool = False
+    """Of what writer 0 changed in G nothing may be left when it merges again: others have done the same."""
     sweeps: int = 0
     """Transactions that a cleaner ends, living or dead, or tidies up after."""
 
@@ -156,7 +163,7 @@ def serial(log: tuple[Commit, ...]) -> int:
         if commit.region:
             rows = 0
         if commit.writer >= 0:
-            rows |= row(G, commit.writer) | (row(U, 0) if commit.writer == 0 else 0)
+            rows |= (0 if commit.void else row(G, commit.writer)) | (row(U, 0) if commit.writer == 0 else 0)
     return rows
 
 

@@ -8,7 +8,7 @@ completed instants. Sets of writers are bit masks; ours come first, the stranger
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,6 +96,10 @@ class Stranger:
 
     def start(self) -> State:
         return State((Writer(),) * (self.bounds.ours + 1), endings=self.bounds.endings)
+
+    def goals(self) -> dict[str, Callable[[State, State], bool]]:
+        """What must stay possible: everybody comes to an end."""
+        return {"everybody ends": lambda _s, t: all(p.at == "end" for p in t.writers)}
 
     def steps(self, s: State) -> Iterator[tuple[str, State]]:
         for i, p in enumerate(s.writers[:-1]):

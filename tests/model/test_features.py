@@ -33,13 +33,6 @@ def test_every_rule_of_a_feature_is_left_out() -> None:
     assert {(case.feature, case.rule) for case in MISSING} == {each for each in known if each[1] not in HARMLESS}
 
 
-@pytest.mark.parametrize("name", [name for name, bounds in FEATURES["rebase"].sound.items() if not bounds.ghost])
-def test_a_rebase_in_place_has_no_fault_while_no_task_is_run_twice(name: str) -> None:
-    # What the code does where the winner's T is the smaller one; `MISSING` shows what a second attempt does then.
-    result = search("rebase", FEATURES["rebase"].sound[name], naming="by T")
-    assert not result.fault, str(result)
-
-
 @pytest.mark.parametrize(("from_merge", "lands"), [(True, True), (False, False)])
 def test_a_rebase_lands_because_it_is_compared_from_its_merge_on(from_merge: bool, lands: bool) -> None:
     model = rebase.Rebase(rebase.Rules(from_merge=from_merge), rebase.Bounds(), seek=True)

@@ -253,6 +253,34 @@ def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
         assert len(epochs(table.store)) == 1
 
 
+@pytest.mark.parametrize("how", ["closes", "takes over"])
+def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how):
+    """Z's close is put into an emptied slot, one before the true one; what Z has not read of the epoch is gone.
+
+    The simulator found it: Z read its own close, opened the next epoch a second time, and wrote on what it knew.
+    """
+    a, z = world.writer("A"), world.writer("Z", host="host-b")
+    z.add("a")
+
+    def meanwhile() -> None:
+        a.add("a")
+        next_epoch(a)
+        a.table.clean()
+        assert len(kept(world)) == 1
+
+    z.store.add(Pause(ENTRY, call=meanwhile))
+    if how == "closes":
+        z.table.log.close_epoch()
+    else:
+        z.table.log.take_over(z.table.settings, lambda: "")
+    z.add("a")
+    assert world.content() == independent_content(world.folder) == {"a0": 3, "a1": 3, "b0": 1, "b1": 1}
+    with world.fresh() as table:
+        table.clean()
+        check_history(table)
+        assert check(table.store).findings == ()
+
+
 def test_the_log_of_before_a_rebuild_goes_too(world):
     """Also if a zombie has put a commit there, which is on no timeline and never will be."""
     a = world.writer("A")

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from lakelatch.conflict import ISOLATION_LEVELS
-from lakelatch.errors import ConflictError
+from lakelatch.errors import ConflictError, StorageError
 from lakelatch.occ.check import check
 from lakelatch.occ.transaction import Transaction
+from lakelatch.testing.faults import On, Refuse
 
 from .world import BEGUN, check_sound, content, independent_content, overwrite, rows, writes
 
@@ -36,7 +37,7 @@ def end_sound(world, expected: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("winner_began", ["before", "after"])
 def test_different_rows_of_one_file_group_both_land(world, winner_began):
-    """Whatever T the winner has; where it is the larger one, the rows move to a new file group under ours."""
+    """Whatever T the winner has: the rows move to a new file group under ours."""
     a, b = world.writer("a"), world.writer("b")
     first, second = (begin(b, a1=7), begin(a, a0=5)) if winner_began == "before" else (None, begin(a, a0=5))
     first = first or begin(b, a1=7)
@@ -46,9 +47,12 @@ def test_different_rows_of_one_file_group_both_land(world, winner_began):
     assert result is not None
     with world.fresh() as table:
         (last,) = [c for c in writes(table) if c.instant == second.instant]
-        moved = winner_began == "after"
-        assert (last.action, last.operation) == ("replacecommit" if moved else "commit", "UPSERT")
-        assert (group_ids(table) == before) is not moved
+        assert (last.action, last.operation) == ("replacecommit", "UPSERT")
+        assert not set(group_ids(table)) & set(before)
+        names = {entry.name for entry in table.store.list(table.config.timeline_folder)}
+        kinds = {name.partition(".")[2] for name in names if name.startswith(second.instant)}
+        # A JVM writer would take an inflight commit beside the replacecommit for a failed one and roll its files back.
+        assert kinds == {"replacecommit", "replacecommit.requested", "replacecommit.inflight"}
     end_sound(world, BEGUN | {"a0": 5, "a1": 7})
 
 
@@ -139,6 +143,32 @@ def test_rounds_shrink(world):
     ours.commit()
     assert rounds == [[("part=a", 1, 1), ("part=b", 1, 1)], [("part=a", 1, 1)]]
     end_sound(world, BEGUN | {"a0": 5, "a1": 1, "a2": 4, "b0": 6, "b1": 3})
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["bucket-has-a-file", "first-file-of-a-bucket"])
+def test_rounds_in_one_bucket(make_world, there):
+    """All that ours has left there is the same place as what others make; without a lock to come between."""
+    world = make_world(buckets=1, empty=True, lock="none://")
+    a, b = world.writer("a"), world.writer("b")
+    if there:
+        begin(a, x=0).commit()
+    late = [begin(b, k1=1)]
+    ours = begin(a, k9=9)
+    merge = ours._rebase._again
+
+    def again(lost):
+        if lost.round < 4:
+            late.pop().commit()
+            late.append(begin(b, **{f"k{lost.round + 2}": 1}))
+        return merge(lost)
+
+    ours.rebases(again, looks_again=True)
+    begin(b, k2=1).commit()
+    late = [begin(b, k1=1)]
+    ours.commit()
+    late.pop().abort()
+    assert ours._rebase.round == 4
+    end_sound(world, dict.fromkeys(["k1", "k2", "k3", "k4"], 1) | {"k9": 9} | ({"x": 0} if there else {}))
 
 
 def test_a_group_that_moved_and_moved_again(world):
@@ -289,7 +319,21 @@ def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
             ours.commit()
     b.env.advance(100)
     b.add("b")
+    assert ours.instant not in {instant.requested for instant in b.table.timeline().pending}
     end_sound(world, BEGUN | {"a1": 7, "b0": 1, "b1": 1} | ({"a0": 5} if dies == "landed" else {}))
+
+
+@pytest.mark.parametrize("refused", ["put_if_absent", "delete"])
+def test_a_change_of_the_pending_instant_that_fails_leaves_none(world, refused):
+    """The first of the new names stands, or both do, when the store refuses; the abort has to know both actions."""
+    a, b = world.writer("a"), world.writer("b")
+    ours, winner = begin(a, a0=5), begin(b, a1=7)
+    winner.commit()
+    a.store.add(Refuse(On(refused, "replacecommit.inflight" if refused == "put_if_absent" else ".inflight")))
+    with pytest.raises(StorageError):
+        ours.commit()
+    assert not a.table.timeline().pending
+    end_sound(world, BEGUN | {"a1": 7})
 
 
 def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
@@ -313,6 +357,28 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
         patch.setattr(ours, "_publish", late)
         ours.commit()
     end_sound(world, BEGUN | {"a0": 5, "a1": 7})
+
+
+@pytest.mark.parametrize("what", ["upsert", "same-delete", "first-of-a-bucket"])
+def test_a_file_of_an_earlier_round_that_stands_after_all_is_read_by_nobody(make_world, what):
+    """A put that arrives when all is over: the commit has replaced every file group that a round left."""
+    world = make_world(buckets=1, empty=True) if what == "first-of-a-bucket" else make_world()
+    a, b = world.writer("a"), world.writer("b")
+    if what == "same-delete":
+        winner, ours = b.table.transaction("delete"), a.table.transaction("delete")
+        for txn in (winner, ours):
+            txn.delete(pa.table({"id": ["a0"], "part": ["a"]}))
+        ours.delete(pa.table({"id": ["b0"], "part": ["b"]}))
+    else:
+        winner, ours = begin(b, a1=7), begin(a, a0=5)
+    winner.commit()
+    kept = {stat.path: (world.folder / stat.path).read_bytes() for stat in ours.files}
+    ours.commit()
+    before = world.content()
+    for path, body in kept.items():
+        if not (world.folder / path).exists():
+            (world.folder / path).write_bytes(body)
+    assert world.content() == before == independent_content(world.folder)
 
 
 @pytest.mark.parametrize("seed", range(12))

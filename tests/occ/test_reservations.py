@@ -5,6 +5,7 @@ a fake clock passes while somebody waits, and what happens meanwhile is a timer 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -133,8 +134,10 @@ def test_a_lease_is_given_back_before_waiting(two):
         insert(keeps, "c", "c0")
         keeps.commit()  # takes the lock that the other one had
 
+    began = other.env.monotonic()
     after(other, 3, land)
     assert ours.commit() is not None
+    assert other.env.monotonic() - began < 10
 
 
 def test_priority_goes_before_reservations(make_world):
@@ -303,6 +306,42 @@ def test_a_long_job_reserves_after_its_first_loss_and_lands_on_its_second_attemp
     ]
     assert begin.reserved.groups == {group(job, part) for part in "ab"}
     assert begin.first == begin.age < begin.slot
+
+
+@pytest.mark.parametrize(("isolation", "attempts"), [("snapshot", 1), ("write-serializable", 1), ("serializable", 2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_delete_by_condition_lands_at_once_by_rebase_or_on_its_second_attempt(
+    make_world, isolation, attempts, seed
+):
+    """Among upserts every 8 s into a random one of its partitions; those never wait but for a reservation."""
+    world, chance = make_world(isolation=isolation), random.Random(seed)
+    job, ingest = world.writer("job"), world.writer("ingest")
+    wrote, met = [], 0
+
+    def write() -> None:
+        nonlocal met
+        if any(begin.reserved for begin in ingest.table.log.catch_up().open.values()):
+            met += 1  # it would wait now, and here nothing goes on while somebody waits
+            return
+        part, name = chance.choice("ab"), f"n{len(wrote)}"
+        with ingest.table.transaction() as txn:
+            txn.upsert(rows(part, {f"{part}0": 1, name: chance.choice((0, 2))}))
+        wrote.append(txn.result)
+
+    def work(txn) -> None:
+        timer = job.env.every(8, write, name="ingest")
+        txn.delete_where([("v", "=", 0)])
+        job.env.sleep(60)
+        timer.cancel()
+
+    done = job.table.run(work, operation="delete")
+    assert done.attempts == attempts
+    assert len(wrote) >= 7
+    assert bool(met) is (isolation == "serializable")
+    left = world.content()
+    assert set(left.values()) == {1, 2} or set(left.values()) == {1}
+    with world.fresh() as table:
+        check_sound(table)
 
 
 def test_each_further_loss_reserves_more(world):

@@ -53,8 +53,9 @@ def test_a_savepoint_keeps_its_state_until_it_is_deleted(old):
         table.delete_savepoint(saved.instant)
         assert table.savepoints() == []
         table.clean_slices(retain_commits=1)
-        with pytest.raises(lakelatch.InputError, match="has been cleaned"), table.reading(
-            as_of_completion=saved.completion
+        with (
+            pytest.raises(lakelatch.InputError, match="has been cleaned"),
+            table.reading(as_of_completion=saved.completion),
         ):
             pass
         check_sound(table)
@@ -169,7 +170,9 @@ def test_writers_that_are_open_during_a_restore_lose(old):
     before = a.begin_add("b", 9)
     times = commits_of(old)
     inside = []
-    b.store.add(Pause(On("put_if_absent", "restore.inflight"), call=lambda: inside.append(a.table.transaction("insert"))))
+    b.store.add(
+        Pause(On("put_if_absent", "restore.inflight"), call=lambda: inside.append(a.table.transaction("insert")))
+    )
     b.table.restore(times[-3])
     insert(inside[0], "c", "c0")
     for txn in (before, inside[0]):
@@ -236,7 +239,8 @@ def test_what_a_restore_took_back_is_not_published_again(old):
     a, b = old.writer("A"), old.writer("B")
     times = commits_of(old)
     b.table.restore(times[-3])
-    a.add("b")  # a handle that had read those commits
+    a.add("b")  # a handle that had read those commits, and that has not looked yet whether one is missing
+    assert not {times[-1], times[-2]} & set(commits_of(old))
     with old.fresh() as table:  # a new one, which looks whether something is missing
         table.log.publish_last()
         assert not {times[-1], times[-2]} & set(commits_of(old))
@@ -248,8 +252,9 @@ def test_a_publisher_that_was_late_is_corrected(old, reads_on):
     a, b = old.writer("A"), old.writer("B")
     target = commits_of(old)[-1]
     # A has landed, and its instant is still on its way when the restore is over.
-    a.store.add(Late(On("put_if_absent", ".commit"), forever=True))
-    landed = a.add("b", 9)
+    txn = a.begin_add("b", 9)
+    a.store.add(Late(On("put_if_absent", "/timeline/"), forever=True))
+    landed = txn.commit()
     b.table.restore(target)
     a.store.land()
     a.store.reset()

@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
+from lakelatch.occ import clustering
+from lakelatch.occ.clock import next_label
 from lakelatch.occ.clustering import Sizes
+from lakelatch.occ.log_state import Begin
+from lakelatch.occ.plans import hold
+from lakelatch.occ.services import schedule
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
 from .aged import AGED, BACK, aged, data_files, strike_all
@@ -100,6 +105,7 @@ def test_a_plan_outlives_its_scheduler_and_is_executed_by_another(old):
     a, b = old.writer("A"), old.writer("B", host="host-b")
     planned = a.table.plan_clean(retain_commits=1)
     a.die()
+    old.writer("C").table.clean(wait=True)  # on the same host, where A has certainly ended
     b.table.clean(wait=True)
     assert fate(b.table, planned) == ["begin"], "it has no heartbeat, and nobody may take it for dead"
     done = b.table.execute(planned)
@@ -132,7 +138,7 @@ def test_of_two_executions_one_lands_and_the_other_is_told(old, service):
     a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: told.append(b.table.execute(planned))))
     mine = a.table.execute(planned)
     assert (mine.mine, mine.by) == (False, "B")
-    assert told[0].mine and told[0].completion == mine.completion
+    assert (told[0].mine, told[0].completion) == (True, mine.completion)
     with old.fresh() as table:
         assert fate(table, planned) == ["begin", "commit"]
         assert content(table) == AGED == independent_content(old.folder)
@@ -278,14 +284,10 @@ def test_a_plan_is_validated_from_the_slot_that_it_was_computed_at(folder):
     table = a.table
 
     def stall(state):
-        from lakelatch.occ import clustering
-
         found = clustering.find(table, state, Sizes(1 << 20, 2 << 20), None)
         if not b_added:
             b_added.append(b.add("b", 5))
         return found
-
-    from lakelatch.occ.services import schedule
 
     b_added: list[object] = []
     begin = schedule(table, "cluster", stall)
@@ -295,6 +297,28 @@ def test_a_plan_is_validated_from_the_slot_that_it_was_computed_at(folder):
     with world.fresh() as after:
         assert content(after) == AGED | {"b0": 5, "b1": 5, "b9": 6}
         check_sound(after)
+    world.close()
+
+
+def test_what_landed_between_the_look_at_the_table_and_the_plans_entry_is_a_candidate(folder):
+    """Were the look below the lock to miss it, the execution still finds it."""
+    world = aged(folder / "table", strategy="prefer-writer")
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    log = a.table.log
+    found, slot = clustering.find(a.table, log.catch_up(), Sizes(1 << 20, 2 << 20), None), log.next_slot
+    b.add("b", 5)
+
+    def build(state):
+        instant = next_label(a.env.now(), state.top)
+        kept = hold(a.store, instant, found)
+        return Begin(instant, "clustering", "CLUSTER", "A", None, plan=kept, planned_at=slot)
+
+    begin = log.append(build)
+    with pytest.raises(lakelatch.ConflictError, match="both changed the same file group"):
+        a.table.execute(begin.instant)
+    with world.fresh() as table:
+        assert content(table) == AGED | {"b0": 5, "b1": 5, "b9": 6}
+        check_sound(table)
     world.close()
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.conflict.predicate import FileStatistics, may_match, where_of
+from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics, may_match, where_of
 from lakelatch.occ.publish import plain_metadata_of
 from lakelatch.occ.statistics import columns_of, encoded, of_footer
 
@@ -36,6 +36,7 @@ COLUMNS = {
     "c": (pa.decimal128(6, 2), st.decimals(-1, 1, places=2)),
     "g": (pa.float32(), st.sampled_from([0.1, 0.5])),
 }
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
 
 def native(name: str, value):
@@ -108,6 +109,15 @@ def test_every_type_excludes_what_is_outside(name, inside, outside):
     assert may_match(where_of([(name, "=", inside)]), told)
     assert not may_match(where_of([(name, "=", outside)]), told)
     assert told.columns[name].nulls == 1
+
+
+def test_timestamps_with_and_without_a_zone_do_not_compare():
+    aware, naive = (FileStatistics(1, {"t": ColumnStatistics(at, at, 0)}) for at in (NOON, NOON.replace(tzinfo=None)))
+    later = NOON + dt.timedelta(days=1)
+    for op in ("=", ">", ">="):
+        assert not may_match(where_of([("t", op, later)]), aware)
+        assert may_match(where_of([("t", op, later)]), naive)
+        assert may_match(where_of([("t", op, later.replace(tzinfo=None))]), aware)
 
 
 def test_which_columns_a_commit_tells():
@@ -193,6 +203,17 @@ def test_only_slices_that_may_match_were_read(two):
     txn = job(other, [("v", "<", 5)])
     with one.transaction("upsert") as between:
         between.replace(between.snapshot.get(group)).write(rows("a", {"large": 2}))  # it may match from now on
+    with pytest.raises(lakelatch.ConflictError):
+        txn.commit()
+
+
+def test_a_row_that_met_the_condition_and_is_gone_counts(two):
+    _, one, other = two
+    txn = job(other, [("v", "<", 5)])
+    with one.transaction("upsert") as between:
+        for group in between.snapshot.file_groups("part=a"):
+            if "a0" in between.read(group)["id"].to_pylist():
+                between.replace(group).write(rows("a", {"a0": 50, "a1": 50}))  # what is there now meets it no more
     with pytest.raises(lakelatch.ConflictError):
         txn.commit()
 

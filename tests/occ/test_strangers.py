@@ -1,5 +1,6 @@
 """A writer that bypasses the log: its rows are read, and nobody writes over them unseen."""
 
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -199,7 +200,8 @@ def test_an_epoch_is_not_closed_over_a_strangers_commit(world):
 
 def test_the_check_knows_one_that_was_at_work_for_long(world):
     early = next_label(world.env.now() - 3600, "")
-    a = world.writer("A")
+    shutil.rmtree(world.folder / LOG)
+    a = take_over(world)
     a.add("a")
     engine_commits(world, early, now(world))
     with world.fresh() as table:
@@ -258,19 +260,39 @@ def beating(world: World, writer: Writer) -> FakeEnvironment:
     return env
 
 
-def test_two_who_take_over_at_once_leave_one_log(world):
-    """One is paused between its close and its open entry; the other, or any writer, opens the epoch before it."""
+def take_over_below_the_living(writer: Writer, world: World) -> None:
+    settings = replace(writer.table.settings, generation=writer.table.settings.generation + 1)
+    writer.table.log.take_over(settings, lambda: next_label(0.0, now(world)))
+
+
+@pytest.mark.parametrize("other", ["takes over", "reads on"])
+def test_whoever_opens_the_next_epoch_before_there_is_one_log(world, other):
+    """A is paused between its close and its open entry."""
     a, b = world.writer("A"), world.writer("B", host="host-b")
     theirs = engine_commits(world, now(world))
-    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: take_over(world).add("b"), after=True))
-    settings = replace(a.table.settings, generation=a.table.settings.generation + 1)
-    a.table.log.take_over(settings, lambda: next_label(0.0, now(world)))
+    act = (lambda: take_over(world)) if other == "takes over" else b.table.log.catch_up
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=act, after=True))
+    take_over_below_the_living(a, world)
     for each in (a, b, world.writer("new")):
         each.env.advance(1.0)
         each.add("a")
         assert each.table.log.strangers() == []
     assert theirs in {i.requested for i in a.table.timeline().commits}
-    assert world.content() == {"a0": 3, "a1": 3, "b0": 1, "b1": 1}
+    assert world.content() == BEGUN | {"a0": 3, "a1": 3}
+
+
+def test_who_begins_after_the_living_were_looked_for_does_not_land(world):
+    a, w = world.writer("A"), world.writer("W", host="host-b")
+    txn = w.begin_add("a")
+    engine_commits(world, now(world))
+    take_over_below_the_living(a, world)
+    with pytest.raises(lakelatch.RolledBackError):
+        txn.commit()
+    a.add("b")
+    with world.fresh() as table:
+        table.clean(wait=True)
+        check_clean(table)
+        assert content(table) == BEGUN | {"b0": 1, "b1": 1}
 
 
 # --- damaged, or not understood ------------------------------------------------------------------------------------

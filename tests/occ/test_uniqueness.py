@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -108,11 +109,13 @@ def test_an_upsert_that_lost_finds_the_key_when_it_runs_again(world):
 def test_the_same_key_in_two_partitions_is_two_keys(world):
     first, second = (world.writer(name).table for name in ("one", "two"))
     one, two = first.transaction("upsert"), second.transaction("upsert")
-    insert(one, "a", "new")
-    insert(two, "b", "new")
+    for txn, in_a, in_b in ((one, "x", "y"), (two, "y", "x")):
+        insert(txn, "a", in_a, "m" + txn.instant)
+        insert(txn, "b", in_b, "n" + txn.instant)
+    insert(one, "a", "a", "z")  # the spans meet
     one.commit()
     two.commit()
-    assert world.fresh().read().num_rows == 6
+    assert world.fresh().read().num_rows == 14
 
 
 @pytest.mark.parametrize("settings", [{"unique_keys": False}, {}])
@@ -281,6 +284,11 @@ def test_twice_in_one_batch_is_refused(make_people):
     table = make_people()
     with pytest.raises(lakelatch.ConstraintError, match=r"email='a@x' in rows '1' and '2'"):
         begin(table, ("1", "a@x", "de", 1), ("2", "a@x", "de", 2)).commit()
+    with pytest.raises(lakelatch.ConstraintError) as told:
+        begin(
+            table, *((str(n), None, "de", 1) for n in range(3)), ("a", "z@x", "de", 1), ("b", "z@x", "de", 2)
+        ).commit()
+    assert told.value.values == [("z@x",)]
     assert table.read().num_rows == 0
 
 
@@ -294,9 +302,12 @@ def test_nulls_are_never_equal(make_people):
 
 def test_of_several_columns_all_have_to_be_equal(make_people):
     table = make_people(("1", "a", "de", 1), unique=[("land", "number")])
-    one, two, three = (begin(table, row) for row in (("2", "a", "de", 2), ("3", "a", "fr", 1), ("4", "b", "de", 2)))
+    given_ = (("2", "a", "de", 2), ("3", "a", "fr", 1), ("4", "b", "de", 2), ("6", "b", "de", 3), ("7", "b", "it", 2))
+    one, two, three, *others = (begin(table, row) for row in given_)
     one.commit()
     two.commit()
+    for other in others:
+        other.commit()
     with pytest.raises(lakelatch.ConflictError, match=r"unique \(land, number\)"):
         three.commit()
     with pytest.raises(lakelatch.ConstraintError, match="land='fr', number=1"):
@@ -352,6 +363,18 @@ def test_a_constraint_that_rows_break_already_is_refused(make_people):
         table.change_settings(unique=["email"])
     assert table.settings.unique == ()
     table.change_settings(unique=["number"])
+
+
+def test_files_that_tell_nothing_are_refused_where_values_are_unique(make_people):
+    table = make_people(("1", "a@x", "de", 1))
+    txn = table.transaction("upsert")
+    with txn.create() as file:
+        file.write(people(("2", "a@x", "de", 1)))
+    (stat,) = txn._staged.files.values()
+    txn._staged._stats.clear()
+    txn.add([replace(stat, facts=None)])
+    with pytest.raises(lakelatch.InputError, match="do not say which values"):
+        txn.commit()
 
 
 def test_many_writers_leave_every_value_once(make_people):

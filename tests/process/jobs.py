@@ -27,6 +27,8 @@ def modules_needed(folder: str) -> list[str]:
     change(folder)
     give_up(folder)
     clean(folder)
+    for service in ("savepoint", "cluster", "clean"):
+        serve(folder, service)
     return [name for name in sys.modules if name != "__main__"]
 
 
@@ -76,6 +78,22 @@ def clean(folder: str, number: int | None = None, after: bool = False, go: str =
             until(Path(go).exists, what="the start")
             return table.clean()
         table.clean()
+    return _calls(store)
+
+
+def serve(folder: str, service: str, number: int | None = None, after: bool = False) -> list[list[Any]]:
+    """A table service, killed at a call."""
+    store = FaultStore(LocalStore(folder), *_crash(number, after))
+    with Table(store, writer="server") as table:
+        match service:
+            case "clean":
+                table.clean_slices(retain_commits=1)
+            case "cluster":
+                table.cluster(small_bytes=1 << 20, target_bytes=2 << 20)
+            case "savepoint":
+                table.savepoint()
+            case "restore":
+                table.restore(table.timeline().commits[-3].requested)
     return _calls(store)
 
 

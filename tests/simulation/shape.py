@@ -10,6 +10,7 @@ from .faults import FAULTS, PROTOCOL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
+LOG_EPOCHS = (1, 10)
 # How often each kind of work is done in each mix.
 MIXES: dict[str, dict[str, int]] = {
     "mixed": {
@@ -58,6 +59,7 @@ class Shape:
     skew_s: float = 0.0
     drift: float = 0.0
     epoch_slots: int = 1000
+    log_epochs: int = 10
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -78,6 +80,7 @@ class Shape:
             skew_s=luck.choice((0.0, 0.0, 5.0, 7200.0)),
             drift=luck.choice((0.0, 0.0, 0.0005)),
             epoch_slots=luck.choice((1000, 1000, 12, 5)),
+            log_epochs=luck.choice(LOG_EPOCHS),
         )
 
     def smaller(self) -> Iterator[Shape]:
@@ -90,6 +93,6 @@ class Shape:
         for kind in self.faults:
             yield replace(self, faults={k: v for k, v in self.faults.items() if k != kind})
         plain = Shape(self.seed)
-        for name in ("admin", "drift", "skew_s", "epoch_slots", "reserve", "lock", "isolation", "mix"):
+        for name in ("admin", "drift", "skew_s", "epoch_slots", "log_epochs", "reserve", "lock", "isolation", "mix"):
             if getattr(self, name) != getattr(plain, name):
                 yield replace(self, **{name: getattr(plain, name)})

@@ -26,7 +26,7 @@ class Objects:
 
     def __init__(self, bodies: Bodies) -> None:
         self.stored: dict[str, Stored] = {}
-        self.taken_away: set[str] = set()  # paths that held something once
+        self.taken_away: Bodies = {}  # what stood first where something was deleted
         self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
         self._folders: dict[str, dict[str, None]] = {"": {}}
         self._writes = 0
@@ -44,6 +44,10 @@ class Objects:
         twin._entries = {folder: dict(entries) for folder, entries in self._entries.items()}
         twin._folders = {folder: dict(below) for folder, below in self._folders.items()}
         return twin
+
+    def before_pruning(self, folder: str) -> Objects:
+        """Another server on which nothing was ever deleted from that folder."""
+        return Objects(self.bodies() | {p: body for p, body in self.taken_away.items() if p.startswith(folder)})
 
     def put(self, path: str, body: bytes, now: float) -> Put:
         self._writes += 1
@@ -65,8 +69,8 @@ class Objects:
         return self.put(path, body, now) if found and found.tag == tag else Put(Outcome.LOST)
 
     def delete(self, path: str) -> Put:
-        if self.stored.pop(path, None) is not None:
-            self.taken_away.add(path)
+        if (gone := self.stored.pop(path, None)) is not None:
+            self.taken_away.setdefault(path, gone.body)
             folder = path.rpartition("/")[0]
             del self._entries[folder][path]
             self._shrink(folder)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
 from lakelatch.conflict import FileGroupId
-from lakelatch.errors import RolledBackError, StorageError
+from lakelatch.errors import LatchError, RolledBackError, StorageError
 from lakelatch.occ.avro import WriteStat
 from lakelatch.occ.file_spec import refuse_if_over
+from lakelatch.occ.landed import is_no_part
 from lakelatch.occ.markers import announce, stands
 from lakelatch.occ.names import BaseName, base_file_name, join, new_file_id
 from lakelatch.occ.transaction import Transaction
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = ("part=a", "part=b")
 FIRST_BALANCE = 100
+SECOND_ATTEMPTS = 0.08
 
 
 def decode_value(body: bytes) -> Value:
@@ -128,7 +132,7 @@ class Work:
                 value = Value((*seen.names, self.attempt.name), seen.count + 1, seen.balance + self._changes[root])
                 file_id = lost.file_id(now[root])
                 self.roots.moved(FileGroupId(unit.partition, file_id), root)
-                stats.append(write(self.txn, unit.partition, file_id, value, number=lost.round))
+                stats.append(self._write(unit.partition, file_id, value, number=lost.round))
                 self.attempt.writes[root] = value
         return stats
 
@@ -184,8 +188,21 @@ class Work:
         self._put(group.partition, group.file_id, value, prev=group.instant)
 
     def _put(self, partition: str, file_id: str, value: Value, *, prev: str = "") -> None:
-        put(self.txn, partition, file_id, value, prev=prev)
+        self.txn.add([self._write(partition, file_id, value, prev=prev)])
         self.attempt.writes[self.roots(FileGroupId(partition, file_id))] = value
+
+    def _write(self, partition: str, file_id: str, value: Value, *, prev: str = "", number: int = 0) -> WriteStat:
+        """Sometimes a second attempt of the same task does the same, as Spark's do: beside the first one, or later."""
+
+        def second() -> None:
+            self.txn._table.env.sleep(self.luck.random() * 0.5)
+            with suppress(LatchError):
+                task()
+
+        task = functools.partial(write, self.txn, partition, file_id, value, prev=prev, number=number)
+        if self.luck.random() < SECOND_ATTEMPTS:
+            self.txn._table.env.thread(second, name="second attempt")
+        return task()
 
 
 def put(txn: Transaction, partition: str, file_id: str, value: Value, *, prev: str = "") -> None:
@@ -209,7 +226,7 @@ def write(
         refuse_if_over(store, txn.instant)
         published = new.publish()
         if not stands(store, marker):
-            if published.done:
+            if published.done and is_no_part(store, txn.instant, path):
                 store.delete(path)
             raise RolledBackError("its marker is gone", instant=txn.instant)
         if not published.done and store.head(path) is None:

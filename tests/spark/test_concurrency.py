@@ -13,6 +13,7 @@ import lakelatch.spark
 from lakelatch.occ.heartbeat import HEARTBEATS
 from lakelatch.occ.markers import MARKERS
 from lakelatch.spark import jobs, write
+from lakelatch.spark.source import Shuffled
 
 SCHEMA = "id string, city string, n long"
 
@@ -252,6 +253,36 @@ def test_a_cancelled_write_leaves_nothing(
     assert data_files(table) == before
     assert_clean(table)
     assert table.read().count() == 20
+
+
+def test_rows_whose_shuffle_failed_are_shuffled_anew(make: Callable[..., Any], spark: Any, tmp_path: Path) -> None:
+    flag = tmp_path / "fail"
+    flag.touch()
+
+    def failing(batches: Iterable[pa.RecordBatch], flag: str = str(flag)) -> Iterator[pa.RecordBatch]:
+        import os
+
+        if os.path.exists(flag):
+            raise RuntimeError("the executor is lost")
+        yield from batches
+
+    def task(_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
+        import pyarrow as pa
+
+        from lakelatch.spark.worker import Answer
+
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(Answer(idle=True))], pa.binary())], ["answer"])
+
+    failing.__module__ = task.__module__ = "__main__"
+    rows = spark.range(8, numPartitions=2).mapInArrow(failing, "id long")
+    shuffled, table = Shuffled(rows.repartition(2, "id")), make().table
+    with table.transaction() as txn:
+        with pytest.raises(Exception, match="the executor is lost"):
+            jobs.collect(spark, table.store, txn, shuffled, task, text="")
+        flag.unlink()
+        assert [each.idle for each in jobs.collect(spark, table.store, txn, shuffled, task, text="")] == [True, True]
 
 
 def test_the_callers_own_job_group_is_given_back(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:

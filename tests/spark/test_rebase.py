@@ -289,6 +289,19 @@ def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_el
     assert_holds(table, {k: v for k, v in base().items() if v[2] < 49 and k != "k0"} | {"stays": ("sf", 2, 1)})
 
 
+def test_an_incremental_read_tells_each_row_once_whichever_span_it_asks_for(
+    make: Callable[..., Any], spark: Any, staged: Any
+) -> None:
+    table = make(buckets=1)
+    begun = table.upsert(rows(spark, base()))
+    txns = [staged(table, upsert_of(spark, {f"k{n}": (CITIES[n % 2], 2, n)})) for n in range(4)]
+    checkpoints = [begun.completion, *(txn.commit().completion for txn in reversed(txns))]
+    for first in range(5):
+        for last in range(first, 5):
+            found = table.read_incremental(checkpoints[first], checkpoints[last]).collect()
+            assert sorted(r["id"] for r in found) == sorted(f"k{4 - n}" for n in range(first + 1, last + 1))
+
+
 def upsert_of(spark: Any, model: Model) -> Callable[[Any], Any]:
     return lambda table: table.upsert(rows(spark, model))
 

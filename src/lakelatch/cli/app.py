@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .options import Json, Url
 from .outcome import plainly, set_up
+from .services_app import restore, savepoint, services
 
 # Plain help: no frames, and nothing heavy is imported for it.
 app = typer.Typer(
@@ -28,13 +30,14 @@ locks = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(locks, name="locks")
+app.add_typer(services, name="services")
+app.add_typer(savepoint, name="savepoint")
+app.command()(restore)
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="The table: a folder, file://, s3://, gs:// or az://.")]
 HudiOption = Annotated[
     list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A hoodie.write.lock.* option; repeat it.")
 ]
 HudiOptions = Annotated[str, typer.Option(metavar="FILE", help="A properties file with hoodie.write.lock.* options.")]
-Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON with stable keys.")]
 
 
 def _version(wanted: bool) -> None:

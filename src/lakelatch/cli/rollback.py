@@ -28,7 +28,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
             ended = _all_dead(table)
         else:
             ended = _one(table, instant, force=force, yes=yes)
-        still_open = sorted(table.log.catch_up().open)
+        still_open = sorted(t for t, begin in table.log.catch_up().open.items() if begin.plan is None)
     if json:
         print_json({"rolled_back": ended, "still_open": still_open})
         return
@@ -52,6 +52,12 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
     begin = table.log.catch_up().open.get(instant)
     if begin is None:
         raise _not_open(table, instant)
+    if begin.plan is not None:
+        raise InputError(
+            f"{instant} is a plan ({begin.action}), which lives without a writer; `lakelatch services cancel {table.url} "
+            f"{instant}` ends it",
+            instant=instant,
+        )
     if force:
         who = begin.writer + (f" on {begin.process.host}, process {begin.process.pid}" if begin.process else "")
         if not yes:
@@ -99,6 +105,8 @@ def _not_open(table: Table, instant: str) -> InputError:
         "abort": "its own writer has aborted it",
     }
     said = words.get(
-        outcome or "", "the table's log does not know it; a JVM writer's is rolled back with Hudi's own tools"
+        outcome or "",
+        "the table's log does not know it (`lakelatch timeline` says how far back it tells); a JVM writer's is rolled back "
+        "with Hudi's own tools",
     )
     return InputError(f"{instant} is no open transaction of {table.url}: {said}", instant=instant)

@@ -3,8 +3,8 @@
 JSON: ``table``, ``pruned_to`` (the log tells nothing of what began up to there; null where it is whole) and
 ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
-commit that a table begins with, unpublished, open, pending, rolled back, aborted, done for a service), ``writer``,
-``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it has or had reserved, in
+commit that a table begins with, unpublished, open, planned, pending, rolled back, aborted, taken back, done for a service),
+``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it has or had reserved, in
 words) and ``reason`` of an end without landing. Null where nobody knows.
 """
 
@@ -21,7 +21,7 @@ from .output import duration_text, print_json, print_table, width, wrapped
 if TYPE_CHECKING:
     from ..occ.avro import CommitMetadata
     from ..occ.instant import Instant
-    from ..occ.log_state import LogEntry
+    from ..occ.log_state import Begin, Commit, LogEntry
     from ..occ.table import Table
     from ..occ.timeline import Timeline
 
@@ -110,18 +110,15 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
 
     match entry:
         case Begin():
-            row = rows.setdefault((entry.instant, ""), Row(entry.instant, action=entry.action))
+            row = rows.setdefault(_key(entry), Row(entry.instant, action=entry.action))
             row.operation, row.writer = entry.operation, entry.writer
             row.reserved = str(entry.reserved) if entry.reserved else None
             if row.outcome == "pending":
-                row.outcome = "open"
+                row.outcome = "planned" if entry.plan is not None else "open"
         case Commit():
-            row = rows.setdefault((entry.instant, ""), Row(entry.instant, action=entry.action))
-            row.operation, row.writer = entry.operation, entry.writer
-            if row.outcome != "committed":
-                row.outcome, row.completed = "unpublished", entry.completion
-        case End() if rows.get((entry.instant, ""), Row("")).outcome != "committed":
-            row = rows.setdefault((entry.instant, ""), Row(entry.instant))
+            _add_commit(rows, entry)
+        case End() if _row_of(rows, entry.instant).outcome not in ("committed", "done"):
+            row = _row_of(rows, entry.instant)
             row.outcome = "rolled back" if entry.kind == "rollback" else "aborted"
             # Of a conflict the first sentence says who won; the table is known here.
             reason = _HERE.sub("", entry.reason).partition(". ")[0]
@@ -129,6 +126,33 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
         case Open():
             for begin in entry.open:
                 _add_entry(rows, begin)
+
+
+def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
+    from ..occ.instant import parse
+
+    if entry.named:
+        rows.pop(_key(entry), None)  # that it began under its own time
+    row = rows.setdefault(_key(entry, entry.named), Row(entry.named or entry.instant, action=entry.action))
+    row.operation, row.writer = entry.operation, entry.writer
+    if not entry.shown:  # shows itself by what is gone
+        row.outcome, row.completed = "done", entry.completion
+    elif row.outcome not in ("committed", "done"):
+        row.outcome, row.completed = "unpublished", entry.completion
+    for name in entry.undone:
+        gone = parse(name, layout=2)
+        taken = rows.get((gone.requested, "" if gone.action in _WRITES else gone.action)) if gone else None
+        if taken is not None:
+            taken.outcome, taken.reason = "taken back", f"by {entry.operation.lower()} {entry.instant}"
+
+
+def _key(entry: Begin | Commit, named: str = "") -> tuple[str, str]:
+    return (named or entry.instant, "" if entry.action in _WRITES else entry.action)
+
+
+def _row_of(rows: dict[tuple[str, str], Row], instant: str) -> Row:
+    found = next((row for (t, _), row in rows.items() if t == instant), None)
+    return found or rows.setdefault((instant, ""), Row(instant))
 
 
 def _complete(row: Row, instant: Instant | None, seen: Timeline) -> None:

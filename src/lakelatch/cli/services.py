@@ -1,0 +1,182 @@
+"""``lakelatch services``, ``savepoint`` and ``restore``.
+
+JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer``, ``files``; ``readers``, each with
+``reader``, ``writer`` and ``at``. Of `clean`, `cluster` and `run`: ``executed``, each with ``instant``, ``completion``,
+``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `savepoint create` and `list`:
+``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``. Of `restore`: ``instant``,
+``completion``, ``undone``, ``files``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .output import count_text, print_json, print_table
+
+if TYPE_CHECKING:
+    from ..occ.cleaning import Savepoint
+    from ..occ.services import Executed
+    from ..occ.table import Table
+
+
+def list_(url: str, *, json: bool) -> None:
+    """Print pending plans and readers' leases."""
+    import lakelatch
+
+    from ..occ.plans import held, paths_of
+
+    with lakelatch.open(url) as table:
+        plans = []
+        for begin in table.plans():
+            assert begin.plan is not None
+            files = len(paths_of(held(table.store, begin.plan)))
+            plans.append({"instant": begin.instant, "action": begin.action, "writer": begin.writer, "files": files})
+        leases = table.leases.alive(timeout_s=table.settings.heartbeat_timeout_s)
+    readers = [{"reader": each.reader, "writer": each.writer, "at": each.at} for each in leases]
+    if json:
+        print_json({"plans": plans, "readers": readers})
+        return
+    if not plans and not readers:
+        typer.echo("nothing is planned, and no reader has a lease")
+    for rows in (plans, readers):
+        if rows:
+            print_table(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+
+
+def clean(
+    url: str, *, retain_commits: int | None, retain_hours: float | None, wait: bool, plan_only: bool, json: bool
+) -> None:
+    """Plan a clean, and execute it."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        planned = table.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
+        _finish(table, planned, "no file may go", plan_only=plan_only, json=json)
+
+
+def cluster(
+    url: str, partitions: Sequence[str] | None, *, small_mb: float, target_mb: float, plan_only: bool, json: bool
+) -> None:
+    """Plan a clustering, and execute it."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        planned = table.plan_clustering(
+            small_bytes=int(small_mb * (1 << 20)), target_bytes=int(target_mb * (1 << 20)), partitions=partitions
+        )
+        _finish(table, planned, "there are no two small files in one partition", plan_only=plan_only, json=json)
+
+
+def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool, json: bool) -> None:
+    left = [planned] if planned and plan_only else []
+    done = [table.execute(planned)] if planned and not plan_only else []
+    if json:
+        print_json({"planned": left, "executed": [asdict(each) for each in done]})
+    elif planned is None:
+        typer.echo(nothing)
+    elif left:
+        typer.echo(f"planned {planned}; `lakelatch services run` executes it")
+    _tell(done, json=json)
+
+
+def _tell(done: Sequence[Executed], *, json: bool) -> None:
+    for each in () if json else done:
+        by = "" if each.mine else f" by {each.by}"
+        typer.echo(f"executed {each.instant}{by}: {count_text(each.files, 'file')}")
+
+
+def run(url: str, instant: str | None, *, json: bool) -> None:
+    """Execute plans."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        wanted = [instant] if instant else [begin.instant for begin in table.plans()]
+        done = [table.execute(each) for each in wanted]
+    if json:
+        print_json({"planned": [], "executed": [asdict(each) for each in done]})
+    elif not wanted:
+        typer.echo("nothing is planned")
+    _tell(done, json=json)
+
+
+def cancel(url: str, instant: str) -> None:
+    """End a plan."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        ended = table.cancel_plan(instant)
+    typer.echo(f"cancelled {instant}" if ended else f"{instant} was over already")
+
+
+def save(url: str, at: str | None, *, comment: str, json: bool) -> None:
+    """Make a savepoint."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        made = table.savepoint(at, comment=comment)
+    if json:
+        print_json({"savepoints": [_facts(made)]})
+    else:
+        typer.echo(f"savepoint {made.instant}: {count_text(_files(made), 'file')}")
+
+
+def saved(url: str, *, json: bool) -> None:
+    """List savepoints."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        found = [_facts(each) for each in table.savepoints()]
+    if json:
+        print_json({"savepoints": found})
+    elif not found:
+        typer.echo("no savepoint")
+    else:
+        print_table(list(found[0]), [[str(value) for value in row.values()] for row in found])
+
+
+def forget(url: str, instant: str) -> None:
+    """Delete a savepoint."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        table.delete_savepoint(instant)
+    typer.echo(f"deleted savepoint {instant}")
+
+
+def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
+    """Go back."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        if not yes:
+            later = [each for each in table.timeline().commits if each.requested > instant]
+            typer.confirm(
+                f"Take back {count_text(len(later), 'commit')} of {table.url} after {instant}? They do not come back",
+                abort=True,
+                err=True,
+            )
+        done = table.restore(instant)
+    if json:
+        print_json(asdict(done))
+    elif done.completion is None:
+        typer.echo(f"nothing has landed after {instant}")
+    else:
+        typer.echo(f"restored to {instant}: took back {count_text(len(done.undone), 'commit')}")
+
+
+def _files(savepoint: Savepoint) -> int:
+    return sum(len(names) for names in savepoint.files.values())
+
+
+def _facts(each: Savepoint) -> dict[str, Any]:
+    return {
+        "instant": each.instant,
+        "completion": each.completion,
+        "by": each.by,
+        "comment": each.comment,
+        "files": _files(each),
+    }

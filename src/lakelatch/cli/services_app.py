@@ -1,0 +1,139 @@
+"""``lakelatch services``, ``savepoint`` and ``restore``: the commands and their options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import Json, Url
+from .outcome import plainly
+
+services = typer.Typer(
+    help="Clean, cluster; what is planned, and who executes it.", no_args_is_help=True, rich_markup_mode=None
+)
+savepoint = typer.Typer(
+    help="Keep a state of a table until its savepoint is deleted.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Commit = Annotated[str, typer.Argument(metavar="INSTANT", help="Requested time T, as `lakelatch timeline` prints it.")]
+PlanOnly = Annotated[bool, typer.Option("--plan-only", help="Leave the execution to somebody else.")]
+
+
+@services.command("list")
+@plainly
+def list_(url: Url, *, json: Json = False) -> None:
+    """List plans that nobody has finished, and readers' leases."""
+    from .services import list_ as command
+
+    command(url, json=json)
+
+
+@services.command()
+@plainly
+def clean(
+    url: Url,
+    *,
+    retain_commits: Annotated[
+        int | None, typer.Option(help="The newest states to keep; 10 unless hours are given.")
+    ] = None,
+    retain_hours: Annotated[float | None, typer.Option(help="Keep the states of the last hours.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Watch readers' leases, so that dead readers keep nothing.")
+    ] = False,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Delete superseded file slices that no kept state, transaction, reader or savepoint needs."""
+    from .services import clean as command
+
+    command(
+        url, retain_commits=retain_commits, retain_hours=retain_hours, wait=wait, plan_only=plan_only, json=json
+    )  # fmt: skip
+
+
+@services.command()
+@plainly
+def cluster(
+    url: Url,
+    *,
+    partition: Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")] = None,
+    small_mb: Annotated[float, typer.Option(min=0.001, help="Files below this size are joined.")] = 100,
+    target_mb: Annotated[float, typer.Option(min=0.001, help="To files of about this size.")] = 120,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Join the small files of each partition, in this process."""
+    from .services import cluster as command
+
+    command(url, partition or None, small_mb=small_mb, target_mb=target_mb, plan_only=plan_only, json=json)
+
+
+@services.command()
+@plainly
+def run(
+    url: Url,
+    instant: Annotated[str | None, typer.Argument(metavar="[INSTANT]", help="Only this plan.")] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Execute what is planned, whoever planned it."""
+    from .services import run as command
+
+    command(url, instant, json=json)
+
+
+@services.command()
+@plainly
+def cancel(url: Url, instant: Commit) -> None:
+    """End a plan that nobody shall execute; writers who wait for it go on."""
+    from .services import cancel as command
+
+    command(url, instant)
+
+
+@savepoint.command("create")
+@plainly
+def create(
+    url: Url,
+    *,
+    at: Annotated[str | None, typer.Option(metavar="INSTANT", help="A past commit; the newest one otherwise.")] = None,
+    comment: Annotated[str, typer.Option(help="Kept with it.")] = "",
+    json: Json = False,
+) -> None:
+    """Keep the state of a commit."""
+    from .services import save
+
+    save(url, at, comment=comment, json=json)
+
+
+@savepoint.command("list")
+@plainly
+def saved(url: Url, *, json: Json = False) -> None:
+    """List savepoints."""
+    from .services import saved as command
+
+    command(url, json=json)
+
+
+@savepoint.command("delete")
+@plainly
+def delete(url: Url, instant: Commit) -> None:
+    """Let cleanings take that state again."""
+    from .services import forget
+
+    forget(url, instant)
+
+
+@plainly
+def restore(
+    url: Url,
+    instant: Commit,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Go back to the state of a commit; every later commit is taken back for good."""
+    from .services import restore as command
+
+    command(url, instant, yes=yes, json=json)

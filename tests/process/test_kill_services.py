@@ -1,0 +1,44 @@
+"""kill -9 at every write of a table service: others finish it, and no row is lost or comes back."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import lakelatch
+
+from ..occ.aged import AGED, BACK, aged, finish
+from ..occ.world import add, check_sound, content, independent_content
+from .test_kill import moments
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize(
+    ("service", "after"), [("clean", AGED), ("cluster", AGED), ("savepoint", AGED), ("restore", BACK)]
+)
+def test_a_service_killed_at_every_write(forge, folder, service, after):
+    aged(folder / "model").close()
+    shutil.copytree(folder / "model", folder / "dry")
+    kills = list(moments(forge, "serve", folder / "dry", service=service))
+    # Nothing differs between a write and the calls before the next one.
+    kills = [(number, True) for number, after_it in kills if after_it]
+    for turn, (number, after_it) in enumerate(kills):
+        table = folder / f"table {turn}"
+        shutil.copytree(folder / "model", table)
+        assert forge.run("serve", folder=table, service=service, number=number, after=after_it) == -9
+        with lakelatch.open(str(table), writer="next") as handle:
+            found = content(handle)
+            assert found in (AGED, after)
+            handle.clean()
+            finish(handle)
+            with handle.transaction() as txn:
+                add(txn, "b", 5)
+            handle.clean_slices(retain_commits=1)
+            check_sound(handle)
+            assert content(handle) == found | {"b0": 5, "b1": 5, "b9": 6}
+        if turn % 4 == 0:
+            assert independent_content(table) == found | {"b0": 5, "b1": 5, "b9": 6}
+        shutil.rmtree(table)
+    assert len(kills) > 4
