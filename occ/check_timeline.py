@@ -180,6 +180,8 @@ def _check_times(timeline: Timeline, out: Findings) -> None:
         elif instant.completed and instant.completed <= instant.requested:
             out.add("instant-times", path, f"{path} completed before it was requested", "correct its name from a copy")
         for label, time in zip(("requested", "completion"), times, strict=False):
+            if (label, instant.action) == ("requested", "savepoint"):
+                continue  # it bears the time of the commit that it keeps
             other = by_time.setdefault(f"{label} {time}", path)
             if other != path:
                 out.add(

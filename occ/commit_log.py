@@ -123,7 +123,8 @@ class CommitLog:
             )
         for follower in self._followers:
             follower.complete = False
-        self.state, self._published, self._unverified = LogState(), -1, []
+        # With the settings known so far: threads that share the handle look at them without the mutex.
+        self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
         self.epoch, self.next_slot = newest, int(entries[0].name)
         self._first_slot = self.next_slot
 

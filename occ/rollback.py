@@ -12,7 +12,7 @@ its own writer included, before the log says that it did not land.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from ..environment import Environment
 from ..storage import Store
@@ -24,6 +24,7 @@ from .listing import list_data_files
 from .log_files import SIDES
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import delete_announced, instants_with_markers, list_markers, remove
+from .publish import metadata_of
 from .timeline import Timeline
 
 _PENDING = ("commit", "replacecommit", "clean", "clustering", "restore")  # actions that a transaction begins with
@@ -165,13 +166,25 @@ class Cleaner:
             found.setdefault(side.name.partition("-")[0], [])
         for file in list_data_files(self._store).bases:
             found.setdefault(file.instant, []).append(file.path)
-        deleted = 0
+        deleted = self._sweep_unnamed({t: paths for t, paths in found.items() if t in landed and paths})
         told: dict[str, str] = {}
         for instant in sorted(found.keys() - landed - set(mine)):
             if self._log.outcome(instant) in ("rollback", "abort") and self._ended_for_sure(instant, told):
                 for path in found[instant]:
                     self._store.delete(path)
                 deleted += len(found[instant]) + self._sweep_dead(instant, "")
+        return deleted
+
+    def _sweep_unnamed(self, files: Mapping[str, list[str]]) -> int:
+        """Of transactions that landed: files that their commits do not name, of a failed task or a superseded round."""
+        deleted = 0
+        for entry in self._log.entries():
+            if isinstance(entry, Commit) and entry.instant in files:
+                named = {stat.path for stat in metadata_of(self._store, entry).stats}
+                for path in files[entry.instant]:
+                    if path not in named:
+                        self._store.delete(path)
+                        deleted += 1
         return deleted
 
     def wait_s(self, mine: Iterable[str], *, since: float) -> float:

@@ -50,7 +50,7 @@ def _is_column(expression: Any) -> bool:
 
 def _value(expression: Any) -> Any:
     """A constant as the value that statistics have for its type, or None. A literal may have got a cast around it."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     inner = expression
     while inner.nodeName() == "Cast":

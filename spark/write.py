@@ -90,10 +90,14 @@ class Writes:
     def _overwrite(
         self, rows: Any, operation: str, drop: Callable[[Transaction, Sequence[WriteStat]], None]
     ) -> WriteResult:
+        def finish(txn: Transaction, stats: Sequence[WriteStat]) -> None:
+            drop(txn, stats)
+            txn.reads_nothing_else()
+
         schema = self._checked(rows)
         if self._table.settings.buckets is None:
-            return self._insert(rows, schema, operation, drop)
-        return self._merge(rows, schema, operation, drop, keep_old=False)
+            return self._insert(rows, schema, operation, finish)
+        return self._merge(rows, schema, operation, finish, keep_old=False)
 
     def _insert(
         self,
@@ -316,7 +320,7 @@ class Writes:
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in set[FileGroupId]().union(*(answer.looked for answer in answers)):
-            txn.looks_up(place.partition)
+            txn.looks_up(*place)
         again = rows_again(self._spark, partial(self._collect, txn, operation=operation), self._tasks(None), kept)
         # A row that changed nothing is in no file, so it is not looked at again.
         txn.rebases(again, looks_again=not any(answer.idle for answer in answers))

@@ -268,3 +268,17 @@ def test_a_writer_that_is_stopped_between_two_heartbeats_notices(world):
     with world.fresh() as table:
         assert content(table) == BEGUN
         check_sound(table)
+
+
+def test_a_file_that_appears_after_its_transaction_landed_without_it_is_cleaned_away(world):
+    """A failed task's file was deleted before the commit, and a put that was on its way brought it back after it."""
+    writer = world.writer("A")
+    result = work(writer)
+    assert result is not None
+    (named,) = (p for p in world.folder.glob(f"*c/*{result.instant}.parquet"))
+    late = named.with_name("0" + named.name)
+    late.write_bytes(named.read_bytes())
+    writer.table.clean()
+    assert named.exists() and not late.exists()
+    assert content(writer.table) == independent_content(world.folder) == DONE
+    check_sound(writer.table)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from lakelatch.conflict import ISOLATION_LEVELS
-from lakelatch.errors import ConflictError, StorageError
+from lakelatch.errors import ConflictError, InputError, StorageError
 from lakelatch.occ.check import check
 from lakelatch.occ.transaction import Transaction
 from lakelatch.testing.faults import On, Refuse
@@ -120,6 +122,43 @@ def test_rows_that_a_code_computed_are_safe_too(world):
             with pytest.raises(ConflictError):
                 loser.commit()
     end_sound(world, BEGUN | {"a0": 1, "a1": 2})
+
+
+def test_a_function_of_ones_own_computes_again(world):
+    """On the slices as they are now: two who add to the same rows both count."""
+    a, b = world.writer("a"), world.writer("b")
+    told = []
+
+    def again(lost):
+        told.append(pickle.loads(pickle.dumps(lost)))
+        for unit in lost.units:
+            for current in unit.current:
+                old = a.table.read_slice(current)
+                new = pa.array([v + 1 for v in old["v"].to_pylist()])
+                lost.replace(current).write(old.set_column(2, "v", new))
+
+    ours = a.begin_add("a")
+    ours.rebases(again)
+    b.add("a", 10)
+    ours.commit()
+    (lost,) = told
+    assert (lost.round, lost.spec.instant, list(lost.winners.values())[-1]) == (1, ours.instant, "UPSERT")
+    end_sound(world, BEGUN | {"a0": 11, "a1": 11})
+
+
+def test_a_function_of_ones_own_that_writes_elsewhere_is_refused(world):
+    a, b = world.writer("a"), world.writer("b")
+    ours = a.begin_add("a")
+
+    def again(_):
+        (other,) = ours.snapshot.file_groups("part=b")
+        return [replace(ours.files[0], partition="part=b", file_id=other.file_id)]
+
+    ours.rebases(again)
+    b.add("a", 10)
+    with pytest.raises(InputError, match="did not lose"):
+        ours.commit()
+    end_sound(world, BEGUN | {"a0": 10, "a1": 10})
 
 
 def test_rounds_shrink(world):
@@ -347,6 +386,7 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
     spec = ours._spec
 
     def late(*args: object) -> object:
+        assert not (world.folder / stat.path).exists(), "superseded files are gone before the commit entry"
         writer = BaseFileWriter(spec, partition=stat.partition, file_id=stat.file_id, token="0-0-0", io="MERGE")
         with writer:
             writer.write(rows("a", {"a0": 5}))

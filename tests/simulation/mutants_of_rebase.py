@@ -11,6 +11,7 @@ from lakelatch.occ.rounds import Rebase
 from lakelatch.occ.staging import Staged
 from lakelatch.occ.waiting import Patience
 
+from . import work
 from .mutant import Patches, method, mutant
 from .shape import LOCKS, Shape
 
@@ -49,12 +50,10 @@ def a_round_merges_with_the_old_slices() -> Patches:
 def the_group_that_is_moved_is_not_replaced() -> Patches:
     """Rows go to a new file group, and the commit leaves the old one where it is."""
 
-    def supersede(self: Any, old: Any, new: Any, moved: Any) -> None:
-        for group in old:
-            del self._stats[group]
-        self.add(new)
+    def make(real: Any) -> Any:
+        return lambda self, old, new, moved, fresh: real(self, old, new, {}, fresh)
 
-    return [mock.patch.object(Staged, "supersede", supersede)]
+    return [method(Staged, "supersede", make)]
 
 
 @mutant(lambda shape: replace(_rows(shape), lock=LOCKS[0], reserve=0.5, faults={}, crashes=0, skew_s=0.0, drift=0.0))
@@ -72,3 +71,13 @@ def who_waits_keeps_the_lock() -> Patches:
         return until
 
     return [method(Patience, "until", make)]
+
+
+@mutant(
+    lambda shape: replace(
+        shape, mix="rows", faults={"stop at head marker": 0.3, "slow answer at put data": 0.3}, crashes=0, groups=2
+    )
+)
+def a_late_attempt_trusts_its_marker() -> Patches:
+    """Whoever finds its marker gone deletes its file, which another attempt of the task may have reported."""
+    return [mock.patch.object(work, "is_no_part", return_value=True)]

@@ -59,3 +59,22 @@ def test_a_view_that_could_not_be_read_anew_is_not_taken_for_the_newest(tmp_path
     a.add("a")
     assert world.content() == BEGUN | {"a0": 2, "a1": 2, "b0": 2, "b1": 2}
     world.close()
+
+
+def test_a_handle_that_goes_over_to_a_new_epoch_forgets_no_setting_meanwhile(tmp_path: Path):
+    """Threads that share a handle look at its settings while one of them reads the newest epoch from its beginning. They
+    must not see those of a table that nobody has set: another lock, no buckets. Simulator, seed 865, log_epochs=1.
+    """
+    world = World(tmp_path / "table", lock="none://", buckets=3, strategy="bucket")
+    a, seen = world.writer("A"), set()
+    a.add("a")
+    world.env.advance(1.0)
+    shutil.rmtree(world.folder / LOG)
+    world.writer_of(
+        lakelatch.adopt(str(world.folder), env=world.env.peer(), writer="adopter", lock="none://", buckets=3)
+    )
+    (epoch,) = (world.folder / LOG).iterdir()
+    a.store.add(Pause(On("get", epoch.name), call=lambda: seen.add((a.table.settings.lock, a.table.settings.buckets))))
+    a.table.log.catch_up()
+    assert seen == {("none://", 3)}
+    world.close()

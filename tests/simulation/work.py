@@ -195,7 +195,7 @@ class Work:
         """Sometimes a second attempt of the same task does the same, as Spark's do: beside the first one, or later."""
 
         def second() -> None:
-            self.txn._table.env.sleep(self.luck.random() * 0.5)
+            self.txn._table.env.sleep(self.luck.random() * self.luck.choice((0.02, 0.5)))
             with suppress(LatchError):
                 task()
 

@@ -98,6 +98,23 @@ def test_incremental_by_completion_time(make: Callable[..., Any], spark: Any) ->
     assert pairs(table.read_incremental(c[3])) == set()
 
 
+def test_incremental_reads_neither_skip_nor_repeat_what_completes_late(make: Callable[..., Any], spark: Any) -> None:
+    """A reader that keeps the completion time of the last commit as its checkpoint, after each commit."""
+    table, done = filled(make, spark)
+    plain, seen, checkpoint = table.table, [], done[-1].completion
+    open_ones = [plain.transaction("insert") for _ in range(3)]
+    for number, txn in enumerate(open_ones):
+        txn.create("city=sf").write(pa.table({"id": [f"x{number}"], "city": ["sf"], "n": [number]}))
+    for late in (2, 0, 1):  # completed in another order than they were requested
+        result = open_ones[late].commit()
+        seen.append(pairs(table.read_incremental(checkpoint)))
+        checkpoint = result.completion
+    assert seen == [{("x2", 2)}, {("x0", 0)}, {("x1", 1)}]
+    assert pairs(table.read_incremental(done[-1].completion)) == {("x0", 0), ("x1", 1), ("x2", 2)}
+    table.table.cluster()
+    assert pairs(table.read_incremental(checkpoint)) == set(), "rows that were only moved are not seen again"
+
+
 def test_a_table_without_schema_says_so(make: Callable[..., Any]) -> None:
     with pytest.raises(InputError, match="no schema yet"):
         make().read()

@@ -14,7 +14,7 @@ from lakelatch.errors import ConflictError
 from lakelatch.occ.check import check
 from lakelatch.occ.retry import RunResult
 from lakelatch.occ.transaction import Transaction
-from lakelatch.spark import rebase, write
+from lakelatch.spark import jobs, read, rebase, write
 
 SCHEMA = "id string, city string, ts long, n long"
 Model = dict[str, tuple[str, int, int]]  # id -> city, ts, n
@@ -112,19 +112,17 @@ def assert_holds(table: Any, *models: Model) -> None:
 KINDS = ("upsert", "delete", "delete_where")
 
 
-@pytest.fixture(params=["driver", "tasks"])
-def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "tasks":
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-        monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
-    return str(request.param)
-
-
 @pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
 @pytest.mark.parametrize("winner_is_older", [False, True], ids=["winner began later", "winner began first"])
 def test_two_writes_of_the_same_file_groups_both_land(
-    make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None, winner_is_older: bool
+    make: Callable[..., Any],
+    spark: Any,
+    staged: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    buckets: int | None,
+    winner_is_older: bool,
 ) -> None:
+    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
     for mine in KINDS:
         for other in KINDS:
             table = make(f"{mine}-{other}", buckets=buckets)
@@ -147,7 +145,10 @@ def test_sparks_tasks_do_the_same_as_the_driver(
 ) -> None:
     monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
-    table = make(buckets=2)
+    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)  # several file groups for each task
+    if kind == "delete":
+        monkeypatch.setattr(jobs, "_TASK_BYTES_MAX", 0)  # as if the table had very many file groups
+    table = make(buckets=4)
     table.upsert(rows(spark, base()))
     ours, theirs = Step(kind, 0), Step("upsert", 8)
     txns = [staged(table, partial(each.run, spark=spark)) for each in (ours, theirs)]
@@ -245,7 +246,7 @@ def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(
             return n
 
         arrivals = [arrival]
-        plain = write.collect
+        plain = jobs.collect
 
         def collect(*given: Any, arrivals: list[Model] = arrivals, plain: Any = plain, **named: Any) -> Any:
             answers = plain(*given, **named)
@@ -272,7 +273,7 @@ def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_el
     for city in CITIES:
         table.bulk_insert(rows(spark, {k: v for k, v in base().items() if v[0] == city}).coalesce(1))
     scanned: list[set[str]] = []
-    plain = write.scan
+    plain = read.scan
 
     def scan(spark: Any, table: Any, slices: Any, schema: Any) -> Any:
         scanned.append({s.path for s in slices})
@@ -380,6 +381,19 @@ def test_a_delete_by_condition_has_read_the_partitions_that_its_condition_names(
     else:
         assert txn.commit() is not None
         assert held(table) == {k: v for k, v in base().items() if v[2] < 49 and k not in ("k1", "k3")}
+
+
+@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+def test_an_overwrite_has_read_nothing_of_what_it_leaves(
+    make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None
+) -> None:
+    table = make(buckets=buckets, isolation="serializable")
+    table.upsert(rows(spark, base()))
+    fresh: Model = {"k0": ("sf", 5, 5)}
+    txn = staged(table, lambda t: t.overwrite(rows(spark, fresh)))
+    table.upsert(rows(spark, {"k1": ("la", 2, 1)}))
+    assert txn.commit() is not None
+    assert_holds(table, {k: v for k, v in base().items() if v[0] == "la"} | {"k1": ("la", 2, 1)} | fresh)
 
 
 def test_two_threads_upsert_the_same_groups_and_neither_runs_again(make: Callable[..., Any], spark: Any) -> None:

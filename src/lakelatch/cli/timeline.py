@@ -4,8 +4,8 @@ JSON: ``table``, ``pruned_to`` (the log tells nothing of what began up to there;
 ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
 commit that a table begins with, unpublished, open, planned, pending, rolled back, aborted, taken back, done for a service),
-``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it has or had reserved, in
-words) and ``reason`` of an end without landing. Null where nobody knows.
+``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it has or had
+reserved, in words) and ``reason`` of an end without landing. Null where nobody knows.
 """
 
 from __future__ import annotations
