@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
@@ -118,6 +118,13 @@ def kept_from(table: Table) -> str:
     bounds = [content["earliest"]["C"] for content in pending]
     timeline = table.timeline()
     completion = {each.requested: each.completed or each.requested for each in timeline.commits}
+    for instant in timeline.pending:
+        # Another engine's, or one of a log that was made anew: it may have been executed in part.
+        path = timeline.path(replace(instant, state="requested"))
+        if instant.action == "clean" and (stored := table.store.get(path)) and stored.body:
+            content = decode_container(stored.body, name=path)
+            first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
+            bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
     for instant in timeline.completed:
         if instant.action == "clean" and (stored := table.store.get(timeline.path(instant))) and stored.body:
             content = decode_container(stored.body, name=timeline.path(instant))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ConflictError, RolledBackError
+from .clock import next_label
 from .instant import COMPLETED_AS, Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .plans import Content, groups_of, held, hold, paths_of
@@ -15,6 +16,7 @@ from .transaction import Transaction
 if TYPE_CHECKING:
     from .over import CommitResult
     from .table import Table
+    from .table_lock import TableLease
 
 
 class Service(Transaction):
@@ -110,6 +112,15 @@ class Execution(Transaction):
                 table=self.url,
                 instant=self.instant,
             )
+
+    def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
+        if self._plan.action != "clean":
+            return super()._decide(state, lease, template)
+        # It was decided when it was planned: its files may be gone, whatever has landed since. They are in no state
+        # that anybody may go back to.
+        self._require_in(state)
+        completion = next_label(self._table.env.now(), state.top)
+        return template.placed(completion=completion, token=lease.token_at(state), schema=None)
 
     def _template(self) -> Commit:
         if self._plan.action == "clean":

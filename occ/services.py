@@ -179,7 +179,13 @@ def execute(table: Table, instant: str) -> Executed:
 
 def cancel(table: Table, instant: str, *, reason: str = "asked to") -> bool:
     """End a pending plan; what its executions left is deleted. False when it has landed or ended meanwhile."""
-    return end_plan(table, _plan(table, instant), reason)
+    plan = _plan(table, instant)
+    if plan.action == "clean":
+        raise InputError(
+            f"{table.url}: clean {instant} cannot be cancelled, because its files may be gone already; execute it",
+            instant=instant,
+        )
+    return end_plan(table, plan, reason)
 
 
 def _plan(table: Table, instant: str) -> Begin:

@@ -39,17 +39,13 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
         LatchError: what a task met.
     """
     with job_group(spark, store, txn.instant, text):
-        if not isinstance(rows, Shuffled):
-            return unpack(rows.mapInArrow(task, ANSWER).collect())
-        text = packed(task)
-        if len(text) > _TASK_BYTES_MAX:
-            return unpack(rows.rows.mapInArrow(task, ANSWER).collect())
-        spark.sparkContext.setLocalProperty(JOB_TASK, text)
-        try:
-            return unpack(rows.answers().collect())
-        except BaseException:
-            rows.forget()
-            raise
+        if isinstance(rows, Shuffled) and len(told := packed(task)) <= _TASK_BYTES_MAX:
+            spark.sparkContext.setLocalProperty(JOB_TASK, told)
+            answers = rows.collect()
+        else:
+            frame = rows.rows if isinstance(rows, Shuffled) else rows
+            answers = frame.mapInArrow(task, ANSWER).collect()
+    return unpack(answers)
 
 
 @contextmanager

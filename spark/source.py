@@ -29,15 +29,12 @@ class Shuffled:
         self.rows = rows
         self._answers: Any = None
 
-    def answers(self) -> Any:
+    def collect(self) -> Any:
         """What the job's task answers for these rows."""
-        if self._answers is None:
-            self._answers = self.rows.mapInArrow(run_task_of_job, ANSWER)
-        return self._answers
-
-    def forget(self) -> None:
-        """Spark does not run a frame again of which a stage was cancelled."""
-        self._answers = None
+        answers, self._answers = self._answers or self.rows.mapInArrow(run_task_of_job, ANSWER), None
+        found = answers.collect()
+        self._answers = answers  # only now: Spark does not run a frame again of which a stage failed or was cancelled
+        return found
 
 
 class Source:

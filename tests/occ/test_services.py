@@ -336,6 +336,31 @@ def test_an_overwrite_since_the_plan_ends_it(folder):
     world.close()
 
 
+def test_a_clean_is_decided_when_it_is_planned(old):
+    """It can be neither cancelled nor lost: half of its files may be gone, and who saves an old state must know."""
+    a, b = old.writer("A"), old.writer("B")
+    times = [each.requested for each in a.table.timeline().commits]
+    planned = a.table.plan_clean(retain_commits=2)
+    with pytest.raises(lakelatch.InputError, match="cannot be cancelled"):
+        b.table.cancel_plan(planned)
+    a.store.reset()
+    # A has deleted its files when a restore to a state that is kept comes in between.
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: go_back_one(b)))
+    assert a.table.execute(planned).files == 2
+    assert fate(b.table, planned) == ["begin", "commit"]
+    with old.fresh() as table:
+        with pytest.raises(lakelatch.InputError, match="has been cleaned"):
+            table.savepoint(times[1])
+        check_sound(table)
+        assert content(table) == AGED | {"a0": 3, "a1": 3} == independent_content(old.folder)
+
+
+def go_back_one(writer: Writer) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakelatch.occ.restore.finish_cleans", lambda _table: [])  # it was planned right after that look
+        writer.table.restore(writer.table.timeline().commits[-2].requested)
+
+
 def test_two_plans_do_not_name_the_same_file_group(old):
     a = old.writer("A")
     assert a.table.plan_clustering(**SMALL)
