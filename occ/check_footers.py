@@ -92,7 +92,7 @@ def _problems(
         )
     _, latest = _span(meta, names.index(COMMIT_TIME))
     # Not above C rather than T: a file that a rebase moved holds rows of commits that began after its own.
-    if latest is not None and latest > (completed or base.instant):
+    if latest is not None and latest > max(completed, base.instant):
         yield (
             "commit-time",
             f"{base.path} has a row of {latest}, later than the commit {base.instant} that wrote the file",

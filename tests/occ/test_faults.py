@@ -279,6 +279,7 @@ def test_a_file_that_appears_after_its_transaction_landed_without_it_is_cleaned_
     late = named.with_name("0" + named.name)
     late.write_bytes(named.read_bytes())
     writer.table.clean()
-    assert named.exists() and not late.exists()
+    assert named.exists()
+    assert not late.exists()
     assert content(writer.table) == independent_content(world.folder) == DONE
     check_sound(writer.table)
