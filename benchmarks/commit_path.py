@@ -45,8 +45,9 @@ class Ours:
         import lakelatch
 
         with lakelatch.create(
-            self.url, record_key="id", partition_by="part", schema=rows(0, 0).schema, lock=self.lock
-        ) as t:
+            self.url, record_key="id", partition_by="part", schema=rows(0, 0).schema, lock=self.lock,
+            unique_keys=False,  # nor does the peer promise anything of keys
+        ) as t:  # fmt: skip
             for w in range(writers):
                 with t.transaction("insert") as txn:
                     txn.create(f"part=p{w}").write(rows(w, 0))

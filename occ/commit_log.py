@@ -190,9 +190,9 @@ class CommitLog:
             while True:
                 self.catch_up()
                 self.state.settings.refuse_older_versions(self._store.url)
+                self._strangers.look()  # may read on, so before publishing
                 self.publish_last()
-                self._strangers.look()
-                state = self.state  # these may have read on
+                state = self.state
                 self._refuse_unopened(state)
                 entry = build(state)
                 if entry is None:
@@ -235,8 +235,8 @@ class CommitLog:
         """Requested times of commits since the epoch was opened that are on the timeline and not in the log."""
         with self._mutex:
             self.catch_up()
-            self.publish_last()
             self._strangers.look(now=True)
+            self.publish_last()
             return self._strangers.found
 
     def _verify(self, commits: list[Commit]) -> None:

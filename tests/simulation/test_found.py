@@ -9,6 +9,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.log_files import LOG
+from lakelatch.occ.log_state import Commit
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 
 from ..occ.world import BEGUN, World, check_sound
@@ -35,6 +36,29 @@ def test_a_new_handle_publishes_what_it_reads_while_it_verifies_its_epoch(tmp_pa
     b.add("a")
     a.store.reset()
     assert world.content() == BEGUN | {"a0": 3, "a1": 3}
+    with world.fresh() as table:
+        check_sound(table)
+    world.close()
+
+
+def test_a_handle_publishes_what_it_reads_while_it_looks_for_strangers(tmp_path: Path):
+    """The same of a handle that is open for long, and looks for commits of other engines now and then. Soak, seed 40057201."""
+    world = World(tmp_path / "table", lock="none://")
+    a, b = world.writer("A"), world.writer("B")
+    b.add("b")
+    world.env.advance(2.0)
+
+    def meanwhile() -> None:
+        assert a.add("a").published
+        a.store.add(Refuse(_completed_instant, forever=True))
+        assert not a.add("a").published
+
+    b.store.add(Pause(On("list", ".hoodie/timeline"), call=meanwhile))
+    b.add("b")
+    a.store.reset()
+    order = [entry.instant for entry in b.table.log.entries() if isinstance(entry, Commit)]
+    made = [call.path for call in b.store.calls if _completed_instant(call)]
+    assert [path.rpartition("/")[2][:17] for path in made] == [order[-4], *order[-2:]]
     with world.fresh() as table:
         check_sound(table)
     world.close()
