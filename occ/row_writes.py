@@ -60,8 +60,8 @@ def _apply(txn: Work, plan: Plan, rows: pa.Table) -> None:
         files.kept = hook.kept
         apply(plan, rows, files)
         txn.add(files.stats())
-    for partition in plan.slices:
-        txn.looks_up(partition)
+    for place in files.looked:
+        txn.looks_up(*place)
     if not plan.delete:
         hook.batches.append(rows)
 

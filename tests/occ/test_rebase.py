@@ -328,6 +328,16 @@ def test_buckets(make_world, winner_began, there):
     end_sound(world, {"k1": 1, "k2": 2, "k3": 3} | ({"x": 0} if there else {}))
 
 
+def test_upserts_of_different_buckets_do_not_meet_under_any_isolation(make_world):
+    """What an upsert looks into is the buckets of its keys, and not the partition."""
+    world = make_world(buckets=64, isolation="serializable")
+    a, b = world.writer("a"), world.writer("b")
+    first, second = begin(a, a0=5), begin(b, a1=7)
+    first.commit()
+    second.commit()
+    end_sound(world, BEGUN | {"a0": 5, "a1": 7})
+
+
 @pytest.mark.parametrize("dies", ["asked", "announced", "merged", "landed"])
 def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
     """The pending instant has changed its action by then: whoever sweeps knows both."""
