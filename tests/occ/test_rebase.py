@@ -330,12 +330,13 @@ def test_buckets(make_world, winner_began, there):
 
 def test_upserts_of_different_buckets_do_not_meet_under_any_isolation(make_world):
     """What an upsert looks into is the buckets of its keys, and not the partition."""
-    world = make_world(buckets=64, isolation="serializable")
+    world = make_world(buckets=64, isolation="serializable", empty=True)
     a, b = world.writer("a"), world.writer("b")
+    begin(a, a0=0, a1=0).commit()
     first, second = begin(a, a0=5), begin(b, a1=7)
     first.commit()
     second.commit()
-    end_sound(world, BEGUN | {"a0": 5, "a1": 7})
+    end_sound(world, {"a0": 5, "a1": 7})
 
 
 @pytest.mark.parametrize("dies", ["asked", "announced", "merged", "landed"])
