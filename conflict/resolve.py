@@ -134,6 +134,8 @@ def resolve(
                     lost = None
         if lost:
             return Verdict(lost)
+    if again and isolation != SNAPSHOT and (lost := _read_before_it_moves(ours, candidates, reads)):
+        return Verdict(lost)
     return Verdict(None, tuple(beats), tuple(again), frozenset(groups))
 
 
@@ -245,6 +247,13 @@ def _changed_what_we_read(
     rule = f"it changed what ours had read, which counts under isolation {isolation}"
     scans = scans_that_count(reads, isolation, blind_insert=theirs.blind, lookups=lookups)
     return _changed(ours, theirs, scans, rule, _AGAIN)
+
+
+def _read_before_it_moves(ours: Party, candidates: Iterable[Party], reads: ReadSet) -> Conflict | None:
+    """To be merged again is to come after all that has landed, a blind insert too: what was read must be so there."""
+    rule = "it changed what ours had read, and to be merged again ours would have to come after it"
+    found = (_changed(ours, each, reads.scans or (), rule, _AGAIN) for each in candidates if each.landed)
+    return next((lost for lost in found if lost), None)
 
 
 def _changed(ours: Party, theirs: Party, scans: Iterable[Scan], rule: str, advice: str) -> Conflict | None:

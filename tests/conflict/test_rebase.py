@@ -93,3 +93,17 @@ def test_who_waits_merges_afterwards():
     verdict = decide(landed(A), keeps)
     assert verdict.lost is not None
     assert verdict.lost.waits
+
+
+def test_who_is_merged_again_comes_after_a_blind_insert_too():
+    """Otherwise it comes before it, whatever it read; but the winner may have seen the inserted rows. Soak, seed 50115556."""
+    insert = landed(NEW, operation="INSERT")
+    reads = ReadSet(scans=(Scan(P),))
+    assert decide(insert, reads=reads, isolation="write-serializable") == Verdict(None)
+    winner = landed(FileGroupId("q", "a"), operation="UPSERT")
+    ours = Party("3", "", "UPSERT", "me", WriteSet(frozenset({FileGroupId("q", "a")})))
+    mends = Repeatable(ours.writes.groups)
+    verdict = resolve(ours, reads, [insert, winner], isolation="write-serializable", repeatable=mends)
+    assert verdict.lost is not None
+    assert verdict.lost.winner is insert
+    assert resolve(ours, reads, [insert, winner], isolation="snapshot", repeatable=mends).groups == ours.writes.groups
