@@ -125,6 +125,7 @@ class Stage:
             schema=first.schema,
             heartbeat_interval_s=0.5,
             heartbeat_timeout_s=2.0,
+            rebase=False,  # or nobody would lose: what two upserts changed is merged again by itself
             writer="departures",
         )
         with table, table.transaction("insert") as txn:

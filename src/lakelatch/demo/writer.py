@@ -75,7 +75,7 @@ class WatchedTable(Table):
             attempts += 1
             self._events.tell("began", instant=txn.instant, attempt=attempts)
             files = work(txn)
-            self._events.tell("written", instant=txn.instant, files=len(files) if isinstance(files, list) else 0)
+            self._events.tell("written", instant=txn.instant, files=len(txn.files))
             if attempts == 1:
                 self._events.wait()
             return files
