@@ -81,7 +81,7 @@ def ingested(url: str, every_s: float, seconds: float, beside: Any = None) -> li
     if beside is not None:
         beside()
     else:
-        time.sleep(seconds)
+        time.sleep(seconds)  # ingestion alone, for so long
     stop.set()
     took: list[float] = answer.get(timeout=300)
     child.join()
@@ -97,7 +97,7 @@ def long_delete(folder: str, scale: float, repeat: int) -> None:
         told: dict[str, Any] = {}
 
         def beside(url: str = url, told: dict[str, Any] = told) -> None:
-            time.sleep(8 * scale)
+            time.sleep(8 * scale)  # into the middle of ingestion
             with lakelatch.open(url, writer="delete") as table:
                 for number in range(repeat):
 
@@ -201,7 +201,7 @@ def priorities(folder: str, scale: float) -> None:
 
         def work(txn: Any) -> None:
             txn.upsert(rows(0, range(10), 9))
-            time.sleep(20 * scale)
+            time.sleep(20 * scale)  # the work of a longer job, into which the others commit
 
         began = time.monotonic()
         done = table.run(work)
@@ -216,7 +216,7 @@ def hold(url: str, ready: Any) -> None:
 
     lakelatch.open(url).transaction(reserve="table")
     ready.put(os.getpid())
-    time.sleep(600)
+    time.sleep(600)  # it is killed long before
 
 
 def dead_reserver(folder: str) -> None:

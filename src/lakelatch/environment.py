@@ -131,7 +131,7 @@ class SystemEnvironment:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(seconds)  # the only place where the library does; tests hand in a clock of their own
 
     def random(self) -> float:
         return random.random()

@@ -9,7 +9,7 @@ import lakelatch
 from lakelatch.occ.table import Table
 from lakelatch.testing.faults import Fault
 
-from .world import BEGUN, World, Writer, add, check_sound, content, independent_content
+from .world import BEGUN, World, Writer, add, check_sound, content, independent_content, struck
 
 AGED = BEGUN | {"a0": 4, "a1": 4, "b9": 1}
 BACK = BEGUN | {"a0": 2, "a1": 2, "b9": 1}
@@ -46,13 +46,7 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
     """Run a service with a fault; what its caller was told must be what others find, and all must be finished by them."""
     world = aged(folder)
     writer = world.writer("A", host="host-b")
-    writer.store.add(fault)
-    told: object
-    try:
-        told = act(writer)
-    except lakelatch.LatchError as e:
-        told = e
-    writer.store.reset()
+    told = struck(writer, fault, act)
     landed = told.landed if isinstance(told, lakelatch.LatchError) else True
     try:
         with world.fresh() as table:

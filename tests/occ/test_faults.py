@@ -23,7 +23,7 @@ from lakelatch.testing.faults import (
     Refuse,
 )
 
-from .world import BEGUN, World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
+from .world import BEGUN, World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite, struck
 
 DONE = {"a0": 1, "a1": 1, "b0": 0, "b1": 0, "c0": 1}
 OVERWRITTEN = {"a9": 1, "b0": 0, "b1": 0}
@@ -66,13 +66,7 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
     """Run ``act`` with a fault, then look whether its writer was told what others find, before and after cleaning."""
     world = World(folder)
     writer = world.writer("A", host="host-b")
-    writer.store.add(fault)
-    told: object
-    try:
-        told = act(writer)
-    except lakelatch.LatchError as e:
-        told = e
-    writer.store.reset()
+    told = struck(writer, fault, act)
     landed = told.landed if isinstance(told, lakelatch.LatchError) else told is not None
     expected = [BEGUN] if landed is False else [after] if landed else [BEGUN, after]
     try:

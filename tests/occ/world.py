@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from lakelatch.occ.table import Table
 from lakelatch.occ.transaction import Transaction
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing import FakeEnvironment
-from lakelatch.testing.faults import FaultStore
+from lakelatch.testing.faults import Fault, FaultStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
 PARTITIONS = ("a", "b")
@@ -155,6 +156,17 @@ class World:
         for writer in self.writers:
             writer.store.reset()
             writer.table.close()
+
+
+def struck(writer: Writer, fault: Fault, act: Callable[[Writer], object]) -> object:
+    """What ``act`` answers, or the error that it raises, while the store has this fault."""
+    writer.store.add(fault)
+    try:
+        return act(writer)
+    except lakelatch.LatchError as e:
+        return e
+    finally:
+        writer.store.reset()
 
 
 def entries(table: Table) -> list[Begin | Commit | End]:

@@ -12,11 +12,17 @@ from lakelatch.occ.log_files import LOG
 from lakelatch.occ.log_state import Commit
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 
-from ..occ.world import BEGUN, World, check_sound
+from ..occ.world import BEGUN, World, Writer, check_sound
 
 
 def _completed_instant(call: Call) -> bool:
     return call.op == "put_if_absent" and "/timeline/" in call.path and "_" in call.path
+
+
+def lands_two_and_publishes_one(a: Writer) -> None:
+    assert a.add("a").published
+    a.store.add(Refuse(_completed_instant, forever=True))
+    assert not a.add("a").published
 
 
 def test_a_new_handle_publishes_what_it_reads_while_it_verifies_its_epoch(tmp_path: Path):
@@ -26,13 +32,7 @@ def test_a_new_handle_publishes_what_it_reads_while_it_verifies_its_epoch(tmp_pa
     """
     world = World(tmp_path / "table", lock="none://")
     a, b = world.writer("A"), world.writer("B")
-
-    def meanwhile() -> None:
-        assert a.add("a").published
-        a.store.add(Refuse(_completed_instant, forever=True))
-        assert not a.add("a").published
-
-    b.store.add(Pause(On("list", ".hoodie/timeline"), call=meanwhile))
+    b.store.add(Pause(On("list", ".hoodie/timeline"), call=lambda: lands_two_and_publishes_one(a)))
     b.add("a")
     a.store.reset()
     assert world.content() == BEGUN | {"a0": 3, "a1": 3}
@@ -47,13 +47,7 @@ def test_a_handle_publishes_what_it_reads_while_it_looks_for_strangers(tmp_path:
     a, b = world.writer("A"), world.writer("B")
     b.add("b")
     world.env.advance(2.0)
-
-    def meanwhile() -> None:
-        assert a.add("a").published
-        a.store.add(Refuse(_completed_instant, forever=True))
-        assert not a.add("a").published
-
-    b.store.add(Pause(On("list", ".hoodie/timeline"), call=meanwhile))
+    b.store.add(Pause(On("list", ".hoodie/timeline"), call=lambda: lands_two_and_publishes_one(a)))
     b.add("b")
     a.store.reset()
     order = [entry.instant for entry in b.table.log.entries() if isinstance(entry, Commit)]

@@ -61,4 +61,4 @@ def until(true: Callable[[], bool], what: str) -> None:
     give_up = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < give_up, what
-        time.sleep(0.01)
+        time.sleep(0.01)  # a foreign server's or process's state, of which nothing tells us

@@ -12,7 +12,7 @@ import pytest
 
 from ..environment import SYSTEM, SystemEnvironment
 from ..errors import ConfigError, LatchError, LockLostError, LockTimeoutError
-from ..locks import LockProvider, Release
+from ..locks import Lease, LockProvider, Release
 from .contention import PATIENCE_S, WatchedEnvironment, run_threads, until
 from .fake_environment import FakeEnvironment
 from .lock_contract_base import LockContractBase
@@ -108,14 +108,19 @@ class WaitingContract(LockContractBase):
             assert holder.until is None or holder.until > holder.since
         assert rival.inspect(key) is None
 
+    def _to_be_broken(self, provider: LockProvider, key: str) -> tuple[Lease, list[str]]:
+        """A lease, and the reasons for its loss as its holder is told them."""
+        if not self.breakable:
+            pytest.skip("this backend declares that it cannot break a lease")
+        lease = provider.acquire(key, wait_s=0, lease_s=self.lease_s)
+        told: list[str] = []
+        lease.on_lost(told.append)
+        return lease, told
+
     def test_break_ends_the_lease_and_leaves_a_record(
         self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
     ) -> None:
-        if not self.breakable:
-            pytest.skip("this backend declares that it cannot break a lease")
-        first = provider.acquire(key, wait_s=0, lease_s=self.lease_s)
-        told: list[str] = []
-        first.on_lost(told.append)
+        first, told = self._to_be_broken(provider, key)
         assert not rival.break_(key, token=first.token + 1, reason="wrong one", who="test")
         assert rival.break_(key, token=first.token, reason="stuck since noon", who="alice")
         assert not rival.break_(key, token=first.token, reason="once is enough", who="bob")
@@ -133,11 +138,7 @@ class WaitingContract(LockContractBase):
     def test_a_break_by_another_process_is_told_at_the_next_renewal(
         self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
     ) -> None:
-        if not self.breakable:
-            pytest.skip("this backend declares that it cannot break a lease")
-        lease = provider.acquire(key, wait_s=0, lease_s=self.lease_s)
-        told: list[str] = []
-        lease.on_lost(told.append)
+        lease, told = self._to_be_broken(provider, key)
         assert rival.break_(key, token=lease.token, reason="stuck", who="alice")
         tick_s = min(0.5, self.lease_s / 12)  # clocks are looked at so often: one look to renew, the next one to tell
         slack_s = self.lease_s / 4 if self.server_clock else 0.0  # answers are as slow as the machine
