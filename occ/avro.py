@@ -163,11 +163,6 @@ _STAT_FIELDS = {
 }
 
 
-def _to_record(metadata: CommitMetadata, *, replace: bool) -> dict[str, Any]:
-    stats = {partition: [_stat_record(each) for each in found] for partition, found in _by_partition(metadata.stats)}
-    return {"partitionToWriteStats": stats} | _rest_of_record(metadata, replace=replace)
-
-
 def _by_partition(stats: Sequence[WriteStat]) -> list[tuple[str, list[WriteStat]]]:
     ordered = sorted(stats, key=lambda each: (each.partition, each.path))
     return [(partition, list(found)) for partition, found in groupby(ordered, key=lambda each: each.partition)]

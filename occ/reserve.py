@@ -21,10 +21,10 @@ _NAMES_MAX = 256  # of one reservation; more file groups become their partitions
 _CREATE_PARTITIONS = frozenset({"insert", "bulk_insert", "upsert", "insert_overwrite", "insert_overwrite_table"})
 
 # "table", or any of: partition paths, file slices, file groups as (partition, file id).
-Wanted = str | Iterable["str | FileSlice | tuple[str, str]"] | Reservation
+Asked = str | Iterable["str | FileSlice | tuple[str, str]"] | Reservation
 
 
-def reservation_of(table: Table, wanted: Wanted, operation: str) -> Reservation:
+def reservation_of(table: Table, wanted: Asked, operation: str) -> Reservation:
     """The reservation that a writer asked for.
 
     A partition that does not exist yet is fine where the operation can make it: somebody else may be about to.

@@ -21,7 +21,7 @@ from .waiting import Patience
 
 if TYPE_CHECKING:
     from .over import CommitResult
-    from .reserve import Wanted
+    from .reserve import Asked
     from .table import Table
     from .transaction import Transaction
 
@@ -93,7 +93,7 @@ class _Run(Generic[T]):
         *,
         operation: str,
         isolation: str | None,
-        reserve: Wanted | None,
+        reserve: Asked | None,
     ) -> None:
         self._table, self._work, self._bounds = table, work, bounds
         self._operation, self._isolation, self._reserve = operation, isolation, reserve
@@ -214,7 +214,7 @@ def run(
     *,
     operation: str,
     isolation: str | None = None,
-    reserve: Wanted | None = None,
+    reserve: Asked | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""
     this = _Run(table, work, bounds, operation=operation, isolation=isolation, reserve=reserve)

@@ -30,7 +30,7 @@ from .prune import Pruner
 from .publish import Publisher
 from .readers import Leases
 from .reading import Reading
-from .reserve import Wanted, reservation_of
+from .reserve import Asked, reservation_of
 from .restore import remove_undone
 from .retry import Bounds, Contention, RunResult
 from .retry import run as run_again
@@ -108,7 +108,7 @@ class Table(Reading, Maintenance):
         *,
         lock_first: bool = False,
         isolation: str | None = None,
-        reserve: Wanted | None = None,
+        reserve: Asked | None = None,
         first: int | None = None,
     ) -> Transaction:
         """Begin a transaction; leave its block to commit.
@@ -147,7 +147,7 @@ class Table(Reading, Maintenance):
         pause_s: float = 0.05,
         work_s: float | None = None,
         isolation: str | None = None,
-        reserve: Wanted | None = None,
+        reserve: Asked | None = None,
         reserve_after: int | None = 1,
     ) -> RunResult[T]:
         """Run ``work`` in a transaction and commit it; on conflict run it again with a fresh instant and snapshot.

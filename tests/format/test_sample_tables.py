@@ -10,7 +10,7 @@ import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 
 from lakelatch.errors import UnsupportedTableError
-from lakelatch.occ.avro import CommitMetadata, _from_record, _to_record, decode_container, encode_container
+from lakelatch.occ.avro import CommitMetadata, decode_commit, decode_container, encode_commit, encode_container
 from lakelatch.occ.avro_schemas import schema_of
 from lakelatch.occ.avro_types import from_avro, to_avro
 from lakelatch.occ.instant import COMMIT_ACTIONS
@@ -182,7 +182,7 @@ def test_commit_metadata_survives_the_way_through_our_own_forms(table):
         metadata = timeline.metadata(instant)
         assert metadata.schema
         assert CommitMetadata.from_json(metadata.to_json()) == metadata
-        again = _from_record(_to_record(metadata, replace=True))
+        again = decode_commit(encode_commit(metadata, replace=True), name=instant.requested, layout=2)
         assert set(again.stats) == set(metadata.stats)
         assert (again.operation, again.schema, again.extra) == (metadata.operation, metadata.schema, metadata.extra)
 
