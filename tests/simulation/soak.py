@@ -6,12 +6,14 @@ import argparse
 import gc
 import itertools
 import os
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from threading import Event
 
 from .faults import FAULTS, PROTOCOL_STEPS, faults_of
 from .install import simulated
@@ -19,6 +21,7 @@ from .shape import Shape
 from .world import World, run, words
 
 BLOCK = 250
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass
@@ -109,6 +112,12 @@ def story(shape: Shape) -> str:
     return f"{shape}\n{world.scheduler.story()}\n{end}\n"
 
 
+def deaf() -> None:
+    """Have a worker finish its block when the whole is told to end: what it found is counted."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("seconds", type=float)
@@ -118,16 +127,18 @@ def main() -> int:
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
     began, said = time.time(), 0.0
     until = began + given.seconds
-    total = Tally()
-    print(f"from seed {first} for {given.seconds:g} s on {given.processes} processes", flush=True)
-    with ProcessPoolExecutor(given.processes) as pool:
+    total, told = Tally(), Event()
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: told.set())
+    print(f"from seed {first} for {given.seconds:g} s on {given.processes} processes; Ctrl-C ends it early", flush=True)
+    with ProcessPoolExecutor(given.processes, initializer=deaf) as pool:
         blocks = itertools.count(first, BLOCK)
         running = {pool.submit(tally, next(blocks), BLOCK) for _ in range(2 * given.processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for each in done:
                 total.add(each.result())
-                if time.time() < until and not total.failed:
+                if time.time() < until and not total.failed and not told.is_set():
                     running.add(pool.submit(tally, next(blocks), BLOCK))
             if time.time() - said > 10:
                 said = time.time()
