@@ -35,11 +35,17 @@ demo: venv
 test: lint types
 	@scripts/ensure_tools.sh all
 	@scripts/ensure_jvm.sh
-	$(PYTEST) -m "not spark and not jvm"
+	$(FAST)
 	$(PYTEST) -m "spark or jvm"
 
 test-fast: venv
-	$(PYTEST) -m "not spark and not jvm"
+	$(FAST)
+
+# Half of the fast tests wait for servers and processes, the other half computes: each its own run, both at once.
+WAITING := tests/locks tests/process tests/storage
+FAST := $(BIN)/python scripts/at_once.py \
+	'$(PYTEST) -m "not spark and not jvm" $(addprefix --ignore=,$(WAITING))' \
+	'$(PYTEST) -m "not spark and not jvm" -p no:cacheprovider $(WAITING)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java

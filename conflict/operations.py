@@ -6,6 +6,7 @@ This is data. `resolve` decides by it, and docs/conflicts.md is generated from i
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from itertools import product
 
 
@@ -40,6 +41,7 @@ _KINDS = {
     "LOG_COMPACT": Kind.LOG_COMPACTION,
     "CLUSTER": Kind.CLUSTERING,
     "CLEAN": Kind.CLEAN,
+    "ARCHIVE": Kind.CLEAN,  # of instants instead of files
     "ROLLBACK": Kind.ROLLBACK,
     "SAVEPOINT": Kind.SAVEPOINT,
     "SAVEPOINT_DELETE": Kind.SAVEPOINT,
@@ -48,6 +50,7 @@ _KINDS = {
 BLIND = frozenset({"INSERT", "BULK_INSERT"})  # add rows and look at none
 
 
+@lru_cache(maxsize=256)  # asked several times for each candidate of each commit
 def kind_of(operation: str) -> Kind:
     """The kind of an operation by Hudi's name. An unknown one is ingestion, which yields to most."""
     return _KINDS.get(operation.upper(), Kind.REWRITE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -177,9 +177,10 @@ class Publisher:
                 self.publish(commit)
         return shown
 
-    def since(self, first: str) -> list[Instant]:
-        """The instants of commits from that T on, of one ranged listing."""
-        return _of_commits(entry.name for entry in self._store.list(self._folder, after=first))
+    def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
+        """The instants of commits from that T on, but for those whose T is ``known``, of one ranged listing."""
+        names = (entry.name for entry in self._store.list(self._folder, after=first))
+        return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
 
     def lacking(self, commits: Sequence[Commit]) -> list[str]:
         """T of those commits that the timeline does not show although nothing explains it."""

@@ -18,7 +18,7 @@ from .instant import Instant
 if TYPE_CHECKING:
     from .commit_log import CommitLog
 
-_SHARE, _EVERY_S = 0.02, 1.0  # of the time, what looking may cost; and not more often than that
+_SHARE, _EVERY_S = 0.005, 1.0  # of the time, what looking may cost; and not more often than that
 
 
 class Strangers:
@@ -26,13 +26,16 @@ class Strangers:
 
     Args:
         log: reads on; its ``state`` is that of the last reading.
-        since: the instants of commits, pending ones too, from the T on that is its argument.
+        since: the instants of commits, pending ones too, from the T on that is its argument, without those whose T
+            is known by its second one.
 
     Attributes:
         found: T of those that have committed, in order.
     """
 
-    def __init__(self, log: CommitLog, env: Environment, since: Callable[[str], Sequence[Instant]]) -> None:
+    def __init__(
+        self, log: CommitLog, env: Environment, since: Callable[[str, Callable[[str], bool]], Sequence[Instant]]
+    ) -> None:
         self._log, self._env, self._since = log, env, since
         self.found: list[str] = []
         self._top = self._from = EARLIEST
@@ -50,7 +53,7 @@ class Strangers:
         began = self._env.monotonic()
         if not (now or self.found or began >= self._next_at):
             return
-        self.judge(self._since(self._from))
+        self.judge(self._since(self._from, self._is_ours))
         ended = self._env.monotonic()
         self._next_at = ended + max((ended - began) / _SHARE, _EVERY_S)
 
@@ -63,9 +66,12 @@ class Strangers:
         # One that is at work now will complete under the T that it has.
         self._from = min([self._top, *(each.requested for each in unknown)])
 
-    def _is_unknown(self, each: Instant) -> bool:
+    def _is_ours(self, requested: str) -> bool:
         state = self._log.state
-        if each.requested in state.ended or each.requested in state.open:
+        return requested in state.ended or requested in state.open
+
+    def _is_unknown(self, each: Instant) -> bool:
+        if self._is_ours(each.requested):
             return False
         # Whatever had completed when the epoch was opened is known, and what completes later says so by its C.
         return each.state != "completed" or max(each.requested, each.completed or "") > self._top

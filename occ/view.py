@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..storage import Store
 
-_COMMITS_KEPT = 32  # a handle that nobody asks for its file slices applies commits in such batches
+_COMMITS_KEPT = 32  # a handle that is seldom asked for its file slices applies commits in such batches
 
 
 @functools.lru_cache(maxsize=64)
@@ -91,11 +91,13 @@ class ViewCache:
         self._mutex = threading.Lock()
         self._view: View | None = None
         self._slot = -1
+        self._asked = self._bare = False
         self._since = Follower()
 
     def at(self, slot: int, top: str, later: Follower) -> View:
         """The view that holds every commit before ``slot`` and no other; ``later`` follows what comes after it."""
         with self._mutex:
+            self._asked = True
             view = self._warm(slot, top, later)
             return self._cold(top) if view is None else self._advance(view, slot)
 
@@ -106,26 +108,39 @@ class ViewCache:
             if view is None:
                 return self._cold(top).schema
             if len(self._since.commits) > _COMMITS_KEPT:
-                return self._advance(view, slot).schema
+                return (self._advance if self._asked else self._skip)(view, slot).schema
             return next((c.schema for c in reversed(self._since.commits) if c.slot < slot and c.schema), view.schema)
 
     def _warm(self, slot: int, top: str, later: Follower) -> View | None:
         """A view of an earlier slot to go on from; None for a transaction older than the one before."""
-        if self._view is None or not self._since.complete or self._taken_back(slot):
+        useless = self._view is None or (self._bare and self._asked)
+        if useless or not self._since.complete or self._taken_back(slot):
             view = self._cold(top)  # first: if it fails, the old view must not be taken for one that is followed
             self._log.unfollow(self._since)
             self._since = self._log.follow(later)
-            self._view, self._slot = view, slot
+            self._view, self._slot, self._bare = view, slot, False
         return self._view if self._slot <= slot else None
 
     def _taken_back(self, slot: int) -> bool:
         return any(commit.restores for commit in self._since.commits if commit.slot < slot)
 
     def _advance(self, view: View, slot: int) -> View:
+        before = self._before(slot)
+        return self._moved(view.after_all(before, self._metadata_of), slot, before)
+
+    def _skip(self, view: View, slot: int) -> View:
+        """The schema goes on, the slices do not: a handle that only adds has never asked for them."""
+        before = self._before(slot)
+        schema = next((each.schema for each in reversed(before) if each.schema), view.schema)
+        self._bare = True
+        return self._moved(View(Snapshot(), schema), slot, before)
+
+    def _before(self, slot: int) -> list[Commit]:
         waiting = self._since.commits
-        before = waiting[: bisect_left(waiting, slot, key=lambda commit: commit.slot)]
-        view = view.after_all(before, self._metadata_of)
-        del waiting[: len(before)]  # not sooner: what could not be read now must be there the next time
+        return waiting[: bisect_left(waiting, slot, key=lambda commit: commit.slot)]
+
+    def _moved(self, view: View, slot: int, counted: Sequence[Commit]) -> View:
+        del self._since.commits[: len(counted)]  # not sooner: what could not be read now must be there the next time
         self._view, self._slot = view, slot
         return view
 

@@ -176,7 +176,8 @@ if hasattr(os, "register_at_fork"):
 def _start_time(pid: int) -> str:
     """Field 22 of /proc/<pid>/stat (clock ticks since boot), or "" when there is no such process or only its zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
     except OSError:
         return ""
     return "" if fields[0] in "ZX" else fields[19]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import lakelatch
+from lakelatch.occ.snapshot import Snapshot
+from lakelatch.occ.view import _COMMITS_KEPT
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from .world import BEGUN, add, check_sound, commits, content, fate, insert, overwrite, rows
@@ -36,6 +38,23 @@ def test_disjoint_writers_both_land(world):
     with world.fresh() as table:
         assert content(table) == dict.fromkeys(BEGUN, 1)
         check_sound(table)
+
+
+def test_a_handle_that_only_adds_keeps_no_file_slices_and_sees_all_once_it_asks(world, monkeypatch):
+    a, b = world.writer("A"), world.writer("B")
+    advanced = []
+    real = Snapshot.after_all
+    monkeypatch.setattr(Snapshot, "after_all", lambda self, commits: advanced.append(1) or real(self, commits))
+    for i in range(_COMMITS_KEPT + 2):
+        a.insert("a", f"x{i}")
+        b.insert("b", f"y{i}", f"z{i}")
+    assert not advanced
+    for handle in (a, b):
+        for _ in range(2):  # the second time from what the first has kept
+            with handle.table.transaction("upsert") as txn, world.fresh() as table:
+                assert txn.snapshot == table.snapshot()
+                assert txn.schema == handle.table.schema()
+            handle.add("a")
 
 
 def test_a_commit_that_could_not_be_read_is_in_the_next_snapshot(world, monkeypatch):
