@@ -6,7 +6,8 @@ append    every commit adds one small file (10 rows): nothing can conflict
 disjoint  every writer replaces the one file of its own partition: nothing should conflict
 
 Both write the same rows as Parquet; ours with every durable write flushed to disk, delta-rs as it is. An abort here is
-a false one. Printed: goodput (acknowledged commits a second), false aborts, slowest/fastest writer, latencies.
+a false one. Printed: goodput (acknowledged commits a second), false aborts, slowest/fastest writer, latencies; and of ours
+the share of the writers' CPU that comparing with others takes (asked of us: less than 5 % at 16 writers).
 """
 
 from __future__ import annotations
@@ -105,6 +106,23 @@ class Delta:
         return int(deltalake.DeltaTable(self.url).to_pyarrow_table(columns=["id"]).num_rows)
 
 
+def comparing() -> list[float]:
+    """CPU seconds of all conflict checks from now on: to read what others wrote, and to resolve."""
+    from lakelatch.occ.judge import Judge
+
+    decide, spent = Judge.decide, [0.0]
+
+    def timed(*given: Any, **named: Any) -> Any:
+        began = time.thread_time()
+        try:
+            return decide(*given, **named)
+        finally:
+            spent[0] += time.thread_time() - began
+
+    Judge.decide = timed  # type: ignore[method-assign]
+    return spent
+
+
 def writer(system: Any, number: int, work: str, seconds: float, start: Any, out: Any) -> None:
     system.open(number)
     while True:  # one commit before the clock starts: imports and first looks are not what is measured
@@ -113,7 +131,9 @@ def writer(system: Any, number: int, work: str, seconds: float, start: Any, out:
             break
         except Exception:
             continue
+    checks = comparing() if system.name == "lakelatch" else [0.0]
     start.wait()
+    cpu = time.process_time()
     end = time.monotonic() + seconds
     done, aborted, taken, why = 0, 0, [], ""
     while time.monotonic() < end:
@@ -126,7 +146,7 @@ def writer(system: Any, number: int, work: str, seconds: float, start: Any, out:
         else:
             done += 1
             taken.append(time.monotonic() - began)
-    out.put((number, done, aborted, taken, why))
+    out.put((number, done, aborted, taken, why, checks[0], time.process_time() - cpu))
 
 
 def measure(system: Any, work: str, writers: int, seconds: float) -> dict[str, Any]:
@@ -149,6 +169,7 @@ def measure(system: Any, work: str, writers: int, seconds: float) -> dict[str, A
         "slowest_to_fastest": round(min(done) / max(max(done), 1), 2),
         "p50_ms": round(percentile(taken, 0.5) * 1e3, 1),
         "p99_ms": round(percentile(taken, 0.99) * 1e3, 1),
+        "checks_of_cpu": round(sum(r[5] for r in results) / sum(r[6] for r in results), 4),
         "per_writer": sorted(done),
         "rows_right": system.rows() == expected,
         "why": next((r[4] for r in results if r[4]), ""),

@@ -6,9 +6,12 @@ alone      begin, upsert, commit, nobody beside
 all        the other one has changed all 48 file groups meanwhile: the second merges all of them again
 a tenth    the other one has changed five of them
 run again  the other one has changed all, and the second is run again as a whole (what there was without a rebase)
+waits      the other one is changing all, and the second waits for its turn (early_conflict_detection="wait")
+looks      the same setting, and the other one is writing a file group of its own: what it costs to find that out
 
 Each in a process of its own; CPU seconds of the second writer (all its threads, user and system), the smallest of the
-repetitions, so that a busy machine does not matter. Printed: the seconds, and their ratio to alone.
+repetitions, so that a busy machine does not matter. Printed: the seconds, and their ratio to alone. In the last two cases
+the other writer is another process, which has begun its work before the second and commits a second later.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import argparse
 import multiprocessing as mp
 import resource
 import tempfile
+import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from _report import machine, show
 
-CASES = ("alone", "all", "a tenth", "run again")
+CASES = ("alone", "all", "a tenth", "run again", "waits", "looks")
 
 
 def rows(keys: np.ndarray, seed: int) -> pa.Table:
@@ -44,6 +49,21 @@ def keys_of(group: int, per_group: int) -> np.ndarray:
 def cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def other_writer(url: str, batch: pa.Table, at_work: Any) -> None:
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        txn = table.transaction()
+        if batch["id"][0].as_py() < 0:
+            with txn.create() as file:
+                file.write(batch)
+        else:
+            txn.upsert(batch)
+        at_work.set()
+        time.sleep(1)  # the work that the second may have to wait for
+        txn.commit()
 
 
 def measure(case: str, folder: str, groups: int, per_group: int, answer: mp.Queue) -> None:  # type: ignore[type-arg]
@@ -72,10 +92,20 @@ def measure(case: str, folder: str, groups: int, per_group: int, answer: mp.Queu
                 txn._rebase = None
             return txn
 
+        beside = None
+        if case in ("waits", "looks"):
+            table.change_settings(early_conflict_detection="wait")
+            at_work = mp.get_context("spawn").Event()
+            batch = theirs if case == "waits" else rows(np.array([-1]), 6)
+            beside = mp.get_context("spawn").Process(target=other_writer, args=(url, batch, at_work))
+            beside.start()
+            at_work.wait()
         before = cpu()
         second = upsert(ours, rebase=case != "run again")
         spent = cpu() - before
-        if case != "alone":
+        if beside is not None:
+            beside.join()
+        elif case != "alone":
             first = upsert(theirs)
             first.commit()
         before = cpu()

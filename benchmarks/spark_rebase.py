@@ -4,14 +4,15 @@
 
 Both begin on one snapshot and merge; the first lands, the second merges the file groups that it lost again, and lands.
 Asked of us: the second costs at most 2.1 times the CPU of an upsert that nobody disturbs when all its file groups
-collide, and at most 1.3 times when a tenth does. Also shown: what it costs to run a lost write again, as a conflict
-that is none of rows still does, against its first attempt. At the end the rows are compared with those of the writes one
-after another, as read by us and by hudi-rs.
+collide, and at most 1.3 times when a tenth does, or when all do and it waits for its turn. Also shown: what it costs to
+run a lost write again, as a conflict that is none of rows still does, against its first attempt. At the end the rows are
+compared with those of the writes one after another, as read by us and by hudi-rs.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -31,7 +32,8 @@ from lakelatch.occ.table import Table
 from lakelatch.spark import rebase, write
 
 SHARE = 100  # one row in a hundred
-BARS = {"all collide": 2.1, "a tenth collides": 1.3}
+WAITS = "all collide, it waits for its turn"
+BARS = {"all collide": 2.1, "a tenth collides": 1.3, WAITS: 1.3}
 
 
 class Held:
@@ -50,6 +52,18 @@ class Held:
         """It lands. Raises when it lost."""
         self._txn.commit()
         self._handle.close()
+
+
+class Ends(logging.Handler):
+    """Lets a write land when somebody waits for it, and knows what that cost."""
+
+    def __init__(self, held: Held) -> None:
+        super().__init__()
+        self.held, self.spent = held, [0.0, 0.0]
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        wall, cpu, _ = timed(self.held.commit)
+        self.spent = [wall, cpu]
 
 
 class Work:
@@ -86,6 +100,19 @@ class Work:
                 lakelatch.spark.open(self._spark, handle).upsert(winner)
         more_wall, more_cpu, _ = timed(held.commit)
         return wall + more_wall, cpu + more_cpu
+
+    def waiting(self, mine: Any, winner: Any) -> tuple[float, float]:
+        """The same where the winner is at work already and lands when the second waits for it."""
+        log = logging.getLogger("lakelatch.waiting")
+        self._table.change_settings(early_conflict_detection="wait")
+        ends = Ends(Held(self._spark, self._table.url, winner))
+        log.addHandler(ends)
+        log.setLevel(logging.INFO)
+        wall, cpu = self.second(mine, None)
+        log.removeHandler(ends)
+        self._table.change_settings(early_conflict_detection="off")
+        assert ends.spent[0], "it did not wait"
+        return wall - ends.spent[0], cpu - ends.spent[1]
 
     def verify(self) -> None:
         """Raise when a reader sees other rows than those of the writes one after another."""
@@ -148,6 +175,9 @@ def measure(spark: Any, scratch: Path, rows: pa.Table, *, index: str, route: str
             taken = work.second(work.change(first), winner)
             if number:
                 runs.setdefault(name, []).append(taken)
+        taken = work.waiting(work.change(first), work.change(first + 50))
+        if number:
+            runs.setdefault(WAITS, []).append(taken)
         if route == "tasks":
             tried = again(spark, table, work.change(first + 1))
             for which, cpu in zip(("first", "second"), tried, strict=True):

@@ -1,10 +1,11 @@
 """Nobody starves: long jobs among short ones, a hundred at once, priorities, and a reserver that dies; real processes.
 
     python benchmarks/starvation.py [--scale 0.1] [--repeat 3] [--jobs 100] [--only delete,jobs,priority,dead] [--folder DIR]
+                                    [--early off|wait|fail]
 
 delete    a delete by condition that works for 60 s (times the scale), among upserts every 8 s (times the scale) into a
           random half of the same partitions, at each isolation level: attempts of the delete, what upserts took beside
-          it and alone, and how long they waited for it
+          it and alone, and how long they waited for it; with ``--early`` the table detects conflicts early
 jobs      so many transactions, ten to a process, each changing rows of its own in the same few file groups: attempts
 priority  many writers of priority 0 and one of priority 9 on the same rows: how long that one takes
 dead      whoever has reserved the table is killed: how long the next one waits
@@ -88,11 +89,11 @@ def ingested(url: str, every_s: float, seconds: float, beside: Any = None) -> li
     return took
 
 
-def long_delete(folder: str, scale: float, repeat: int) -> None:
+def long_delete(folder: str, scale: float, repeat: int, early: str) -> None:
     import lakelatch
 
     for isolation in ("snapshot", "write-serializable", "serializable"):
-        url = make(folder, isolation=isolation)
+        url = make(folder, isolation=isolation, early_conflict_detection=early)
         alone = ingested(url, 8 * scale, 60 * scale * repeat)
         told: dict[str, Any] = {}
 
@@ -113,7 +114,7 @@ def long_delete(folder: str, scale: float, repeat: int) -> None:
         for name, times in (("alone", alone), ("beside", took)):
             told[f"ingest_{name}_s"] = {q: round(percentile(times, q), 3) for q in (0.5, 0.99)} | {"n": len(times)}
         told["p99_to_alone"] = round(percentile(took, 0.99) / percentile(alone, 0.99), 2)
-        show(f"delete, {isolation}", told)
+        show(f"delete, {isolation}, {early}", told)
 
 
 # --- many at once ------------------------------------------------------------------------------------------------
@@ -240,13 +241,14 @@ def main() -> None:
     asked.add_argument("--repeat", type=int, default=3, help="of the long delete")
     asked.add_argument("--jobs", type=int, default=100)
     asked.add_argument("--only", default="delete,jobs,priority,dead")
+    asked.add_argument("--early", default="off")
     asked.add_argument("--folder")
     given = asked.parse_args()
     show("machine", machine())
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="starvation-") as folder:
         chosen = given.only.split(",")
         if "delete" in chosen:
-            long_delete(folder, given.scale, given.repeat)
+            long_delete(folder, given.scale, given.repeat, given.early)
         if "jobs" in chosen:
             many_jobs(folder, given.jobs)
         if "priority" in chosen:

@@ -10,8 +10,6 @@ appear in what one has read (a phantom). docs/conflicts.md has an example of eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..errors import ConfigError
 from .predicate import may_match
 from .write_set import EVERYWHERE, FileGroupId, ReadSet, Scan, WriteSet
@@ -32,7 +30,7 @@ def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
         )
 
 
-def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups: bool = True) -> Iterable[Scan]:
+def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups: bool = True) -> tuple[Scan, ...]:
     """What a candidate must have left alone.
 
     Args:

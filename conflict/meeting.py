@@ -6,6 +6,7 @@ each of the candidate's groups.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 from .write_set import FileGroupId
@@ -24,14 +25,15 @@ def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[fro
     """
     if not bucketed:
         return lambda theirs: [] if ours.isdisjoint(theirs) else [(group, group) for group in ours & theirs]
-    starts: dict[str, set[str]] = {}
+    starts: defaultdict[str, set[str]] = defaultdict(set)
     for partition, file_id in ours:
-        starts.setdefault(partition, set()).add(file_id[:_DIGITS])
+        starts[partition].add(file_id[:_DIGITS])
+    start_of = starts.get
     places: dict[tuple[str, str], list[FileGroupId]] = {}
 
     def meet(theirs: frozenset[FileGroupId]) -> Pairs:
         # Most meet nothing, so it is asked what the first eight characters are only where both have the same.
-        near = [group for group in theirs if group[1][:_DIGITS] in starts.get(group[0], ())]
+        near = [group for group in theirs if (known := start_of(group[0])) and group[1][:_DIGITS] in known]
         if near and not places:
             for group in ours:
                 places.setdefault((group[0], group[1][:_DIGITS]), []).append(group)

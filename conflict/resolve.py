@@ -160,7 +160,7 @@ def _excluded(ours: Party, theirs: Party) -> Conflict | None:
 
 
 def _same_file_group(ours: Party, theirs: Party, pairs: Pairs) -> Conflict | None:
-    met = [(a, b) for a, b in pairs if COMPLETED[ours.kind_at(a), theirs.kind_at(b)] == "x"]
+    met = pairs and [(a, b) for a, b in pairs if COMPLETED[ours.kind_at(a), theirs.kind_at(b)] == "x"]
     if not met:
         return None
     same = "both changed the same file group"
@@ -235,17 +235,21 @@ def _same_value(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
 
 
 def _changed_where_our_condition_looked(ours: Party, theirs: Party, reads: ReadSet) -> Conflict | None:
+    scans = (Scan(reads.region), *reads.condition) if reads.region else reads.condition
+    if not scans:  # here and below: asked of every candidate, and most have nothing to answer
+        return None
     rule = "it changed a partition that our condition was evaluated on"
     advice = "evaluate the condition again: Table.run does"
-    scans = (Scan(reads.region), *reads.condition) if reads.region else reads.condition
     return _changed(ours, theirs, scans, rule, advice)
 
 
 def _changed_what_we_read(
     ours: Party, theirs: Party, reads: ReadSet, isolation: str, *, lookups: bool
 ) -> Conflict | None:
-    rule = f"it changed what ours had read, which counts under isolation {isolation}"
     scans = scans_that_count(reads, isolation, blind_insert=theirs.blind, lookups=lookups)
+    if not scans:
+        return None
+    rule = f"it changed what ours had read, which counts under isolation {isolation}"
     return _changed(ours, theirs, scans, rule, _AGAIN)
 
 

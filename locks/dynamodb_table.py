@@ -186,6 +186,7 @@ class Table:
                     retries={"total_max_attempts": 1},  # repeating is decided here, by our clock
                     tcp_keepalive=True,
                     parameter_validation=False,
+                    user_agent=session.user_agent(),  # else composed anew for each request, twice
                 ),
             )
             self._process = process

@@ -73,7 +73,7 @@ def adopt(
         table.close()
         raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
     config = _config(store, env)
-    config.refuse_writing()
+    config.refuse_writing(rows=False)
     refuse_unsafe(store)
     _refuse_damage(store, config)
     prove(wanted.lock, store.url, env=env)

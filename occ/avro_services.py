@@ -1,4 +1,4 @@
-"""Avro records of table services: clean, savepoint, restore, and the plans of clean and clustering.
+"""Avro records of table services: clean, savepoint, restore, and the plans of clean, clustering and compaction.
 
 Source: the schemas that are compiled into Apache Hudi 1.2.0 (`org.apache.hudi.avro.model`).
 """
@@ -147,6 +147,35 @@ def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], s
     return encode_container(schema_of("HoodieRequestedReplaceMetadata"), record)
 
 
+def encode_compaction_plan(content: Mapping[str, Any]) -> bytes:
+    """`T.compaction.requested`."""
+    operations = [
+        {
+            "baseInstantTime": group["instant"],
+            "deltaFilePaths": group["logs"],
+            "dataFilePath": group["base"] or None,
+            "fileId": group["file_id"],
+            "partitionPath": group["partition"],
+            # The JVM fails where the bytes of the log files are not told.
+            "metrics": {
+                "TOTAL_LOG_FILES": float(len(group["logs"])),
+                "TOTAL_LOG_FILES_SIZE": float(group["log_bytes"]),
+            },
+            "bootstrapFilePath": None,
+        }
+        for group in content["groups"]
+    ]
+    record = {
+        "operations": operations,
+        "extraMetadata": {},
+        "version": 2,
+        "strategy": None,
+        "preserveHoodieMetadata": True,
+        "missingSchedulePartitions": [],
+    }
+    return encode_container(_schema("HoodieCompactionPlan"), record)
+
+
 # --- schemas -----------------------------------------------------------------------------------------------------
 
 
@@ -177,6 +206,32 @@ def _clean_plan() -> dict[str, Any]:
         "filePathsToBeDeletedPerPartition": _optional({"type": "map", "values": {"type": "array", "items": file}}),
         "partitionsToBeDeleted": _optional(_STRING_LIST),
         "extraMetadata": _optional(_STRINGS),
+    }
+
+
+def _compaction_plan() -> dict[str, Any]:
+    metrics = _optional({"type": "map", "values": "double"})
+    operation = _record(
+        "HoodieCompactionOperation",
+        {
+            **_all_optional("string", ["baseInstantTime"]),
+            "deltaFilePaths": _optional(_STRING_LIST),
+            **_all_optional("string", ["dataFilePath", "fileId", "partitionPath"]),
+            "metrics": metrics,
+            **_all_optional("string", ["bootstrapFilePath"]),
+        },
+    )
+    strategy = _record(
+        "HoodieCompactionStrategy",
+        {**_all_optional("string", ["compactorClassName"]), "strategyParams": _optional(_STRINGS), **_VERSION},
+    )
+    return {
+        "operations": _optional({"type": "array", "items": operation}),
+        "extraMetadata": _optional(_STRINGS),
+        **_VERSION,
+        "strategy": _optional(strategy),
+        "preserveHoodieMetadata": {"type": ["boolean", "null"], "default": False},
+        "missingSchedulePartitions": _optional(_STRING_LIST),
     }
 
 
@@ -253,6 +308,7 @@ def _restore() -> dict[str, Any]:
 _FIELDS = {
     "HoodieCleanerPlan": _clean_plan,
     "HoodieCleanMetadata": _clean,
+    "HoodieCompactionPlan": _compaction_plan,
     "HoodieSavepointMetadata": _savepoint,
     "HoodieRestoreMetadata": _restore,
 }

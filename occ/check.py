@@ -15,7 +15,9 @@ from ..errors import LatchError
 from .check_files import Named, check_buckets, check_listed, check_named, check_remains, data_files, fate, named_files
 from .check_folders import check_folders
 from .check_footers import RunAll, check_footers, check_keys
+from .check_history import check_archived
 from .check_log import LogReport, check_log, check_publication
+from .check_logs import check_logs
 from .check_timeline import History, check_properties, check_timeline
 from .findings import Findings, Report
 from .listing import BaseFile, Listing, list_data_files
@@ -52,6 +54,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
     log = check_log(store, out)
     if log is not None:
         check_publication(store, history, log, out)
+    check_archived(store, config, history.history, history.first_active, log, out)
     named = named_files(history, log)
     check_named(store, listing, history, named, out)
     check_listed(listing, history, log, named, out)
@@ -59,6 +62,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
     check_remains(store, history, log, out)
     slices = _newest(listing, history, log, out)
     rows = _check_contents(store, config, listing, (history, log, named), out, run_all, progress)
+    check_logs(store, slices, out)
     # Only now: whoever was at work while we looked has had the time to remove what looked left over.
     out.confirm(lambda path: store.head(path) is not None or bool(store.list(path, recursive=True)))
     if log is not None and log.settings is not None and log.settings.buckets:
@@ -152,7 +156,7 @@ def _say_what_was_not_checked(store: Store, config: TableConfig, deep: bool, out
     if config.base_file_format != "PARQUET":
         out.unchecked.append(f"the inside of {config.base_file_format} files")
     if config.merge_on_read:
-        out.unchecked.append("the blocks of log files (rows are those of the base files)")
+        out.unchecked.append("the rows of log files (those told are of the base files)")
     if config.metadata_partitions or store.folders(".hoodie/metadata"):
         out.unchecked.append("the metadata table")
     if not deep:

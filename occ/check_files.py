@@ -149,6 +149,9 @@ def _verdict(file: BaseFile | LogFile, history: History, log: LogReport | None) 
         # The blocks of a log file count only if their own commit did.
         return "dead" if isinstance(file, LogFile) else "unnamed"
     if became == "archived":
+        if history.history is not None:
+            landed = any(each.requested == file.instant for each in history.history.values())
+            return "fine" if landed else "never: and no archived commit has its time"
         known = history.archived or isinstance(file, LogFile) or half
         return "unsure" if known else "never: and there is no archive of older commits"
     if became == "ended" and history.first_active is not None and file.instant < history.first_active:

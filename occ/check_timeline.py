@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DamagedTableError, LatchError, NotATableError
 from .avro import CommitMetadata, decode_container
+from .check_history import archived_instants
 from .findings import RESTORE, Findings
 from .instant import ACTIONS, COMMIT_ACTIONS, Instant, is_time, parse, parse_unknown
 from .properties import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
@@ -29,6 +30,7 @@ class History:
         contents: T -> what the commit says of itself; those that cannot be read are missing.
         pending: T of every pending instant.
         archived: whether there is, or may be, an archive of older instants.
+        history: archived instants by name, where all of them are known.
     """
 
     timeline: Timeline
@@ -36,6 +38,7 @@ class History:
     contents: dict[str, CommitMetadata] = field(default_factory=dict)
     pending: frozenset[str] = frozenset()
     archived: bool = False
+    history: dict[str, Instant] | None = None
 
     @property
     def first_active(self) -> str | None:
@@ -124,6 +127,7 @@ def check_timeline(store: Store, config: TableConfig, out: Findings) -> History:
         contents,
         frozenset(each.requested for each in timeline.pending),
         has_archive(store, config),
+        archived_instants(store, config, out),
     )
 
 

@@ -7,7 +7,7 @@ begin, of every reader's lease and of every savepoint. Whatever `build` shows at
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +125,19 @@ def kept_from(table: Table) -> str:
             content = decode_container(stored.body, name=path)
             first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
             bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
-    for instant in timeline.completed:
-        if instant.action == "clean" and (stored := table.store.get(timeline.path(instant))) and stored.body:
-            content = decode_container(stored.body, name=timeline.path(instant))
-            earliest = content["earliestCommitToRetain"]  # another engine's, who gives T only
-            bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest))
+    cleans = (instant for instant in timeline.completed if instant.action == "clean")
+    bounds += [cleaned_to(table.store, timeline, each, completion) for each in cleans]
     return max(bounds, default="")
+
+
+def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Mapping[str, str]) -> str:
+    """The completion time from which on that clean has left every state whole; "" when it says nothing."""
+    path = timeline.path(clean)
+    if (stored := store.get(path)) is None or not stored.body:
+        return ""
+    content = decode_container(stored.body, name=path)
+    earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
+    return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
 
 
 def find(table: Table, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
@@ -150,7 +157,7 @@ def find(table: Table, state: LogState, retention: Retention, leases: Iterable[L
     )  # the one before too: whoever reads the first one's changes needs it
     moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
     moments |= {moment for lease in leases for moment in lease.moments(completions)}
-    gone = superseded(list_data_files(table.store), timeline.view(), table.config, moments)
+    gone = superseded(list_data_files(table.store), timeline.view(whole=True), table.config, moments)
     # By name: what another engine keeps is known by nothing else.
     kept = {(partition, name) for each in pinned for partition, names in each.files.items() for name in names}
     slices = {

@@ -28,7 +28,7 @@ from ..errors import (
     UnsupportedTableError,
 )
 from ..storage import Durable, Outcome, Store
-from .log_files import began_here, commits_since, epochs, read_all, read_epoch, slot_path
+from .log_files import commits_since, epochs, landed_at, outcome_of, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, Setting, decode, encode
 from .publish import Publisher
 from .settings import Settings
@@ -176,12 +176,13 @@ class CommitLog:
     # --- appending -------------------------------------------------------------------------------------------
 
     def append(
-        self, build: Callable[[LogState], LogEntry | None], *, follower: Follower | None = None
+        self, build: Callable[[LogState], LogEntry | None], *, follower: Follower | None = None, looks_now: bool = False
     ) -> LogEntry | None:
         """Append what ``build`` makes of the state at the head; returns the entry with its slot.
 
         ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
-        raise, or return None to append nothing. ``follower`` starts to collect right after the entry.
+        raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``looks_now``: look
+        for commits past the log at every slot, and not only now and then.
 
         Raises:
             CommitUnknownError: the store gave no answer for a minute; the entry may still land.
@@ -190,7 +191,7 @@ class CommitLog:
             while True:
                 self.catch_up()
                 self.state.settings.refuse_older_versions(self._store.url)
-                self._strangers.look()  # may read on, so before publishing
+                self._strangers.look(now=looks_now)  # may read on, so before publishing
                 self.publish_last()
                 state = self.state
                 self._refuse_unopened(state)
@@ -365,10 +366,10 @@ class CommitLog:
     # --- history ---------------------------------------------------------------------------------------------
 
     def outcome(self, instant: str) -> str | None:
-        """``open``, ``commit``, ``rollback`` or ``abort``; None for a transaction that is not ours.
+        """``open``, ``commit``, ``undone`` (by a restore), ``rollback`` or ``abort``; None for one that is not ours.
 
-        By the newest epoch and the timeline only, the log read first: a transaction that is not open there can no
-        longer land, and every commit but the newest is on the timeline.
+        The newest epoch first, then the timeline: who is not open in it can no longer land, and every commit but the
+        newest is on the timeline, or was taken back.
         """
         with self._mutex:
             state = self.catch_up()
@@ -379,7 +380,7 @@ class CommitLog:
             if self._landed(state, instant) is not None:
                 return "commit"
             # Larger than every time in the log: begun by a stranger.
-            return "rollback" if instant <= state.top and began_here(self._store, instant) else None
+            return outcome_of(self._store, instant) if instant <= state.top else None
 
     def entries(self) -> Iterator[LogEntry]:
         """Every entry of every epoch that is still there, oldest first."""
@@ -388,7 +389,7 @@ class CommitLog:
     def landed(self, instant: str) -> str | None:
         """The completion time of a transaction that has landed, else None."""
         with self._mutex:
-            return self._landed(self.catch_up(), instant)
+            return self._landed(self.catch_up(), instant) or landed_at(self._store, instant)
 
     def _landed(self, state: LogState, instant: str) -> str | None:
         if state.last is not None and state.last.instant == instant:

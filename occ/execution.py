@@ -29,6 +29,18 @@ class Service(Transaction):
         self._staged.named = groups_of(content)
         self._content, self._undone, self._named = content, tuple(undone), named
 
+    def refuse_beside_archival(self) -> None:
+        """Raise `ConflictError` while an archival is decided and pending; from our begin entry on none is decided."""
+        plans = [each for each in self._table.log.catch_up().open.values() if each.action == "archive"]
+        if plans:
+            raise ConflictError(
+                f"{self.url}: {self.operation} stands back for archive {plans[0].instant}, which takes instants from the "
+                "timeline; nothing of it landed. Try again",
+                table=self.url,
+                instant=self.instant,
+                winner=plans[0].instant,
+            )
+
     def _template(self) -> Commit:
         return _commit(self, hold(self._table.store, self.instant, self._content), self._undone, self._named)
 
@@ -49,7 +61,10 @@ def _commit(txn: Transaction, kept: Content, undone: tuple[str, ...] = (), named
     )
 
 
-_NAMES = {"clean": "clean", "clustering": "cluster"}
+_NAMES = {"clean": "clean", "clustering": "cluster", "compaction": "compact", "archive": "archive"}
+DECIDED = frozenset(
+    {"clean", "archive"}
+)  # when they are planned: others go by it, so they can neither lose nor be cancelled
 
 
 class Execution(Transaction):
@@ -64,6 +79,7 @@ class Execution(Transaction):
         assert plan.plan is not None
         self._plan, self.content, self.mine = plan, held(table.store, plan.plan), False
         super().__init__(table, _NAMES[plan.action])
+        self._looks_now = plan.action == "compaction"
 
     def _begin(self) -> None:
         table, plan = self._table, self._plan
@@ -74,9 +90,10 @@ class Execution(Transaction):
         table.heart.start(self.instant)
         try:
             self.check()  # after the first beat, which somebody who has ended the plan since would not find
-            self._announce(
-                f"{table.config.timeline_folder}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
-            )
+            if plan.action != "archive":  # Hudi has no instant of it
+                self._announce(
+                    f"{table.config.timeline_folder}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
+                )
         except BaseException:
             self.abort("it could not begin")
             table.cleaner.sweep(self.instant, plan.action)
@@ -114,18 +131,18 @@ class Execution(Transaction):
             )
 
     def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
-        if self._plan.action != "clean":
+        if self._plan.action not in DECIDED:
             return super()._decide(state, lease, template)
-        # It was decided when it was planned: its files may be gone, whatever has landed since. They are in no state
-        # that anybody may go back to.
+        # It was decided when it was planned: its files or instants may be gone, whatever has landed since. They are in
+        # no state that anybody may go back to.
         self._require_in(state)
         completion = next_label(self._table.env.now(), state.top)
         return template.placed(completion=completion, token=lease.token_at(state), schema=None)
 
     def _template(self) -> Commit:
-        if self._plan.action == "clean":
+        if self._plan.action in DECIDED:
             assert self._plan.plan is not None
-            return _commit(self, self._plan.plan)
+            return _commit(self, self._plan.plan, tuple(self.content.get("archived", ())))
         made = super()._template()
         return replace(made, action=COMPLETED_AS.get(made.action, made.action))
 

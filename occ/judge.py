@@ -151,7 +151,7 @@ class Judge:
             yields = first or (ours, kind_of(each.operation)) in rules.yields
             reserved = each.reserved if self._counts(each) else None
             if reserved or yields:
-                writes = self._announced(each) if yields else WriteSet()
+                writes = self.announced(each) if yields else WriteSet()
                 silent = yields and each.plan is None and not writes.groups
                 found.append(
                     Party(
@@ -168,7 +168,8 @@ class Judge:
                 )
         return found
 
-    def _announced(self, other: Begin) -> WriteSet:
+    def announced(self, other: Begin) -> WriteSet:
+        """What an open transaction will write, as far as its plan or its markers say."""
         if other.plan is not None:
             if other.instant not in self._plans:  # it never changes
                 self._plans[other.instant] = WriteSet(groups_of(held(self._store, other.plan)))

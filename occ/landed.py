@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ..errors import LatchError
 from ..storage import Store
+from .history import History
 from .log_files import read_all
 from .log_state import Begin, Commit, End, Open
 from .publish import metadata_of
@@ -34,4 +35,6 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
         return False
     # A log that was made anew may not tell of it any more, and the timeline does.
     shown = store.list(TIMELINE, after=f"{instant}_")
-    return known and not any(each.name.startswith(f"{instant}_") for each in shown)
+    if not known or any(each.name.startswith(f"{instant}_") for each in shown):
+        return False
+    return History(store, TIMELINE).completion_of(instant) is None

@@ -7,8 +7,8 @@ only one reader sees is damage that a check must find.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..conflict import FileGroupId
@@ -47,7 +47,10 @@ class BaseFile:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log file. ``instant`` is the time in its name, ``completed`` C of its commit ("" until a snapshot knows it)."""
+    """A log file. ``instant`` is the time in its name, ``completed`` C of its commit ("" until a snapshot knows it).
+
+    ``among``: in version 6, where several commits write into one file, those whose blocks count.
+    """
 
     path: str
     partition: str
@@ -57,6 +60,7 @@ class LogFile:
     write_token: str
     size: int
     completed: str = ""
+    among: Container[str] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def at(cls, path: str, size: int, *, completed: str = "") -> LogFile | None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ..errors import DamagedTableError
 from ..storage import Store
-from .log_state import Begin, Commit, LogEntry, LogState, Open, decode
+from .instant import COMMIT_ACTIONS
+from .log_state import Begin, Commit, End, LogEntry, LogState, Open, decode
 
 LOG = ".hoodie/.lakelatch/log"
 SIDES = ".hoodie/.lakelatch/sides"  # what is too large for an entry
@@ -58,18 +59,33 @@ def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEn
             raise
 
 
-def began_here(store: Store, instant: str) -> bool:
-    """Whether some epoch saw the transaction begin: it is one of ours, not a stranger's.
+def _ending(store: Store, instant: str) -> Begin | Commit | End | None:
+    """How a transaction ended that is not open any more: the first entry after its begin that tells.
 
-    Says nothing of its outcome. An entry in an old epoch may be a zombie's that landed in an emptied slot.
+    The begin itself when its epoch is there and its end is not. None: a stranger's, or one that the log has forgotten.
     """
-    numbers = epochs(store)
+    numbers, told = epochs(store), list[LogEntry]()
     for epoch in reversed(numbers):
-        entries = read_to_the_tear(store, epoch, newest=numbers[-1])
-        first = next(entries, None)
-        if isinstance(first, Open) and first.top < instant:  # it began in this epoch, if anywhere
-            return any(isinstance(e, Begin) and e.instant == instant for e in entries)
-    return False
+        entries = list(read_to_the_tear(store, epoch, newest=numbers[-1]))
+        told[:0] = entries
+        if entries and isinstance(entries[0], Open) and entries[0].top < instant:  # it began in this epoch, if anywhere
+            mine = [e for e in told if isinstance(e, Begin | Commit | End) and e.instant == instant]
+            return (mine[1] if len(mine) > 1 else mine[0]) if mine and isinstance(mine[0], Begin) else None
+    return None
+
+
+def outcome_of(store: Store, instant: str) -> str | None:
+    """The outcome of a transaction that is not open any more and that the timeline does not show under its T."""
+    end = _ending(store, instant)
+    if isinstance(end, Commit):  # a savepoint is shown under another T; other commits a restore has taken back
+        return "undone" if end.action in COMMIT_ACTIONS else "commit"
+    return "rollback" if isinstance(end, Begin) else end.kind if end else None
+
+
+def landed_at(store: Store, instant: str) -> str | None:
+    """The completion time of such a transaction, if it landed."""
+    end = _ending(store, instant)
+    return end.completion if isinstance(end, Commit) else None
 
 
 def chain(numbers: list[int]) -> list[int]:

@@ -113,8 +113,8 @@ class Commit:
 
     @property
     def shown(self) -> str:
-        """The name of its instant; "" for one that only takes another away."""
-        if self.operation == "SAVEPOINT_DELETE":
+        """The name of its instant; "" for one that only takes others away."""
+        if self.operation in ("SAVEPOINT_DELETE", "ARCHIVE"):
             return ""
         return file_name(Instant(self.named or self.instant, self.action, "completed", self.completion))
 

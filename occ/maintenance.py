@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, cast
 
-from . import cleaning, clustering
+from ..errors import InputError, UnsupportedTableError
+from . import archive, cleaning, clustering, compaction
+from .archive import Archival, Keep
 from .cleaning import RETAIN_COMMITS, Retention, Savepoint
 from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
 from .readers import Leases, PinnedView, reading
 from .restore import Restored, remove_undone, restore
 from .savepoint import delete_savepoint, savepoint
-from .services import Executed, cancel, execute, finish_cleans, schedule
+from .services import Executed, cancel, execute, finish_decided, schedule
 
 if TYPE_CHECKING:
     from .log_state import Begin, LogState
@@ -44,8 +46,8 @@ class Maintenance:
         table = self._ours()
         commits = RETAIN_COMMITS if retain_commits is None and retain_hours is None else retain_commits
         retention = Retention(commits, retain_hours)
-        table._refuse_if_unwritable()
-        finish_cleans(table)
+        table._refuse_if_unwritable(rows=False)
+        finish_decided(table)
         if wait:
             _watch_readers(table)
         timeout_s = table.settings.heartbeat_timeout_s
@@ -66,6 +68,57 @@ class Maintenance:
         planned = self.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
         remove_undone(table := self._ours(), table.leases)
         return execute(table, planned) if planned else None
+
+    # --- archival --------------------------------------------------------------------------------------------
+
+    def plan_archive(self, *, keep_min: int | None = None, keep_max: int | None = None) -> str | None:
+        """Decide which old instants leave the active timeline; anybody may `execute` it then. Returns T, or None.
+
+        Args:
+            keep_min: so many newest commits stay at least; 20 when neither is given, as in Hudi.
+            keep_max: with so many commits or fewer nothing is done; ``keep_min`` and 10 more, as in Hudi.
+        """
+        keep = Keep.asked(keep_min, keep_max)
+        return self._plan_archive(keep.least)[0] if self._has_old(keep) else None
+
+    def _has_old(self, keep: Keep) -> bool:
+        table = self._ours()
+        table._refuse_if_unwritable()
+        if table.config.raw.get("hoodie.timeline.history.path", "history") != "history":
+            raise UnsupportedTableError(
+                f"{table.url} has its archived timeline in a folder of another name than history; archive it with Hudi",
+                table=table.url,
+            )
+        table.clean()
+        return len(table.timeline().commits) > keep.most
+
+    def _plan_archive(self, least: int) -> tuple[str | None, str]:
+        table, why = self._ours(), ""
+        finish_decided(table)
+
+        def find(state: LogState) -> dict[str, object] | None:
+            nonlocal why
+            leases = table.leases.alive(timeout_s=table.settings.heartbeat_timeout_s)
+            content, why = archive.find(table, state, least, leases)
+            return content
+
+        begin = schedule(table, "archive", find)
+        return begin.instant if begin else None, why
+
+    def archive(self, *, keep_min: int | None = None, keep_max: int | None = None) -> Archival:
+        """Move old instants from the active timeline into the history, where Hudi's readers look for them.
+
+        Never one that an open transaction, a reader's lease, a savepoint or a cleaning that has not run needs; the answer
+        says what was in the way. Arguments as of `plan_archive`.
+        """
+        keep, table = Keep.asked(keep_min, keep_max), self._ours()
+        number, why = 0, f"there are no more than {keep.most} commits"
+        planned, why = self._plan_archive(keep.least) if self._has_old(keep) else (None, why)
+        while planned:
+            with suppress(InputError):  # somebody else was quicker
+                number += execute(table, planned).files
+            planned, why = self._plan_archive(keep.least)
+        return Archival(number, table.timeline().first_active, why)
 
     # --- clustering ------------------------------------------------------------------------------------------
 
@@ -92,6 +145,25 @@ class Maintenance:
     ) -> Executed | None:
         """Join the small files of each partition, in this process; None when there are too few."""
         planned = self.plan_clustering(small_bytes=small_bytes, target_bytes=target_bytes, partitions=partitions)
+        return execute(self._ours(), planned) if planned else None
+
+    # --- compaction ------------------------------------------------------------------------------------------
+
+    def plan_compaction(self, *, partitions: Iterable[str] | None = None) -> str | None:
+        """Decide which log files are merged into base files; anybody may `execute` it then. Returns T, None when there are none.
+
+        Raises:
+            UnsupportedTableError: how to merge them is not known here, or the rows cannot be written here.
+        """
+        table = self._ours()
+        table._refuse_if_unwritable(rows=False)
+        wanted = None if partitions is None else list(partitions)
+        begin = schedule(table, "compact", lambda state: compaction.find(table, state, wanted))
+        return begin.instant if begin else None
+
+    def compact(self, *, partitions: Iterable[str] | None = None) -> Executed | None:
+        """Merge the log files of a merge-on-read table into base files, in this process; None when there are none."""
+        planned = self.plan_compaction(partitions=partitions)
         return execute(self._ours(), planned) if planned else None
 
     # --- plans -----------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
     """
     schema = _union(base.schema, incoming.schema)
     if not base.num_rows:
-        return Merged(_widened(incoming, schema), inserts=incoming.num_rows)
+        return Merged(widened(incoming, schema), inserts=incoming.num_rows)
     old_keys, new_keys = _array(base, RECORD_KEY), _array(incoming, RECORD_KEY)
     match = pc.index_in(old_keys, value_set=new_keys)
     matched = np.asarray(match.is_valid())
@@ -82,7 +82,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
     added = np.flatnonzero(~known)
     source = np.where(wins, partner + base.num_rows, np.arange(base.num_rows))
     positions = np.concatenate([source, added + base.num_rows])
-    both = pa.concat_tables([_widened(base, schema), _widened(incoming, schema)])
+    both = pa.concat_tables([widened(base, schema), widened(incoming, schema)])
     return Merged(both.take(pa.array(positions)), inserts=len(added), updates=int(wins.sum()))
 
 
@@ -159,7 +159,8 @@ def _union(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
     return pa.schema([*base, *(field for field in incoming if field.name not in known)])
 
 
-def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with these columns in these types; those that they lack are null."""
     columns: list[Any] = []
     for field in schema:
         if field.name not in rows.column_names:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..conflict import Conflict
+from ..conflict import Conflict, FileGroupId
 from ..errors import CommitError, ConflictError, DuplicateKeyError, RolledBackError
-from .log_state import Begin
+from .log_state import Begin, Commit
 
 _SHOWN = 3  # file groups of an overlap that a message names
 
@@ -88,21 +89,57 @@ def reserved_by(attempt: Attempt, begin: Begin, wait_s: float) -> ConflictError:
     )
 
 
+def beaten_early(attempt: Attempt, begin: Begin, overlap: Sequence[FileGroupId]) -> ConflictError:
+    """Another writer is at work on the same file groups, and goes first."""
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} gave way to {begin.operation} {begin.instant} of "
+        f"{begin.writer}, which is at work on the same file groups{_shown(overlap)}. Nothing was written; run it again when "
+        "that one has ended: Table.run does",
+        table=attempt.url,
+        instant=attempt.instant,
+        winner=begin.instant,
+        winner_op=begin.operation,
+        winner_writer=begin.writer,
+        overlap=tuple(map(str, overlap)),
+        rule="it is at work on the same file groups",
+        early=True,
+    )
+
+
+def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
+    """What its snapshot is made of is being taken away."""
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {restore.operation} {restore.instant} of "
+        f"{restore.writer}, which landed first and takes back what ours reads. Nothing of ours landed; run the write again "
+        "on the new snapshot: Table.run does",
+        table=attempt.url,
+        instant=attempt.instant,
+        winner=restore.instant,
+        winner_op=restore.operation,
+        winner_writer=restore.writer,
+        overlap=(),
+        rule="a restore stands alone: nothing lands beside it",
+    )
+
+
 def lost_against(attempt: Attempt, conflict: Conflict) -> ConflictError:
     """Another writer landed first or goes first, and both cannot stand."""
-    winner, overlap = conflict.winner, [str(group) for group in conflict.overlap]
-    shown = ", ".join(overlap[:_SHOWN]) + (f" and {len(overlap) - _SHOWN} more" if len(overlap) > _SHOWN else "")
+    winner = conflict.winner
     when = "landed first" if winner.landed else "is still running"
-    where = f" ({shown})" if shown else ""
     error = DuplicateKeyError if conflict.final else ConflictError
     return error(
         f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {winner.operation} {winner.instant} of "
-        f"{winner.writer}, which {when}: {conflict.rule}{where}. Nothing of ours landed; {conflict.advice}",
+        f"{winner.writer}, which {when}: {conflict.rule}{_shown(conflict.overlap)}. Nothing of ours landed; {conflict.advice}",
         table=attempt.url,
         instant=attempt.instant,
         winner=winner.instant,
         winner_op=winner.operation,
         winner_writer=winner.writer,
-        overlap=tuple(overlap),
+        overlap=tuple(map(str, conflict.overlap)),
         rule=conflict.rule,
     )
+
+
+def _shown(overlap: Sequence[FileGroupId]) -> str:
+    more = f" and {len(overlap) - _SHOWN} more" if len(overlap) > _SHOWN else ""
+    return f" ({', '.join(map(str, overlap[:_SHOWN]))}{more})" if overlap else ""

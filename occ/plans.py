@@ -3,7 +3,9 @@
     clean       the files that go, and the first commit that stays readable
     savepoint   the files that stay, and the commit whose state they are
     restore     the commit that the table went back to; what it took back stands in the entry itself
+    archive     the names of the instants that leave the active timeline
     clustering  the files that are read, by the file group that takes their rows
+    compaction  the base file and the log files of each file group
 
 A content is a dictionary of plain values. A small one stands in the log entry, a large one in a side object that is
 written and read back first, and that the entry names with its hash. ``slices`` are names of data files by partition.
@@ -22,6 +24,7 @@ from .avro_services import (
     encode_clean,
     encode_clean_plan,
     encode_clustering_plan,
+    encode_compaction_plan,
     encode_restore,
     encode_savepoint,
 )
@@ -88,6 +91,11 @@ def paths_of(content: Mapping[str, Any]) -> list[str]:
     return [join(partition, name) for partition, names in content["slices"].items() for name in names]
 
 
+def extent(content: Mapping[str, Any]) -> int:
+    """How many files, or archived instants, a content names."""
+    return len(content["archived"] if "archived" in content else paths_of(content))
+
+
 def instant_body(store: Store, commit: Commit) -> bytes:
     """The completed instant of a clean, savepoint or restore: a function of its log entry."""
     assert commit.metadata is not None
@@ -109,6 +117,8 @@ def plan_body(store: Store, begin: Begin) -> bytes:
     content = held(store, begin.plan)
     if begin.action == "clean":
         return encode_clean_plan(content, uri=store.uri)
+    if begin.action == "compaction":
+        return encode_compaction_plan(content)
     return encode_clustering_plan(content, uri=store.uri)
 
 

@@ -238,7 +238,7 @@ class TableConfig:
                 "layout",
             )
 
-    def refuse_reading(self, *, read_optimized: bool = False) -> None:
+    def refuse_reading(self) -> None:
         """Raise `UnsupportedTableError` when rows cannot be read, with the way out."""
         self.refuse_opening()
         if self.base_file_format.upper() != "PARQUET" or self.several_base_formats:
@@ -259,18 +259,26 @@ class TableConfig:
                 "Read it with Hudi on Spark.",
                 "bootstrap",
             )
-        if self.merge_on_read and not read_optimized:
+
+    def refuse_scanning(self) -> None:
+        """Raise `UnsupportedTableError` when the rows are not just those of the base files."""
+        self.refuse_reading()
+        if self.merge_on_read:
             raise self._unsupported(
-                f"Table {self.name} is merge-on-read; merging its log files is not supported yet. "
-                "Read it read-optimized, which gives the rows as of the last compaction of each file group.",
+                f"Table {self.name} is merge-on-read, and Spark's own scan does not merge its log files. Read it with "
+                "`lakelatch.open(...).read()`, or with Hudi on Spark.",
                 "merge_on_read",
             )
 
-    def refuse_writing(self) -> None:
-        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out."""
+    def refuse_writing(self, *, rows: bool = True) -> None:
+        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
+
+        Without ``rows``: one that changes none, of those services that merge-on-read tables have.
+        """
         self.refuse_opening()
         for feature, message in self._obstacles():
-            raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
+            if rows or feature != "merge_on_read":
+                raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
         self.refuse_reading()
 
     def _obstacles(self) -> Iterator[tuple[str, str]]:
@@ -295,7 +303,7 @@ class TableConfig:
         if self.merge_on_read:
             yield (
                 "merge_on_read",
-                "it is merge-on-read, which is not supported yet. Write it with Hudi, or make it copy-on-write.",
+                "it is merge-on-read, which is read, compacted and cleaned here, and nothing else. Write it with Hudi.",
             )
         if not self.populate_meta_fields:
             yield (

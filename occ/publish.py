@@ -17,6 +17,7 @@ from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
 from .avro import CommitMetadata, decode_commit, encode_commit
+from .history import History
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse, parse_unknown
 from .log_files import SIDES
 from .log_state import Commit
@@ -28,6 +29,7 @@ _INLINE_BYTES = 64 * 1024
 # Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "rollback", "savepoint", "schemacommit"})
 _PIECE_BYTES = 1 << 20
+_TRIES = 8  # of a request without an answer, after growing pauses
 _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
 _NONE: Mapping[str, Values] = {}
 
@@ -125,17 +127,28 @@ class Publisher:
 
     def __init__(self, store: Store, env: Environment, folder: str) -> None:
         self._store, self._env, self._folder = store, env, folder
+        self._history = History(store, folder)
 
     def publish(self, commit: Commit) -> None:
-        """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there."""
+        """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there.
+
+            t=0  a publisher finds no instant of commit 3 on the timeline, and is suspended
+            t=1  others publish it, and the timeline is archived up to commit 5
+            t=2  its put succeeds: 3 is the first active instant now, and nobody tells of 4 and 5 (trap 4)
+
+        So who has put it looks for it in the history, where it stood before it left the timeline.
+        """
         store, path = self._store, self._path(commit)
         if not path or store.head(path) is not None:
             return
         body = self._body(commit)
         pause = 0.05
-        for _ in range(8):
+        for _ in range(_TRIES):
             # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
-            if store.put_if_absent(path, body, durable="bytes").outcome is not Outcome.UNKNOWN or store.head(path):
+            put = store.put_if_absent(path, body, durable="bytes")
+            if put.outcome is not Outcome.UNKNOWN or store.head(path):
+                if put.outcome is not Outcome.LOST and self._is_archived(commit):
+                    store.delete(path)
                 return
             self._env.sleep(pause)
             pause *= 2
@@ -145,6 +158,13 @@ class Publisher:
             instant=commit.instant,
         )
 
+    def _is_archived(self, commit: Commit) -> bool:
+        instant = commit.named or commit.instant
+        try:
+            return self._history.begun() and commit.shown in self._history.instants(first=instant, last=instant)
+        except DamagedTableError:  # which `check` names; it must not keep anybody from writing
+            return False
+
     def _body(self, commit: Commit) -> bytes:
         if commit.action in COMMIT_ACTIONS:
             return encode_commit(metadata_of(self._store, commit), replace=commit.action == "replacecommit")
@@ -153,11 +173,25 @@ class Publisher:
     def take_back(self, undone: Iterable[Instant]) -> None:
         """These instants are not on the timeline any more."""
         for instant in undone:
-            pending = "clustering" if instant.action == "replacecommit" else instant.action
-            for action in {instant.action, pending}:
-                for state in ("requested", "inflight", "completed"):  # the last one is what this is found by
-                    name = file_name(Instant(instant.requested, action, state, instant.completed))
-                    self._store.delete(f"{self._folder}/{name}")
+            actions = [action for action, completed in COMPLETED_AS.items() if completed == instant.action]
+            for action in (instant.action, *actions):
+                for state in ("requested", "inflight"):
+                    self._take_away(file_name(Instant(instant.requested, action, state)))
+            # Last: it is what this is found by.
+            self._take_away(file_name(instant))
+
+    def _take_away(self, name: str) -> None:
+        pause = 0.05
+        for _ in range(_TRIES):
+            if self._store.delete(f"{self._folder}/{name}") is not Outcome.UNKNOWN:
+                return
+            self._env.sleep(pause)
+            pause *= 2
+        raise StorageError(
+            f"{self._store.url}: {name} has been taken back and could not be deleted from the timeline; the next writer or "
+            "`lakelatch rollback` does it",
+            instant=name,
+        )
 
     def reconcile(self, commits: Sequence[Commit]) -> list[Instant]:
         """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
@@ -167,9 +201,12 @@ class Publisher:
         """
         names = {entry.name for entry in self._store.list(self._folder)}
         undone = {file_name(each): each for commit in commits for each in undone_by(commit)}
-        self.take_back(undone[name] for name in sorted(undone.keys() & names, reverse=True))
+        archived = {name for commit in commits if commit.operation == "ARCHIVE" for name in commit.undone}
+        self.take_back(undone[name] for name in sorted(undone.keys() & names & archived))  # oldest first
+        newest_first = sorted(undone.keys() & names - archived, key=lambda name: undone[name].order, reverse=True)
+        self.take_back(undone[name] for name in newest_first)
         shown = _of_commits(names - undone.keys())
-        first = min((each.requested for each in shown), default="")
+        first = _first_active(shown)
         for commit in commits:
             name = self._path(commit).rpartition("/")[2]
             # One older than the active timeline was archived; putting it back would hide the archived ones after it.
@@ -187,7 +224,7 @@ class Publisher:
         names = {entry.name for entry in self._store.list(self._folder)}
         shown = [found for found in (parse(name, layout=2) for name in names) if found]
         # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
-        first = min((each.requested for each in shown), default="")
+        first = _first_active(shown)
         undone = max((each.requested for each in shown if each.action in ("restore", "rollback")), default="")
         wanted = {c.instant: self._path(c).rpartition("/")[2] for c in commits if c.instant >= max(first, undone)}
         return [instant for instant, name in wanted.items() if name and name not in names]
@@ -197,18 +234,24 @@ class Publisher:
         self._store.put(f"{self._folder}/{FOLDER_KEEPER}", b"", durable=True)
 
     def completion_of(self, instant: str) -> str | None:
-        """C of a transaction that is on the timeline as completed, else None. One listing."""
+        """C of a transaction that is on the timeline as completed, or was archived; else None. One listing."""
         for entry in self._store.list(self._folder, after=f"{instant}_"):
             found = parse(entry.name, layout=2)
             if found is None or found.requested != instant:
-                return None
+                break
             if found.action != "savepoint":  # which bears the name of the commit that it keeps
                 return found.completed
-        return None
+        return self._history.completion_of(instant) if self._history.begun() else None
 
     def _path(self, commit: Commit) -> str:
         """Where its instant lies; "" for one that only takes others back."""
         return f"{self._folder}/{commit.shown}" if commit.shown else ""
+
+
+def _first_active(shown: Iterable[Instant]) -> str:
+    """T of the oldest commit or plan for one; other services stay when what is around them is archived."""
+    commits = (each.requested for each in shown if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS)
+    return min(commits, default="")
 
 
 def _of_commits(names: Iterable[str]) -> list[Instant]:

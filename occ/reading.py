@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import DamagedTableError
+from ..errors import DamagedTableError, UnsupportedTableError
 from ..storage import Store
+from .avro import CommitMetadata, decode_commit
 from .clock import EARLIEST
 from .commit_log import CommitLog, Follower
+from .history import History
+from .instant import COMMIT_ACTIONS, Instant, file_name
 from .log_state import Commit
+from .plans import undone_by
 from .properties import TableConfig
 from .publish import metadata_of
-from .timeline import Timeline, read_timeline
+from .timeline import Timeline, has_archive, read_timeline
 from .view import View, cold_view, with_unpublished
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from .snapshot import FileSlice, Snapshot
+
+
+T = TypeVar("T")
 
 
 class Reading:
@@ -34,10 +42,42 @@ class Reading:
     config: TableConfig
     writable: bool
     log: CommitLog
+    history: History
 
     def timeline(self) -> Timeline:
-        """The table's instants, from one listing."""
-        return read_timeline(self.store, self.config)
+        """The table's instants, from one listing.
+
+        Without commits that a restore has taken back: a publisher who slept meanwhile may have put one there again, and
+        who works with it brings its rows back, or loses those that it replaced.
+        """
+        timeline = read_timeline(self.store, self.config)
+        undone = timeline.taken_back()
+        return timeline.without(undone) if undone else timeline
+
+    def commits(self, *, after: str = "", until: str | None = None) -> list[tuple[Instant, CommitMetadata]]:
+        """The commits with a completion time after one and up to another, in that order; archived ones too.
+
+        What an incremental reader has to look at.
+
+        Raises:
+            UnsupportedTableError: an archive of table version 6 holds some of them.
+        """
+        timeline = self.timeline()
+        if self.config.layout == 1 and after < (timeline.first_active or "") and has_archive(self.store, self.config):
+            raise UnsupportedTableError(
+                f"{self.url}: what changed since {after or 'the beginning'} cannot be told: commits before "
+                f"{timeline.first_active} are in an archive of table version 6, which this library does not read. Begin with a "
+                "snapshot read",
+                table=self.url,
+            )
+        found = {
+            each: timeline.metadata(each) for each in timeline.completed_by(completed=until) if each.order[0] > after
+        }
+        archived = [i for i in self.history.instants().values() if after < i.order[0] and i.action in COMMIT_ACTIONS]
+        bodies = self.history.contents(i for i in archived if until is None or i.order[0] <= until)
+        for each, body in bodies.items():
+            found.setdefault(each, decode_commit(body, name=file_name(each), layout=2, table=self.url))
+        return sorted(found.items(), key=lambda item: item[0].order)
 
     def snapshot(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> Snapshot:
         """The file slices now, or at a past moment.
@@ -54,23 +94,41 @@ class Reading:
 
     def view(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> View:
         """Snapshot and schema together, of one moment."""
-        if as_of is not None or as_of_completion is not None:
-            return cold_view(self.store, self.timeline(), as_of=as_of, as_of_completion=as_of_completion)
+
+        def past(timeline: Timeline, _: Commit | None) -> View:
+            old = as_of is not None or as_of_completion is not None
+            return cold_view(self.store, timeline, as_of=as_of, as_of_completion=as_of_completion, whole=old)
+
         if not self.writable:
-            return cold_view(self.store, self.timeline())
+            return past(self.timeline(), None)
+        if as_of is not None or as_of_completion is not None:
+            return self._steadily(past)
         return self._latest()[0]
 
     def _latest(self) -> tuple[View, str]:
         """The view now, and the largest completion time that it holds."""
+
+        def newest(timeline: Timeline, last: Commit | None) -> tuple[View, str]:
+            # What landed since the log was read may be on the timeline, and so in the view.
+            shown = [each.completed or each.requested for each in timeline.commits]
+            completion = max([last.completion if last else EARLIEST, *shown])
+            return with_unpublished(timeline, last, self._metadata_of), completion
+
+        return self._steadily(newest)
+
+    def _steadily(self, look: Callable[[Timeline, Commit | None], T]) -> T:
+        """What a look at the timeline gives that no restore interferes with; it is told the newest commit too."""
         # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
         # Listed anew each time, so that commits of engines that bypass the log are seen too.
         while True:
             last, follower = self.log.catch_up().last, self.log.follow(Follower())
             try:
                 timeline = self.timeline()
-                view = with_unpublished(cold_view(self.store, timeline), timeline, last, self._metadata_of)
+                if last is not None and last.restores:  # what it takes back may go while it is looked at
+                    timeline = timeline.without({each.requested for each in undone_by(last)})
+                found = look(timeline, last)
                 if not self._restored_since(follower):
-                    return view, last.completion if last else EARLIEST
+                    return found
             except DamagedTableError:
                 if not self._restored_since(follower):
                     raise
@@ -110,6 +168,11 @@ class Reading:
         from .schema import META_COLUMNS
 
         self.config.refuse_reading()
+        if group.logs:
+            from .log_merge import merged_rows
+
+            rows = merged_rows(self.store, self.config, group, columns=columns)
+            return rows if meta else rows.select([n for n in rows.column_names if n not in META_COLUMNS])
         with self.store.open(group.path) as stream:
             file = pq.ParquetFile(stream)
             there = file.schema_arrow.names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ..conflict import FileGroupId, Reservation
@@ -48,7 +48,7 @@ def reservation_of(table: Table, wanted: Asked, operation: str) -> Reservation:
         else:
             groups.add(each.group if isinstance(each, FileSlice) else FileGroupId(*each))
     _refuse_unknown(table, partitions, groups, operation)
-    return _bounded(Region(frozenset(partitions)), groups)
+    return bounded(Region(frozenset(partitions)), groups)
 
 
 def _refuse_unknown(table: Table, partitions: set[str], groups: set[FileGroupId], operation: str) -> None:
@@ -84,7 +84,7 @@ def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, a
     """
     writes, reads = staged.write_set(), staged.read_set()
     region = writes.region | staged.looked_where
-    if isolation != SNAPSHOT:
+    if isolation != SNAPSHOT and not staged.untouched:
         if reads.scans is None and not reads.blind:
             return Reservation(EVERYWHERE)
         for scan in reads.scans or ():
@@ -95,13 +95,14 @@ def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, a
         return Reservation(EVERYWHERE)
     if attempt > 1:
         region |= Region(frozenset(group.partition for group in groups))
-    return _bounded(region, groups)
+    return bounded(region, groups)
 
 
-def _bounded(region: Region, groups: set[FileGroupId]) -> Reservation:
-    groups = {group for group in groups if not region.covers(group.partition)}
+def bounded(region: Region, groups: Collection[FileGroupId]) -> Reservation:
+    """These places, or larger ones that hold them where they are too many for a begin entry."""
+    groups = frozenset(group for group in groups if not region.covers(group.partition))
     if len(groups) > _NAMES_MAX:
-        region, groups = region | Region(frozenset(group.partition for group in groups)), set()
+        region, groups = region | Region(frozenset(group.partition for group in groups)), frozenset()
     if region.whole_table or len(region.partitions) > _NAMES_MAX:
         return Reservation(EVERYWHERE)
-    return Reservation(region, frozenset(groups))
+    return Reservation(region, groups)

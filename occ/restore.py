@@ -1,7 +1,7 @@
 """Restore: the table goes back to the state of a commit, and what landed after that is taken back for good.
 
     begin    from here on nobody lands: whoever reads this entry waits, and loses once the restore has landed
-             a clean that is decided and pending is executed first
+             a clean or archival that is decided and pending is executed first
     check    the state is whole; no savepoint stands on what is taken back
     commit   the log says which instants are undone: nobody publishes them again
     publish  the undone instants leave the timeline, the newest first; `T_C.restore` appears when all are gone
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DamagedTableError, InputError, LatchError, UnsupportedTableError
-from .avro import decode_container
+from ..storage import Outcome
 from .cleaning import savepoints
 from .execution import Service, end_plan
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name
@@ -29,7 +29,8 @@ from .listing import list_data_files
 from .log_files import SIDES
 from .readers import Leases, refuse_cleaned
 from .savepoint import again, commit_at
-from .services import finish_cleans
+from .services import finish_decided
+from .timeline import read_timeline
 
 if TYPE_CHECKING:
     from .table import Table
@@ -76,8 +77,9 @@ def restore(table: Table, instant: str, leases: Leases) -> Restored:
 
 
 def _restore(table: Table, instant: str) -> tuple[str | None, tuple[str, ...]]:
-    finish_cleans(table)
+    finish_decided(table)
     with Service(table, "restore") as txn:
+        txn.refuse_beside_archival()
         timeline = table.timeline()  # of every commit before the begin slot, and nothing lands after it
         target = commit_at(table, timeline, instant)
         commits = timeline.commits
@@ -102,6 +104,12 @@ def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tu
         )
     moment = target.completed or target.requested
     refuse_cleaned(table, moment)
+    if moment < table.history.newest_completion():
+        raise InputError(
+            f"{table.url}: commits that completed after {target.requested} have been archived, and cannot be taken back; "
+            "restore to a later one",
+            instant=target.requested,
+        )
     left = [
         i.requested
         for i in (*timeline.completed, *timeline.pending)
@@ -143,15 +151,13 @@ def remove_undone(table: Table, leases: Leases) -> int:
 
     Safe to repeat, by anybody. Returns the number of data files deleted.
     """
-    timeline = table.timeline()
-    shown = {each.requested for each in timeline.commits}
-    undone: set[str] = set()
-    newest = ""
-    for each in timeline.completed:
-        if each.action == "restore" and (stored := table.store.get(timeline.path(each))) and stored.body:
-            undone |= set(decode_container(stored.body, name=timeline.path(each))["instantsToRollback"])
-            newest = max(newest, each.completed or each.requested)
-    undone -= shown
+    timeline = read_timeline(table.store, table.config)
+    undone = timeline.taken_back()
+    newest = max((i.completed or i.requested for i in timeline.completed if i.action == "restore"), default="")
+    for each in timeline.commits:
+        # Put back by a publisher who was asleep during the restore.
+        if each.requested in undone and table.store.delete(timeline.path(each)) is Outcome.UNKNOWN:
+            return 0
     if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=table.settings.heartbeat_timeout_s)):
         return 0
     listing = list_data_files(table.store)

@@ -17,6 +17,7 @@ from ..errors import (
     LockUnavailableError,
     RolledBackError,
 )
+from .kept import used_up
 from .waiting import Patience
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class _Run(Generic[T]):
                 value = self._work(transaction)
                 self._look_for_kept_state(transaction)
         except CommitError as e:
+            self._begun[-1] = transaction.instant  # it may have begun anew (`early`)
             self._refuse_kept_transaction(e)
             if isinstance(e, ConflictError):
                 self._learn(transaction)
@@ -139,6 +141,12 @@ class _Run(Generic[T]):
     def _look_for_kept_state(self, transaction: Transaction) -> None:
         if transaction.staged:
             self._staged = True
+        elif self._staged and (empty := used_up(self._work)):
+            raise InputError(
+                f"{self._table.url}: the function takes its rows from {', '.join(empty)}, which its earlier call has used up, "
+                "and staged nothing now. Nothing landed. Keep the rows in a list or table, or make the iterator inside",
+                names=empty,
+            )
         elif self._staged:
             _log.warning(
                 "%s: attempt %d of %s staged nothing although an earlier one did; does the function keep state between its "
@@ -162,7 +170,7 @@ class _Run(Generic[T]):
         now = self._table.env.monotonic()
         took = now - self._attempt_began
         self._wasted += took
-        if isinstance(error, ConflictError):
+        if isinstance(error, ConflictError) and "early" not in error.details:  # which says nothing of how long it takes
             self._table.contention.lost(now, took_s=took)
         _log.info("attempt %d of %s lost, running it again: %s", len(self._losses), self._operation, error)
 

@@ -175,6 +175,18 @@ class NewGroups:
 
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
+    for partition, place, unit in placed(plan, rows):
+        incoming = unit if plan.delete else deduplicate(unit, ordering=plan.spec.config.ordering_field)
+        if isinstance(place, str):
+            _into_named(plan, files, partition, place, incoming)
+        elif place is not None:
+            _into_bucket(plan, files, partition, place, incoming)
+        else:
+            _into_partition(plan, files, partition, incoming)
+
+
+def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
+    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join."""
     if not rows.num_rows:
         return
     fields = plan.spec.config.record_key_fields
@@ -194,14 +206,7 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
             keyed = keyed.drop_columns([name])
     partitions = paths.dictionary.to_pylist()
     for path, place, unit in _units(keyed, np.asarray(paths.indices), places):
-        partition = partitions[path]
-        incoming = unit if plan.delete else deduplicate(unit, ordering=plan.spec.config.ordering_field)
-        if plan.spec.buckets is not None:
-            _into_bucket(plan, files, partition, place, incoming)
-        elif names is not None:
-            _into_named(plan, files, partition, names[place], incoming)
-        else:
-            _into_partition(plan, files, partition, incoming)
+        yield partitions[path], names[place] if names else place if plan.spec.buckets is not None else None, unit
 
 
 def _paths(plan: Plan, rows: pa.Table) -> pa.Array:
@@ -264,6 +269,20 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
 def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
     """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
     files.looked.add(FileGroupId(partition, ""))
+    slices, owner = owners(plan, partition, incoming)
+    fresh = owner < 0
+    if not plan.delete and fresh.any():
+        new = NewGroups(files, partition)
+        new.write(incoming.filter(pa.array(fresh)))
+        new.end()
+    for number, old in enumerate(slices):
+        mine = owner == number
+        if mine.any():
+            rewrite(plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
+
+
+def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
+    """The slices of a partition, and for each row the number of the one that takes it; -1 is none of them."""
     slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.size)
     keys = _array(incoming, RECORD_KEY)
     owner = np.full(incoming.num_rows, -1, np.int32)
@@ -280,14 +299,7 @@ def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table
         target = _packing_target(slices, set(owner[~fresh].tolist()), plan.spec)
         if target is not None:
             owner[fresh] = target
-        else:
-            new = NewGroups(files, partition)
-            new.write(incoming.filter(pa.array(fresh)))
-            new.end()
-    for number, old in enumerate(slices):
-        mine = owner == number
-        if mine.any():
-            rewrite(plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
+    return slices, owner
 
 
 def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> int | None:

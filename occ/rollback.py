@@ -27,7 +27,14 @@ from .markers import delete_announced, instants_with_markers, list_markers, remo
 from .publish import metadata_of
 from .timeline import Timeline
 
-_PENDING = ("commit", "replacecommit", "clean", "clustering", "restore")  # actions that a transaction begins with
+_PENDING = (
+    "commit",
+    "replacecommit",
+    "clean",
+    "clustering",
+    "compaction",
+    "restore",
+)  # actions that a transaction begins with
 _log = logging.getLogger("lakelatch.rollback")
 
 
@@ -80,6 +87,8 @@ class Cleaner:
         outcome = self._log.outcome(instant)
         if outcome == "commit":
             self.sweep_landed(instant)
+        elif outcome == "undone":
+            self._sweep_undone(instant)
         elif outcome in ("rollback", "abort") and self._ended_for_sure(instant):
             return self._sweep_dead(instant, action)
         return 0  # a stranger's, alive, or perhaps archived: not ours to touch
@@ -106,15 +115,24 @@ class Cleaner:
 
     def _sweep_dead(self, instant: str, action: str) -> int:
         deleted = self._delete_announced(instant)
-        for act in (action,) if action else _PENDING:
-            for state in ("inflight", "requested"):
-                self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
+        self._withdraw(instant, action)
         for side in self._store.list(SIDES):
             if side.name.startswith(f"{instant}-"):
                 self._store.delete(side.path)
         # Last: it is what a later sweep would find this transaction by. Then once more for a late worker's markers.
         self._store.delete(heartbeat_path(instant))
         return deleted + self._delete_announced(instant)
+
+    def _withdraw(self, instant: str, action: str) -> None:
+        for act in (action,) if action in _PENDING else _PENDING:
+            for state in ("inflight", "requested"):
+                self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
+
+    def _sweep_undone(self, instant: str) -> None:
+        """Of a commit that a restore has taken back: all but its data files, which a reader may need (`remove_undone`)."""
+        remove(self._store, list_markers(self._store, instant))
+        self._withdraw(instant, "")
+        self._store.delete(heartbeat_path(instant))
 
     def _delete_announced(self, instant: str) -> int:
         markers = list_markers(self._store, instant)
@@ -169,7 +187,10 @@ class Cleaner:
         deleted = self._sweep_unnamed({t: paths for t, paths in found.items() if t in landed and paths})
         told: dict[str, str] = {}
         for instant in sorted(found.keys() - landed - set(mine)):
-            if self._log.outcome(instant) in ("rollback", "abort") and self._ended_for_sure(instant, told):
+            outcome = self._log.outcome(instant)
+            if outcome == "undone":
+                self._sweep_undone(instant)
+            elif outcome in ("rollback", "abort") and self._ended_for_sure(instant, told):
                 for path in found[instant]:
                     self._store.delete(path)
                 deleted += len(found[instant]) + self._sweep_dead(instant, "")

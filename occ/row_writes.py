@@ -5,15 +5,19 @@ Memory: the rows handed in and one base file. Larger work belongs to Spark, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..conflict import FileGroupId
 from ..conflict.predicate import Condition, Where, where_of
+from ..conflict.write_set import Region
 from ..errors import InputError
 from .avro import WriteStat
+from .early import take_turn, targets
 from .keys import record_keys
 from .merge import Effects, remove_where
 from .partition_path import partition_paths
@@ -29,9 +33,13 @@ if TYPE_CHECKING:
 
 def upsert(txn: Work, rows: pa.Table) -> None:
     """See `Work.upsert`."""
+
+    def planned() -> tuple[Plan, pa.Table]:
+        spec = txn.file_spec(rows.schema)
+        return Plan(spec, _slices(txn, partition_paths(rows, spec.config).unique().to_pylist())), rows
+
     if rows.num_rows:
-        partitions = partition_paths(rows, txn.file_spec(rows.schema).config).unique().to_pylist()
-        _apply(txn, Plan(txn.file_spec(rows.schema), _slices(txn, partitions)), rows)
+        _apply(txn, planned)
 
 
 def delete(txn: Work, keys: pa.Table) -> None:
@@ -39,22 +47,37 @@ def delete(txn: Work, keys: pa.Table) -> None:
     config = txn._table.config
     if missing := [name for name in config.record_key_fields if name not in keys.column_names]:
         raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
-    if txn.schema is None or not keys.num_rows:
+
+    def planned() -> tuple[Plan, pa.Table] | None:
+        if txn.schema is None:
+            return None
+        spec = txn.file_spec(txn.schema)
+        if all(name in keys.column_names for name in config.partition_fields):
+            partitions = partition_paths(keys, config).unique().to_pylist()
+            rows = keys
+        else:
+            partitions = txn.snapshot.partitions()
+            copies = [keys.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), keys.num_rows)) for p in partitions]
+            if not copies:
+                return None
+            rows = pa.concat_tables(copies)
+        return Plan(spec, _slices(txn, partitions), delete=True), rows
+
+    if keys.num_rows:
+        _apply(txn, planned)
+
+
+def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
+    def aimed_at(near: Region) -> Iterable[FileGroupId]:
+        if (made := planned()) is None:
+            return ()
+        slices = {partition: each for partition, each in made[0].slices.items() if near.covers(partition)}
+        return targets(replace(made[0], slices=slices), made[1])
+
+    take_turn(txn, aimed_at)
+    if (made := planned()) is None:
         return
-    spec = txn.file_spec(txn.schema)
-    if all(name in keys.column_names for name in config.partition_fields):
-        partitions = partition_paths(keys, config).unique().to_pylist()
-        rows = keys
-    else:
-        partitions = txn.snapshot.partitions()
-        copies = [keys.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), keys.num_rows)) for p in partitions]
-        if not copies:
-            return
-        rows = pa.concat_tables(copies)
-    _apply(txn, Plan(spec, _slices(txn, partitions), delete=True), rows)
-
-
-def _apply(txn: Work, plan: Plan, rows: pa.Table) -> None:
+    plan, rows = made
     hook = _hook(txn, _RowsAgain)
     with Files(plan.spec, 0) as files:
         files.kept = hook.kept
@@ -107,6 +130,9 @@ def _slices(txn: Work, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, 
 def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
     """See `Work.delete_where`."""
     conditions = where_of(where)
+    take_turn(
+        txn, lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)]
+    )
     slices = txn.reads(partition, where=where)
     txn._staged.tells_all = True
     if txn.schema is None:

@@ -1,7 +1,7 @@
 """Savepoints: a state of the table that cleanings keep until somebody deletes its savepoint.
 
     begin    the log knows of it
-             every clean that is decided and pending is executed first: what it takes cannot be kept any more
+             every clean or archival that is decided and pending is executed first: what it takes cannot be kept any more
     check    the state is whole: no clean has been decided that takes from it
     commit   loses against a clean of the same file groups that has been decided meanwhile, and looks again
     publish  `T_C.savepoint`, T being that of the commit whose state it is, as in Hudi
@@ -20,7 +20,7 @@ from .execution import Service
 from .instant import Instant, file_name, to_epoch_ms
 from .plans import by_partition
 from .readers import refuse_cleaned
-from .services import finish_cleans
+from .services import finish_decided
 
 if TYPE_CHECKING:
     from .table import Table
@@ -36,8 +36,9 @@ def savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
 
 
 def _savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
-    finish_cleans(table)
+    finish_decided(table)
     with Service(table, "savepoint") as txn:
+        txn.refuse_beside_archival()
         timeline = table.timeline()
         commit = commit_at(table, timeline, instant)
         if any(each.instant == commit.requested for each in savepoints(table.store, timeline)):

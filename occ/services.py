@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 from ..conflict.operations import Kind, kind_of
 from ..errors import ConflictError, InputError, RolledBackError
 from ..storage import Outcome
-from . import clustering
+from . import archive, clustering, compaction
 from .clock import next_label
 from .commit_log import Follower
-from .execution import Execution, end_plan
+from .execution import DECIDED, Execution, end_plan
 from .instant import Instant, file_name
 from .log_files import commits_since
 from .log_state import Begin, LogEntry, LogState
-from .plans import Content, groups_of, held, hold, paths_of, plan_body
+from .plans import Content, extent, groups_of, held, hold, plan_body
 from .publish import plain_metadata_of
 from .staging import SERVICES, write_set_of
 
@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lakelatch.services")
 _ATTEMPTS = 5
+_RUN: dict[str, Callable[[Execution], None]] = {
+    "archive": archive.run,
+    "clean": Execution.delete_files,
+    "clustering": clustering.run,
+    "compaction": compaction.run,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Executed:
     Attributes:
         instant: its requested time T.
         completion: its completion time C.
-        files: how many data files it deleted, or read.
+        files: how many data files it deleted or read, or instants it archived.
         by: the writer whose execution landed.
         mine: whether that was this one.
     """
@@ -86,7 +92,8 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
             if content is None:
                 return None
             with table.lease(f"planning {name}"):
-                begin = table.log.append(_entry(table, name, content, slot, follower))
+                # A log file that completed before the plan and is not in it would be lost, whoever executes it.
+                begin = table.log.append(_entry(table, name, content, slot, follower), looks_now=name == "compact")
         except _Stale as e:
             _log.info("%s: %s is planned again: %s", table.url, name, e)
             table.env.sleep(0.1 + table.env.random() / 2)
@@ -112,16 +119,20 @@ def _entry(
     def build(state: LogState) -> LogEntry:
         if not follower.complete:
             raise _Stale("the commit log was made anew")
+        if slot < table.log._first_slot:  # which may be pruned while nothing open needs it
+            raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():
-            if kind_of(other.operation) is Kind.RESTORE:
-                raise _Stale(f"restore {other.instant} is under way")
+            if kind_of(other.operation) is Kind.RESTORE or (name, other.action) == ("archive", "savepoint"):
+                raise _Stale(f"{other.action} {other.instant} is under way")
+            if name == other.action == "archive":
+                raise _Stale(f"archive {other.instant} is planned already")
             if other.plan is not None and not groups.isdisjoint(groups_of(held(table.store, other.plan))):
                 raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
         for commit in follower.commits:
-            if name == "clean" and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
-                continue  # what was superseded stays so
+            if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
+                continue  # what was superseded or is old stays so
             writes = write_set_of(table.store, commit, plain_metadata_of(table.store, commit))
-            if commit.restores or name == "clean" or not groups.isdisjoint(writes.groups):
+            if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
                 raise _Stale(f"{commit.operation} {commit.instant} has landed")
         instant = next_label(table.env.now(), state.top)
         return Begin(
@@ -139,6 +150,8 @@ def _entry(
 
 def announce(table: Table, begin: Begin) -> None:
     """The plan stands on the timeline, for Hudi's other tools. Anybody may ask for it again."""
+    if begin.action == "archive":  # Hudi has no instant of it
+        return
     name = file_name(Instant(begin.instant, begin.action, "requested"))
     path = f"{table.config.timeline_folder}/{name}"
     if table.store.head(path) is None:
@@ -160,10 +173,10 @@ def execute(table: Table, instant: str) -> Executed:
     begin = _plan(table, instant)
     announce(table, begin)
     assert begin.plan is not None
-    files = len(paths_of(held(table.store, begin.plan)))
+    files = extent(held(table.store, begin.plan))
     try:
         with (run := Execution(table, begin)):
-            clustering.run(run) if begin.action == "clustering" else run.delete_files()
+            _RUN[begin.action](run)
     except RolledBackError:
         if (completion := table.log.landed(instant)) is None:
             raise
@@ -180,9 +193,9 @@ def execute(table: Table, instant: str) -> Executed:
 def cancel(table: Table, instant: str, *, reason: str = "asked to") -> bool:
     """End a pending plan; what its executions left is deleted. False when it has landed or ended meanwhile."""
     plan = _plan(table, instant)
-    if plan.action == "clean":
+    if plan.action in DECIDED:
         raise InputError(
-            f"{table.url}: clean {instant} cannot be cancelled, because its files may be gone already; execute it",
+            f"{table.url}: {plan.action} {instant} cannot be cancelled, because what it takes may be gone already; execute it",
             instant=instant,
         )
     return end_plan(table, plan, reason)
@@ -197,11 +210,11 @@ def _plan(table: Table, instant: str) -> Begin:
     raise InputError(f"{instant} is no pending plan of {table.url}: {said}", instant=instant)
 
 
-def finish_cleans(table: Table) -> list[Executed]:
-    """Execute every clean that is pending: it is decided, so that nothing is gained by waiting."""
+def finish_decided(table: Table) -> list[Executed]:
+    """Execute every clean and archival that is pending: it is decided, so that nothing is gained by waiting."""
     done = []
     for begin in list(table.log.catch_up().open.values()):
-        if begin.action == "clean" and begin.plan is not None:
+        if begin.action in DECIDED and begin.plan is not None:
             try:
                 done.append(execute(table, begin.instant))
             except (InputError, ConflictError, RolledBackError) as e:  # somebody else was quicker, or it can never land

@@ -9,6 +9,7 @@ from ..conflict import refuse_contradiction, refuse_isolation
 from ..errors import ConfigError, UnsupportedTableError
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
+OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
@@ -34,6 +35,8 @@ class Settings:
             its commit until they have ended.
         rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
             spans of the past (docs/starvation.md).
+        early_conflict_detection: what a merge does before it begins, when others are at work on its file groups: ``off``
+            (it goes on, and one of them is merged again), ``wait`` for its turn, or ``fail``.
         reservation_s: a reservation that a writer has seen for so long does not count for it any more.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
@@ -54,6 +57,7 @@ class Settings:
     lock_wait_s: float = 120.0
     yield_wait_s: float = 300.0
     reservation_s: float = 900.0
+    early_conflict_detection: str = OFF
     rebase: bool = True
     heartbeat_interval_s: float = 10.0
     heartbeat_timeout_s: float = 60.0
@@ -67,6 +71,10 @@ class Settings:
         self._settle_columns()
         if self.buckets is not None and not 1 <= self.buckets <= 99_999_999:
             raise ConfigError(f"buckets is {self.buckets}, must be between 1 and 99999999 (8 digits of a file id)")
+        if self.early_conflict_detection not in EARLY:
+            raise ConfigError(
+                f"early_conflict_detection is {self.early_conflict_detection!r}, must be one of {', '.join(EARLY)}"
+            )
         if self.log_epochs < 1:
             raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
         for name in _SECONDS:

@@ -62,6 +62,25 @@ class TimelineView:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """The commits that count at a moment; bounds as of `build`."""
+
+    view: TimelineView
+    as_of: str | None = None
+    as_of_completion: str | None = None
+
+    def completed_at(self, requested: str) -> str | None:
+        """C of a commit that counts, else None."""
+        completed = self.view.completed_at(requested)
+        if completed is None or (self.as_of is not None and requested > self.as_of):
+            return None
+        return None if self.as_of_completion is not None and completed > self.as_of_completion else completed
+
+    def __contains__(self, requested: object) -> bool:
+        return isinstance(requested, str) and self.completed_at(requested) is not None
+
+
+@dataclass(frozen=True, slots=True)
 class FileSlice:
     """One version of a file group: its base file, and the log files written since. Only one of them may be missing."""
 
@@ -102,8 +121,8 @@ class FileSlice:
     def _rows(self) -> BaseFile:
         if self.base is None:
             raise UnsupportedTableError(
-                f"File group {self.file_id} in partition {self.partition!r} has only log files, which cannot be merged "
-                "yet. Compact the table with Hudi.",
+                f"File group {self.file_id} in partition {self.partition!r} has only log files and no "
+                "base file yet. Compact the table.",
                 group=self.group,
             )
         return self.base
@@ -199,13 +218,7 @@ def build(
     Raises:
         DamagedTableError: a commit left two base files of one file group; readers would choose differently.
     """
-
-    def completed_when_visible(requested: str) -> str | None:
-        completed = view.completed_at(requested)
-        if completed is None or (as_of is not None and requested > as_of):
-            return None
-        return None if as_of_completion is not None and completed > as_of_completion else completed
-
+    moment = Moment(view, as_of, as_of_completion)
     gone = {
         group
         for each in view.replacements
@@ -215,7 +228,7 @@ def build(
     }
     bases: dict[FileGroupId, BaseFile] = {}
     for base in listing.bases:
-        if base.group in gone or completed_when_visible(base.instant) is None:
+        if base.group in gone or moment.completed_at(base.instant) is None:
             continue
         other = bases.get(base.group)
         if other is not None and other.instant == base.instant:
@@ -224,10 +237,13 @@ def build(
             bases[base.group] = base
     logs: dict[FileGroupId, list[LogFile]] = defaultdict(list)
     for log in listing.logs:
-        completed = completed_when_visible(log.instant)
+        completed = moment.completed_at(log.instant)
         if log.group not in gone and completed is not None:
-            # The name of a log file of version 6 has the base file's time, which is also what attaches it.
-            logs[log.group].append(replace(log, completed=log.instant if config.layout == 1 else completed))
+            if config.layout == 1:  # its name has the base file's time, which is also what attaches it
+                log = replace(log, completed=log.instant, among=moment)
+            else:
+                log = replace(log, completed=completed)
+            logs[log.group].append(log)
     return _snapshot(bases, logs)
 
 

@@ -47,6 +47,8 @@ OPERATIONS = {
 # Begun by `services`, `savepoint` and `restore` only. The pending instants of plans have content.
 SERVICES = {
     "clean": Operation("clean", "CLEAN", announced=(), service=True),
+    "archive": Operation("archive", "ARCHIVE", announced=(), service=True),
+    "compact": Operation("compaction", "COMPACT", announced=(), service=True),
     "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
     "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
     "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),
@@ -187,6 +189,11 @@ class Staged:
         self._given_up |= frozenset(fresh)
 
     @property
+    def untouched(self) -> bool:
+        """True when nothing was said so far of what is written or read."""
+        return self.empty and self.read_set() == Staged(self._name).read_set()
+
+    @property
     def empty(self) -> bool:
         """True when there is nothing to commit."""
         return not (self._stats or self._replaced or self._region or self.empty_too)
@@ -239,6 +246,7 @@ class Staged:
             schema=schema,
             stats=tuple(self._stats.values()),
             replaced={partition: tuple(ids) for partition, ids in replaced.items()},
+            compacted=self.operation.action == "compaction",
         )
         return self._metadata
 

@@ -19,9 +19,11 @@ from ..errors import (
     UnsupportedTableError,
 )
 from ..storage import Store, open_store
+from .archive import take_archived_away
 from .commit_log import EPOCH_SLOTS, CommitLog
 from .floor import lay_floor
 from .heartbeat import Heart
+from .history import History
 from .log_files import LOG
 from .log_state import LogEntry, LogState, Setting
 from .maintenance import Maintenance
@@ -38,6 +40,7 @@ from .rollback import Cleaner
 from .settings import Settings
 from .staging import operation as refuse_unknown
 from .table_lock import TableLease, TableLock, settled
+from .timeline import read_timeline
 from .transaction import Transaction
 from .view import ViewCache
 from .waiting import Reservations
@@ -73,6 +76,7 @@ class Table(Reading, Maintenance):
         self.writable = bool(store.folders(LOG))
         self.contention = Contention()
         self.priority = 0
+        self.history = History(store, self.config.timeline_folder)
         if self.writable:
             publisher = Publisher(store, env, self.config.timeline_folder)
             self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
@@ -227,8 +231,9 @@ class Table(Reading, Maintenance):
             ended += self.cleaner.look(mine)
         self.log.publish_last()
         self.cleaner.sweep_leftovers(mine)
-        self.cleaner.sweep_strays(self.timeline(), mine)
+        self.cleaner.sweep_strays(read_timeline(self.store, self.config), mine)
         remove_undone(self, self.leases)
+        take_archived_away(self)
         self.pruner.prune()
         return ended
 
@@ -260,6 +265,7 @@ class Table(Reading, Maintenance):
             if not self._swept:
                 self._swept = True
                 self.cleaner.sweep_leftovers(self.heart.instants)
+                take_archived_away(self)
         except LatchError:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again", self.url, exc_info=True)
 
@@ -293,9 +299,9 @@ class Table(Reading, Maintenance):
             self._properties = stored.body
         return self.config
 
-    def _refuse_if_unwritable(self) -> None:
+    def _refuse_if_unwritable(self, *, rows: bool = True) -> None:
         # Read anew at every begin: a JVM writer may have upgraded the table or given it a metadata table.
-        self._read_config().refuse_writing()
+        self._read_config().refuse_writing(rows=rows)
 
     def _require_log(self) -> None:
         if not self.writable:

@@ -7,12 +7,14 @@ Times on the timeline of version 6 are the writer's local ones and there is no c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..conflict import FileGroupId
 from ..errors import DamagedTableError
-from .avro import CommitMetadata, decode_commit
+from .avro import CommitMetadata, decode_commit, decode_container
+from .history import History
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
 from .properties import TableConfig
 from .snapshot import Replacement, TimelineView
@@ -77,6 +79,15 @@ class Timeline:
         kept = tuple(i for i in self.completed if i.requested not in requested or i.action not in COMMIT_ACTIONS)
         return replace(self, completed=kept)
 
+    def taken_back(self) -> frozenset[str]:
+        """T of the commits that restores have taken back: gone before the restore appeared, and perhaps put back since."""
+        undone: set[str] = set()
+        for each in self.completed:
+            if each.action == "restore" and (stored := self.store.get(self.path(each))) and stored.body:
+                with suppress(DamagedTableError):  # which `check` names; nobody's rows depend on it
+                    undone.update(decode_container(stored.body, name=self.path(each)).get("instantsToRollback") or ())
+        return frozenset(undone)
+
     def is_committed(self, requested: str) -> bool:
         """Whether files of that T count."""
         first = self.first_active
@@ -98,10 +109,15 @@ class Timeline:
             path = self.path(instant)
             name = path.rpartition("/")[2]
             stored = self.store.get(path)
+            if stored is None and self.config.layout == 2:
+                archived = History(self.store, self.config.timeline_folder).metadata(instant)
+                if archived is not None:
+                    self._contents[instant] = archived
+                    return archived
             if stored is None:
                 raise DamagedTableError(
                     f"Instant {name} of table {self.config.name} has vanished since the timeline was listed; it was "
-                    "archived or restored away meanwhile. Open the table again.",
+                    "restored away meanwhile. Open the table again.",
                     instant=name,
                     table=self.config.name,
                 )
@@ -110,16 +126,30 @@ class Timeline:
             self._contents[instant] = content
         return self._contents[instant]
 
-    def view(self) -> TimelineView:
-        """What a snapshot needs. Reads the replacecommits, and no other commit."""
+    def view(self, *, whole: bool = False) -> TimelineView:
+        """What a snapshot needs. Reads the replacecommits, and no other commit; the ``whole`` one also the history.
+
+        That is for past completion times: without it an archived commit is taken to have completed at once.
+        """
         replacements = []
         for instant in self.commits:
             if instant.action == "replacecommit":
                 replaced = self.metadata(instant).replaced
                 groups = tuple(FileGroupId(partition, each) for partition, ids in replaced.items() for each in ids)
                 replacements.append(Replacement(instant.requested, instant.completed or instant.requested, groups))
-        completion = {each.requested: each.completed or each.requested for each in self.commits}
+        known = (*self._archived(), *self.commits) if whole else self.commits
+        completion = {each.requested: each.completed or each.requested for each in known}
         return TimelineView(completion, self.first_active, tuple(replacements))
+
+    def archived_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:
+        """The archived commits with T not after ``requested`` and C not after ``completed``, in order of completion."""
+        return replace(self, completed=self._archived()).completed_by(requested=requested, completed=completed)
+
+    def _archived(self) -> tuple[Instant, ...]:
+        if self.config.layout == 1:
+            return ()
+        found = History(self.store, self.config.timeline_folder).instants().values()
+        return tuple(sorted((each for each in found if each.action in COMMIT_ACTIONS), key=lambda each: each.order))
 
 
 def _refuse_outside(content: CommitMetadata, name: str, table: str) -> None:
@@ -162,8 +192,30 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
                     table=config.name,
                 )
             empty.append(instant)
-    completed, pending = _by_state(found)
+    completed, pending = _by_state(_without_archived(found, store, config))
     return Timeline(store, config, completed, pending, tuple(empty))
+
+
+def _without_archived(found: list[Instant], store: Store, config: TableConfig) -> list[Instant]:
+    """Those that are not in the history, which is read after they were listed.
+
+        t=0  an archiver has put instants 1 to 3 into the history, and takes 1 away
+        t=1  the table is listed: 2 is met before it goes, and 3 is not, since it has gone
+        t=2  files of 3 would count for nothing, because 2 is the first active instant and nobody tells of 3
+
+    The same with one that its publisher put back late (`Publisher.publish`).
+    """
+    commits = [i.requested for i in found if i.state == "completed" and i.action in COMMIT_ACTIONS]
+    history = History(store, config.timeline_folder)
+    if config.layout == 1 or not commits or not history.begun():
+        return found
+    first, last = min(commits), max(commits)
+    try:
+        archived = history.instants(first=first, last=last).values()
+    except DamagedTableError:  # which `check` names; nobody's rows depend on it
+        return found
+    gone = {(i.requested, i.action) for i in archived if i.requested >= first}
+    return [i for i in found if (i.requested, _published(i.action)) not in gone]
 
 
 def has_archive(store: Store, config: TableConfig) -> bool:

@@ -18,6 +18,7 @@ as a failure: nothing is deleted then, and whoever comes next reads the outcome 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -111,6 +112,16 @@ class Transaction(Yielding):
             self.abort("it could not begin")
             raise
 
+    def _begin_anew(self, reserved: Reservation | None) -> None:
+        """In place of one that is over and had done nothing: with a T of its own and a fresh snapshot."""
+        claim = replace(self._claim, reserved=reserved)
+        super().__init__(self._table, self.operation, isolation=self._isolation, claim=claim)
+        try:
+            self._begin()
+        except BaseException:
+            self._state = "aborted"
+            raise
+
     # --- commit ----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -180,7 +191,10 @@ class Transaction(Yielding):
             lease = self._lease or table.lease(self.operation)
             try:
                 # Everything in `decide` runs under the lease and again at every slot tried.
-                entry = table.log.append(lambda state, lease=lease: self._decide(state, lease, template))  # type: ignore[misc]
+                entry = table.log.append(
+                    lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
+                    looks_now=self._looks_now,
+                )
                 assert isinstance(entry, Commit)
                 self.result = CommitResult(self.instant, entry.completion, entry.slot, self._publish(entry))
                 return

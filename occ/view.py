@@ -17,7 +17,6 @@ from .avro import CommitMetadata
 from .commit_log import CommitLog, Follower
 from .listing import list_data_files
 from .log_state import Commit
-from .plans import undone_by
 from .snapshot import Snapshot, build
 from .timeline import Timeline
 
@@ -59,19 +58,28 @@ class View:
 
 
 def cold_view(
-    store: Store, timeline: Timeline, *, as_of: str | None = None, as_of_completion: str | None = None
+    store: Store,
+    timeline: Timeline,
+    *,
+    as_of: str | None = None,
+    as_of_completion: str | None = None,
+    whole: bool = False,
 ) -> View:
-    """The view from one listing; the bounds are those of `Table.snapshot`."""
+    """The view from one listing; the bounds are those of `Table.snapshot`.
+
+    ``whole``: of a moment that archived commits may have completed after, which only the history tells.
+    """
     snapshot = build(
-        list_data_files(store), timeline.view(), timeline.config, as_of=as_of, as_of_completion=as_of_completion
+        list_data_files(store),
+        timeline.view(whole=whole),
+        timeline.config,
+        as_of=as_of,
+        as_of_completion=as_of_completion,
     )
-    schema = timeline.config.create_schema
-    for instant in reversed(timeline.completed_by(requested=as_of, completed=as_of_completion)):
-        found = timeline.metadata(instant).schema
-        if found:
-            schema = found
-            break
-    return View(snapshot, schema)
+    past = timeline.completed_by(requested=as_of, completed=as_of_completion)
+    older = () if past or not whole else timeline.archived_by(requested=as_of, completed=as_of_completion)
+    found = (timeline.metadata(instant).schema for instant in reversed(past or older))
+    return View(snapshot, next((schema for schema in found if schema), timeline.config.create_schema))
 
 
 class ViewCache:
@@ -145,14 +153,9 @@ class ViewCache:
         return view
 
 
-def with_unpublished(
-    view: View, timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]
-) -> View:
-    """The view with the newest commit, for a reader who found it in the log but not on the timeline."""
-    if last is not None and last.restores:
-        undone = {each.requested for each in undone_by(last)}
-        if any(each.requested in undone for each in timeline.commits):
-            return cold_view(timeline.store, timeline.without(undone))
+def with_unpublished(timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]) -> View:
+    """The view of a timeline with the newest commit, which its reader found in the log and perhaps not there."""
+    view = cold_view(timeline.store, timeline)
     if last is None or any(i.requested == last.instant for i in timeline.commits):
         return view
     return view.after(last, metadata(last))

@@ -5,16 +5,16 @@ No protocol in here: that is `transaction`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..conflict import FileGroupId
 from ..conflict.predicate import Where, where_of
-from ..errors import InputError
+from ..errors import DamagedTableError, InputError, StorageError
 from .avro import WriteStat
 from .commit_log import Follower
-from .over import is_over
+from .over import is_over, restored_below
 from .rounds import Rebase
 from .staging import Staged
 from .view import arrow_schema
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .writer import NewFile
 
 
+T = TypeVar("T")
 Terms = Sequence[tuple[Any, ...]]  # comparisons of columns with values, all of which hold
 
 
@@ -58,13 +59,15 @@ class Work:
         self._lost_on: tuple[FileGroupId, ...] = ()
         self._hook: Any = None  # of `row_writes`
         self._spec: FileSpec | None = None
+        self._looks_now = False  # for commits past the log, whenever it looked last
         self._state = "open"
 
     @property
     def snapshot(self) -> Snapshot:
         """The table as of the begin slot, whatever has landed since."""
         if self._snapshot is None:
-            self._snapshot = self._table.views.at(self.begin_slot, self.instant, self._follower).snapshot
+            views = self._table.views
+            self._snapshot = self._seen(lambda: views.at(self.begin_slot, self.instant, self._follower)).snapshot
         return self._snapshot
 
     @property
@@ -75,8 +78,19 @@ class Work:
 
     def _schema_seen(self) -> str | None:
         if self._began_with is None:
-            self._began_with = (self._table.views.schema_at(self.begin_slot, self.instant, self._follower),)
+            views = self._table.views
+            self._began_with = (self._seen(lambda: views.schema_at(self.begin_slot, self.instant, self._follower)),)
         return self._began_with[0]
+
+    def _seen(self, look: Callable[[], T]) -> T:
+        """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at."""
+        try:
+            return look()
+        except (DamagedTableError, StorageError) as e:
+            self._table.log.catch_up()
+            if restores := [commit for commit in self._follower.commits if commit.restores]:
+                raise restored_below(self, restores[0]) from e
+            raise
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
@@ -86,7 +100,7 @@ class Work:
         import pyarrow as pa
 
         self._staged.saw(group)
-        rows = self._table.read_slice(group, columns=columns, meta=meta)
+        rows = self._seen(lambda: self._table.read_slice(group, columns=columns, meta=meta))
         for field in self.schema or ():
             if field.name not in rows.column_names and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -139,6 +153,12 @@ class Work:
     def staged(self) -> bool:
         """Whether there is something to commit so far."""
         return bool(self._open_files) or not self._staged.empty
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was done with it yet, so that it could as well begin later."""
+        untouched = self._staged.untouched and not self._open_files and self._rebase is None
+        return untouched and self._snapshot is None and self._began_with is None
 
     @property
     def files(self) -> tuple[WriteStat, ...]:
@@ -275,6 +295,19 @@ class Work:
         checker = Checker(self._table.store, self.url, self.instant, stats, self._staged.values(), others)
         for constraint in constraints:
             checker.check(constraint)
+
+    def takes_turn(self, groups: Iterable[FileSlice]) -> None:
+        """Say which file groups this writer is about to fill by itself, before it does the work.
+
+        Raises:
+            ConflictError: another writer is at work on them, and the table's ``early_conflict_detection`` is not ``off``.
+                Nothing was written; `Table.run` waits until that one has ended and runs it again.
+        """
+        from .early import take_turn
+
+        self._require_open()
+        mine = {each.group for each in groups}
+        take_turn(self, lambda _near: mine, by_itself=True)
 
     def commit_empty(self) -> None:
         """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""

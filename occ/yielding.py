@@ -45,7 +45,7 @@ class Yielding(Work):
             counts=table.reservations.counts,
         )
         self._patience = Patience(table)
-        self._claim = claim
+        self._claim, self._isolation = claim, isolation
         self._announced_as = self._staged.operation.action
 
     # --- letting others go first -----------------------------------------------------------------------------
@@ -85,10 +85,14 @@ class Yielding(Work):
         begin = state.open.get(winner)
         return begin is None or (conflict.winner.reserved is not None and not self._table.reservations.counts(begin))
 
+    @property
+    def isolation(self) -> str:
+        """The level in force for it."""
+        return self._judge.isolation(self._table.settings)
+
     def touched(self, *, attempt: int) -> Reservation:
         """What an attempt after this lost one has to reserve; ``attempt`` counts the reserving ones."""
-        level = self._judge.isolation(self._table.settings)
-        return touched(self._staged, self._lost_on, isolation=level, attempt=attempt)
+        return touched(self._staged, self._lost_on, isolation=self.isolation, attempt=attempt)
 
     # --- merging again ---------------------------------------------------------------------------------------
 

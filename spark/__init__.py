@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .result import WriteResult
     from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
+    from .transaction import SparkTransaction
 
-__all__ = ["SparkTable", "WriteResult", "open"]
+__all__ = ["SparkTable", "SparkTransaction", "WriteResult", "open"]
 
 # Imported when first used: a worker needs only what writes files.
-_LAZY = {"SparkTable": ".table", "WriteResult": ".result", "open": ".table"}
+_LAZY = {
+    "SparkTable": ".table",
+    "SparkTransaction": ".transaction",
+    "WriteResult": ".result",
+    "open": ".table",
+}
 
 if __name__ != "lakelatch.spark":
     raise ImportError(

@@ -54,7 +54,7 @@ def read(
     meta: bool,
 ) -> Any:
     """See `SparkTable.read`."""
-    table.config.refuse_reading()
+    table.config.refuse_scanning()
     view = table.view(as_of=as_of, as_of_completion=as_of_completion)
     schema = view.arrow_schema()
     if schema is None:
@@ -72,20 +72,15 @@ def read(
 
 def read_incremental(spark: Any, table: Table, *, after: str, until: str | None, meta: bool) -> Any:
     """See `SparkTable.read_incremental`."""
-    table.config.refuse_reading()
-    timeline = table.timeline()
-    commits = [
-        i
-        for i in timeline.completed_by(completed=until)
-        if i.action in ("commit", "replacecommit", "deltacommit") and (i.completed or i.requested) > after
-    ]
+    table.config.refuse_scanning()
+    commits = table.commits(after=after, until=until)
     view = table.view(as_of_completion=until)
     schema = view.arrow_schema()
     if schema is None:
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
-    groups = {(stat.partition, stat.file_id) for i in commits for stat in timeline.metadata(i).stats}
+    groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}
     slices = [s for s in view.snapshot.file_groups() if tuple(s.group) in groups]
-    rows = scan(spark, table, slices, with_meta(schema)).where(_in(COMMIT_TIME, [i.requested for i in commits]))
+    rows = scan(spark, table, slices, with_meta(schema)).where(_in(COMMIT_TIME, [i.requested for i, _ in commits]))
     return rows if meta else rows.select(*schema.names)
 
 

@@ -9,7 +9,7 @@ from ..occ.avro import WriteStat
 
 @dataclass(frozen=True)
 class WriteResult:
-    """A write that landed; ``instant`` is None when there was nothing to change.
+    """A write that landed; ``instant`` is None when there was nothing to change, or its transaction has not ended yet.
 
     Attributes:
         instant: requested time T.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from ..occ.retry import RunResult
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from . import read as reads
-from .result import WriteResult
+from .transaction import SparkTransaction
 from .write import Writes
+from .writing import Writing
+
+T = TypeVar("T")
 
 
-class SparkTable:
+class SparkTable(Writing):
     """A table in a Spark session; safe to use from several threads of one session.
 
     Each write is one transaction. File groups that it lost to another writer are merged again; it is run again with a
@@ -22,44 +26,23 @@ class SparkTable:
 
     def __init__(self, spark: Any, table: Table) -> None:
         self.spark, self.table = spark, table
-        self._writes = Writes(spark, table)
+        super().__init__(Writes(spark, table))
         reads.prepare_session(spark)
 
-    # Writing -----------------------------------------------------------------------------------------------------
+    def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
+        """Read and write in one transaction, run again as a whole when what it read has changed.
 
-    def insert(self, rows: Any) -> WriteResult:
-        """Add rows whose keys are new. Keys that the table holds already are not looked for, except with buckets.
+        Args:
+            job: called with the transaction; reads through it, and makes one write. It may run several times.
+            operation: of the write; an overwrite has to be begun as ``insert_overwrite``.
+            bounds: ``isolation``, ``attempts`` and the others of `Table.run`.
 
-        A key that occurs twice in the rows is resolved by the ordering field, or refused.
+        Raises:
+            ConflictError: of the last attempt.
         """
-        return self._writes.insert(rows, operation="insert")
-
-    def bulk_insert(self, rows: Any) -> WriteResult:
-        """As `insert`, without the look for keys that occur twice in the rows."""
-        return self._writes.insert(rows, operation="bulk_insert")
-
-    def upsert(self, rows: Any) -> WriteResult:
-        """Rows replace those with the same key in the same partition; new keys are inserted.
-
-        With an ordering field an older row never replaces a newer one.
-        """
-        return self._writes.upsert(rows)
-
-    def delete(self, keys: Any) -> WriteResult:
-        """Remove the rows with these keys: the record key columns, and the partition columns if they are known."""
-        return self._writes.delete(keys)
-
-    def delete_where(self, condition: Any) -> WriteResult:
-        """Remove the rows for which a condition (SQL text or Column) is true; none is left when this returns."""
-        return self._writes.delete_where(condition)
-
-    def overwrite(self, rows: Any, *, partitions: Sequence[str] | None = None) -> WriteResult:
-        """Replace the partitions that the rows belong to; with ``partitions`` (paths) exactly these, empty ones too."""
-        return self._writes.overwrite(rows, partitions=partitions)
-
-    def overwrite_table(self, rows: Any) -> WriteResult:
-        """Replace all rows of the table."""
-        return self._writes.overwrite_table(rows)
+        return self.table.run(
+            lambda txn: job(SparkTransaction(self.spark, self.table, txn)), operation=operation, **bounds
+        )
 
     # Reading -----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from ..conflict import FileGroupId
 from ..errors import LatchError
 from ..occ.avro import WriteStat
 from ..occ.basefile import FileSpec, refuse_if_over
+from ..occ.early import targets
 from ..occ.keys import RECORD_KEY, record_keys
 from ..occ.merge import deduplicate
 from ..occ.partition_path import partition_paths
@@ -145,6 +146,22 @@ class MergeTask(Task):
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
         with Files(self.plan.spec, task) as files:
             return applied(self.plan, _table(list(batches)), files)
+
+
+@dataclass
+class TargetsTask(Task):
+    """Which file groups the same rows would be merged into; nothing is written."""
+
+    plan: Plan
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
+        """Memory is the task's rows and the keys of one base file."""
+        return Answer(looked=targets(self.plan, _table(list(batches))))
+
+
+def looked_at(answers: Iterable[Answer]) -> set[FileGroupId]:
+    """What all tasks have looked at."""
+    return set[FileGroupId]().union(*(answer.looked for answer in answers))
 
 
 @dataclass

@@ -18,22 +18,36 @@ from typing import Any
 import pyarrow as pa
 
 from ..conflict import FileGroupId
+from ..conflict.predicate import where_of
+from ..conflict.write_set import Region
 from ..errors import InputError
 from ..occ.avro import WriteStat
+from ..occ.early import take_turn
 from ..occ.merge import Effects
-from ..occ.rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Files, Plan, slices_by_partition
+from ..occ.rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Plan, slices_by_partition
 from ..occ.snapshot import FileSlice, Snapshot
+from ..occ.statistics import slices_that_may_match
 from ..occ.table import Table
 from ..occ.transaction import Transaction
 from . import columns
 from .comparisons import comparisons
 from .jobs import collect
+from .merge import Merge, Planned, in_each, plan_here
 from .prune import matching_partitions, pinned_partitions
 from .read import scan, with_meta
-from .rebase import HERE_BYTES_MAX, condition_again, rows_again, stats_of
+from .rebase import condition_again, rows_again, stats_of
 from .result import WriteResult
-from .source import SMALL_ROWS, Shuffled, Source, estimated_bytes, small_rows
-from .worker import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, MergeTask, RemoveTask, applied, repeated_keys
+from .source import Shuffled, Source, estimated_bytes, small_rows
+from .worker import (
+    FILE_COLUMN,
+    ROW_COLUMN,
+    Answer,
+    InsertTask,
+    RemoveTask,
+    Task,
+    looked_at,
+    repeated_keys,
+)
 
 _TASK_BYTES = 64 << 20
 _TASKS_PER_CORE = 4
@@ -46,10 +60,11 @@ class _RepeatedKeys(Exception):
 
 
 class Writes:
-    """The writes of one table in one session."""
+    """The writes of one table in one session, each a transaction of its own, or the one write of ``txn``."""
 
-    def __init__(self, spark: Any, table: Table) -> None:
-        self._spark, self._table = spark, table
+    def __init__(self, spark: Any, table: Table, txn: Transaction | None = None) -> None:
+        self._spark, self._table, self._txn = spark, table, txn
+        self._wrote = ""
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +121,7 @@ class Writes:
         operation: str,
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
-        exact = False
+        exact = self._txn is not None  # only a transaction of its own can be begun anew
         with Source(rows, small_rows(rows)).until_done() as source:
             small = source.small
 
@@ -155,23 +170,35 @@ class Writes:
         with Source(rows, small_rows(rows)).until_done() as source:
             small = source.small
 
-            def work(txn: Transaction) -> None:
+            def planned(txn: Transaction) -> Planned:
                 spec = txn.file_spec(schema)
                 old = txn.snapshot if keep_old else Snapshot()
-                here = None if small is None else _here(Plan(spec), small, old)
+                here = None if small is None else plan_here(Plan(spec), small, old)
+                if here is not None:
+                    return Planned(here, small)
+                return Planned(Plan(spec, slices_by_partition(old.file_groups())))
+
+            def work(txn: Transaction) -> None:
                 kept: dict[str, Effects] = {}
-                if small is not None and here is not None:
-                    answers = [_applied(here, small, kept)]
-                else:
-                    plan = Plan(spec, slices_by_partition(old.file_groups()))
-                    answers = self._collect(txn, self._shuffled(plan, source, schema), MergeTask(plan), operation)
+                if keep_old:
+                    merge.take_turn(txn)
+                answers = merge.answers(txn, kept)
                 stats = stats_of(answers)
                 txn.add(stats)
                 finish(txn, stats)
                 if keep_old:
                     self._rebases(txn, answers, operation, kept)
 
+            merge = self._merge_of(planned, source, schema, operation)
             return self._run(work, operation)
+
+    def _merge_of(
+        self, planned: Callable[[Transaction], Planned | None], source: Source, schema: pa.Schema, operation: str
+    ) -> Merge:
+        def run(txn: Transaction, made: Planned, task: Task) -> list[Answer]:
+            return self._collect(txn, self._shuffled(made.plan, source, schema, made.everywhere), task, operation)
+
+        return Merge(planned, run)
 
     def _shuffled(
         self, plan: Plan, source: Source, schema: pa.Schema, everywhere: Sequence[str] | None = None
@@ -246,40 +273,44 @@ class Writes:
         schema = pa.schema([given.field(n) for n in chosen.columns])
         with Source(chosen, small_rows(chosen)).until_done() as source:
 
-            def work(txn: Transaction) -> None:
+            def planned(txn: Transaction) -> Planned | None:
                 if txn.schema is None:
-                    return
+                    return None
                 plan = Plan(txn.file_spec(txn.schema), delete=True)
                 everywhere = None if located else txn.snapshot.partitions()
+                if source.small is not None:
+                    spread = source.small if everywhere is None else in_each(source.small, everywhere)
+                    if (here := plan_here(plan, spread, txn.snapshot)) is not None:
+                        return Planned(here, spread)
+                return Planned(replace(plan, slices=slices_by_partition(txn.snapshot.file_groups())), None, everywhere)
+
+            def work(txn: Transaction) -> None:
                 kept: dict[str, Effects] = {}
-                answers = self._deleted(txn, plan, source, schema, everywhere, kept)
+                merge.take_turn(txn)
+                answers = merge.answers(txn, kept)
                 txn.add(stats_of(answers))
                 self._rebases(txn, answers, "delete", kept)
 
+            merge = self._merge_of(planned, source, schema, "delete")
             return self._run(work, "delete")
-
-    def _deleted(
-        self,
-        txn: Transaction,
-        plan: Plan,
-        source: Source,
-        schema: pa.Schema,
-        everywhere: Sequence[str] | None,
-        kept: dict[str, Effects],
-    ) -> list[Answer]:
-        """Keys out of the slices that hold them; ``everywhere``: out of all these partitions."""
-        if source.small is not None:
-            spread = source.small if everywhere is None else _in_each(source.small, everywhere)
-            here = _here(plan, spread, txn.snapshot)
-            if here is not None:
-                return [_applied(here, spread, kept)]
-        plan = replace(plan, slices=slices_by_partition(txn.snapshot.file_groups()))
-        return self._collect(txn, self._shuffled(plan, source, schema, everywhere), MergeTask(plan), "delete")
 
     def delete_where(self, condition: Any) -> WriteResult:
         """The rows for which the condition is true are gone, also ones that other writers add meanwhile."""
 
+        def matching(txn: Transaction, schema: pa.Schema) -> list[FileSlice]:
+            partitions = txn.snapshot.partitions()
+            wanted = matching_partitions(self._spark, self._table.config, schema, partitions, condition)
+            return [s for s in txn.snapshot.file_groups() if s.partition in wanted]
+
+        def aimed_at(txn: Transaction, near: Region) -> set[FileGroupId]:
+            if (schema := txn.schema) is None:
+                return set()
+            slices = [each for each in matching(txn, schema) if near.covers(each.partition)]
+            where = where_of(comparisons(self._spark, schema, condition))
+            return {each.group for each in slices_that_may_match(self._table.store, slices, where)}
+
         def work(txn: Transaction) -> None:
+            take_turn(txn, partial(aimed_at, txn))
             schema, config = txn.schema, self._table.config
             if schema is None:
                 return
@@ -288,8 +319,7 @@ class Writes:
             for partition in sorted(pinned) if pinned is not None else [None]:
                 txn.reads(partition, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_nothing_else()
-            wanted = matching_partitions(self._spark, config, schema, txn.snapshot.partitions(), condition)
-            slices = [s for s in txn.snapshot.file_groups() if s.partition in wanted]
+            slices = matching(txn, schema)
             if not slices:
                 return
             plan = Plan(txn.file_spec(schema), slices_by_partition(slices), delete=True)
@@ -319,7 +349,7 @@ class Writes:
 
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
-        for place in set[FileGroupId]().union(*(answer.looked for answer in answers)):
+        for place in looked_at(answers):
             txn.looks_up(*place)
         again = rows_again(self._spark, partial(self._collect, txn, operation=operation), self._tasks(None), kept)
         # A row that changed nothing is in no file, so it is not looked at again.
@@ -330,6 +360,14 @@ class Writes:
             work(txn)
             return txn
 
+        if self._txn is not None:
+            if self._wrote:
+                raise InputError(
+                    f"{operation} after {self._wrote} in one transaction of {self._table.url}: it has one write, because a "
+                    "file group is written once. Bring the rows together in one DataFrame, or use two transactions"
+                )
+            self._wrote = operation
+            return WriteResult(operation, None, None, 1, (), attempt(self._txn).files)
         done = self._table.run(attempt, operation=operation)
         commit = done.commit
         return WriteResult(
@@ -349,39 +387,6 @@ class Writes:
         """Some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""
         size = estimated_bytes(rows) if rows is not None else None
         return max(_TASKS_PER_CORE * self._cores, (size or 0) // _TASK_BYTES)
-
-
-def _here(plan: Plan, rows: pa.Table, old: Snapshot) -> Plan | None:
-    """The plan with the slices that the rows may touch, or None when they are too much for the driver."""
-    if rows.num_rows > SMALL_ROWS:
-        return None
-    if PARTITION_COLUMN in rows.column_names:
-        partitions = old.partitions()
-    else:
-        from ..occ.partition_path import partition_paths
-
-        partitions = partition_paths(rows, plan.spec.config).unique().to_pylist()
-    slices = {p: tuple(old.file_groups(p)) for p in partitions}
-    if sum(s.size for group in slices.values() for s in group) > HERE_BYTES_MAX:
-        return None
-    return Plan(plan.spec, slices, plan.delete)
-
-
-def _applied(plan: Plan, rows: pa.Table, kept: dict[str, Effects]) -> Answer:
-    with Files(plan.spec, 0) as files:
-        files.kept = kept
-        return applied(plan, rows, files)
-
-
-def _in_each(rows: pa.Table, partitions: Sequence[str]) -> pa.Table:
-    pieces = [
-        rows.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p, pa.string()), rows.num_rows)) for p in partitions
-    ]
-    return (
-        pa.concat_tables(pieces)
-        if pieces
-        else rows.slice(0, 0).append_column(PARTITION_COLUMN, pa.array([], pa.string()))
-    )
 
 
 def _raised(answer: Answer) -> Answer:

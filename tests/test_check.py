@@ -67,6 +67,11 @@ class Copy:
         return sorted((self.root / PARTITION).glob("*.parquet"), key=lambda path: path.name.rpartition("_")[2])
 
     @property
+    def log_file(self) -> str:
+        """The name of a log file of the newest commit."""
+        return f"{PARTITION}/.{self.bases[-1].name.partition('_')[0]}_{self.commits[-1].name[:17]}.log.1_0-0-0"
+
+    @property
     def slots(self) -> list[Path]:
         return sorted(self.log.iterdir())
 
@@ -154,6 +159,25 @@ def put_back_an_undone_commit(table: Copy) -> None:
     path.write_bytes(body)
 
 
+def archive(table: Copy) -> list[Path]:
+    """Archive all but the newest commit; the paths of the others, which can be put back."""
+    bodies = {path: path.read_bytes() for path in table.commits[:-1]}
+    with lakelatch.open(str(table.root)) as handle:
+        assert handle.archive(keep_min=1, keep_max=1).instants == len(bodies)
+    table.archived = bodies
+    return sorted(bodies)
+
+
+def archive_and(table: Copy, number: int) -> None:
+    path = archive(table)[number]
+    path.write_bytes(table.archived[path])
+
+
+def forget_what_was_archived(table: Copy) -> None:
+    archive(table)
+    (table.timeline / "history/manifest_1").write_text('{"files": []}')
+
+
 EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
 OUTSIDE = WriteStat("f", f"../f_0-0-0_{FAR_AHEAD}.parquet", "..")
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
@@ -179,6 +203,10 @@ DAMAGES = {
         {"publication-differs"},
     ),
     "instant-undone": (put_back_an_undone_commit, {"file-missing"}),
+    "history-torn": (lambda t: (archive(t), (t.timeline / "history/manifest_1").unlink()), set()),
+    "history-lacks": (forget_what_was_archived, set()),
+    "archived-late": (lambda t: archive_and(t, 0), set()),
+    "archived-twice": (lambda t: archive_and(t, -1), set()),
     "schema-unreadable": (lambda t: t.edit_commit(t.commits[-1], schema='{"type":"record"}'), set()),
     "pending-of-ended": (lambda t: t.put(f".hoodie/timeline/{t.aborted}.commit.requested"), set()),
     "pending-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}.clean.requested"), set()),
@@ -205,6 +233,7 @@ DAMAGES = {
     "other-files": (lambda t: t.put("README.txt"), set()),
     "log-entry-torn": (lambda t: cut(t.slots[4]), set()),
     "log-gap": (lambda t: t.slots[4].unlink(), set()),
+    "log-torn": (lambda t: t.put(t.log_file, b"#HUDI#"), {"orphan-file"}),
     "log-order": (lambda t: t.edit_slot("commit", C=LONG_AGO), {"publication-differs"}),
     "log-newer": (lambda t: t.edit_slot("commit", v=99), set()),
     "side-object": (lambda t: (t.edit_slot("commit", metadata=None, side=SIDE), t.commits[-1].unlink()), {"commit-to-publish"}),
@@ -256,6 +285,7 @@ EXPECTED_ABSENT = {
     "instant-misnamed",
     "instant-times",
     "instant-twice",
+    "history-torn",
     "instant-undone",  # the instant is there, its files are not
     "log-order",
 }

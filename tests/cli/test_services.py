@@ -8,6 +8,7 @@ import pytest
 
 import lakelatch
 
+from ..occ.mor import Mor, at, rows
 from ..occ.world import add, content, insert, make
 
 
@@ -48,6 +49,28 @@ def test_clustering_and_cancelling(run, url):
     assert run.json("check", url)["findings"] == []
 
 
+def test_archival(run, url):
+    before = run.json("timeline", url)["instants"]
+    assert "no more than 30 commits" in run("services", "archive", url).stdout
+    assert run("services", "archive", url, "--plan-only").stdout == "no instant may go\n"
+    few = ("--keep-min", "2", "--keep-max", "3")
+    (planned,) = run.json("services", "archive", url, *few, "--plan-only")["planned"]
+    (plan,) = run.json("services", "list", url)["plans"]
+    assert (plan["instant"], plan["action"], plan["files"]) == (planned, "archive", 4)
+    assert "cannot be cancelled" in run("services", "cancel", url, planned, code=2).stderr
+    assert "executed" in run("services", "run", url).stdout
+    told = run.json("timeline", url)["instants"]
+    assert [row["outcome"] for row in told] == ["done", "committed", "committed", *["archived"] * 3, "created"]
+    counted = ("requested", "completed", "operation", "inserted", "updated", "written")
+    assert [[row[k] for k in counted] for row in told[1:]] == [[row[k] for k in counted] for row in before]
+    done = run.json("services", "archive", url, "--keep-min", "1", "--keep-max", "1")
+    assert (done["instants"], done["kept_by"]) == (1, "the newest 1 commits stay")
+    assert done["first_active"] == told[1]["requested"]
+    assert run("services", "archive", url, *few).stdout.startswith("archived 0 instants; no more, because")
+    assert "keep" in run("services", "archive", url, "--keep-min", "0", code=2).stderr
+    assert run.json("check", url)["findings"] == []
+
+
 def test_savepoints_and_restore(run, url):
     (saved,) = run.json("savepoint", "create", url, "--comment", "kept")["savepoints"]
     assert run.json("savepoint", "list", url)["savepoints"] == [saved]
@@ -67,3 +90,15 @@ def test_savepoints_and_restore(run, url):
     run("savepoint", "delete", url, saved["instant"])
     assert run("savepoint", "list", url).stdout == "no savepoint\n"
     assert run.json("check", url)["findings"] == []
+
+
+def test_compaction(run, tmp_path):
+    mor = Mor(tmp_path / "mor")
+    mor.base(at(1), at(2), "a", rows("a", {"a0": 1}))
+    mor.update(at(10), at(11), "a", {"a0": 5})
+    run("init", "--adopt", "none://", str(mor.folder))
+    (planned,) = run.json("services", "compact", str(mor.folder), "--partition", "part=a", "--plan-only")["planned"]
+    assert run.json("services", "list", str(mor.folder))["plans"][0]["action"] == "compaction"
+    assert "2 files" in run("services", "run", str(mor.folder), planned).stdout
+    assert "there are no log files" in run("services", "compact", str(mor.folder)).stdout
+    assert run.json("check", str(mor.folder))["findings"] == []

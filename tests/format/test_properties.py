@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lakelatch.errors import DamagedTableError, UnsupportedTableError
 from lakelatch.occ.java_properties import parse, render
+from lakelatch.occ.log_rules import ordering_of
 from lakelatch.occ.properties import TableConfig, checksum
 
 CONFIG = TableConfig(
@@ -158,8 +159,39 @@ def test_an_empty_list_of_metadata_partitions_is_no_metadata_table():
     config.refuse_writing()
 
 
-def test_merge_on_read_is_read_only_read_optimized():
+def test_merge_on_read_is_read_here_and_not_by_a_scan_of_base_files():
     config = dataclasses.replace(CONFIG, table_type="MERGE_ON_READ")
-    config.refuse_reading(read_optimized=True)
-    with pytest.raises(UnsupportedTableError, match="read-optimized"):
-        config.refuse_reading()
+    config.refuse_reading()
+    with pytest.raises(UnsupportedTableError, match="does not merge its log files"):
+        config.refuse_scanning()
+
+
+@pytest.mark.parametrize(
+    ("change", "raw", "said"),
+    [
+        ({"populate_meta_fields": False}, {}, "no meta columns"),
+        ({"merge_mode": "CUSTOM"}, {}, "merge mode is CUSTOM"),
+        ({"merge_mode": None}, {"hoodie.compaction.payload.class": "a.PartialUpdateAvroPayload"}, "payload class"),
+        ({"partial_update_mode": "IGNORE_DEFAULTS"}, {}, "partial updates"),
+        ({}, {"hoodie.record.merge.property.hoodie.payload.delete.field": "op"}, "marks its deletes"),
+        ({"ordering_fields": ("a", "b")}, {}, "several ordering fields"),
+    ],
+)
+def test_rules_of_merging_that_are_not_known_are_refused(change, raw, said):
+    with pytest.raises(UnsupportedTableError, match=said):
+        ordering_of(dataclasses.replace(CONFIG, raw=raw, **change))
+
+
+@pytest.mark.parametrize(
+    ("mode", "payload", "ordering"),
+    [
+        ("EVENT_TIME_ORDERING", "", "ts"),
+        ("COMMIT_TIME_ORDERING", "", None),
+        (None, "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload", None),
+        (None, "org.apache.hudi.common.model.DefaultHoodieRecordPayload", "ts"),
+        (None, "", "ts"),
+    ],
+)
+def test_what_orders_versions_of_a_row(mode, payload, ordering):
+    raw = {"hoodie.compaction.payload.class": payload}
+    assert ordering_of(dataclasses.replace(CONFIG, merge_mode=mode, precombine_fields=("ts",), raw=raw)) == ordering

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from . import compaction
 from .cases import (
     BY_SPARK,
     CASES,
@@ -37,6 +38,7 @@ class Library:
         self.answers: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.demo = Path()
         self.served: dict[str, Served] = {}
+        self.compacted: dict[str, compaction.Compacted] = {}
 
     def questions(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         asked: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -59,7 +61,7 @@ class Library:
                 "rows": WRITTEN_BY_JVM,
                 "options": WRITE_OPTIONS | options | own,
             }
-        asked |= questions(self.served)
+        asked |= questions(self.served) | compaction.questions(self.compacted)
         path = {"path": str(self.demo)}
         asked["demo", "snapshot"] = path | {"kind": "snapshot"}
         asked["demo", "incremental", EARLIEST, None] = path | {"kind": "incremental", "begin": EARLIEST, "end": None}
@@ -125,6 +127,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
         for story in made.stories.values():
             stack.callback(story.table.close)
         made.served = serve(folder / "served")
+        made.compacted = compaction.build(folder / "compacted")
         made.demo = demo_table(folder)
         asked = made.questions()
         made.answers = dict(zip(asked, ask_jvm(list(asked.values()), folder), strict=True))

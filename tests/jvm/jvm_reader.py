@@ -8,6 +8,7 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     as_of        as_of          the rows of the commits with T not after this
     incremental  begin, end     the rows of the commits with C in (begin, end]; end may be missing
     upsert       rows, options  writes the rows, and answers with all rows of the table then
+    compact      instant        executes that plan, and answers with all rows of the table then
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
 (`ColumnarBatchRow cannot be cast to ColumnarBatch`, 1.2.0).
@@ -66,9 +67,17 @@ def upsert(spark: SparkSession, request: dict) -> DataFrame:
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
+def compact(spark: SparkSession, request: dict) -> DataFrame:
+    # The path is quoted; the timestamp has to be a bare number.
+    spark.sql(
+        f"call run_compaction(op => 'run', path => '{request['path']}', timestamp => {request['instant']})"
+    ).collect()
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
 def answer(spark: SparkSession, request: dict) -> dict:
     try:
-        frame = upsert(spark, request) if request["kind"] == "upsert" else read(spark, request)
+        frame = {"upsert": upsert, "compact": compact}.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected
         return {"error": f"{type(error).__name__}: {error}"[:4000]}

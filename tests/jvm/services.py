@@ -20,16 +20,21 @@ OPTIONS = WRITE_OPTIONS | {
     "hoodie.clean.commits.retained": "1",
     "hoodie.clean.automatic": "true",
 }
+ARCHIVES = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
 BY_JVM = [{"id": "a0", "part": "a", "v": 70}, {"id": "a7", "part": "a", "v": 71}]
 
 
 @dataclass
 class Served:
-    """A table, and what is asked of it: completion times to read from, requested times to travel to."""
+    """A table, and what is asked of it: completion times to read from, requested times to travel to.
+
+    ``old``: completion times of archived commits.
+    """
 
     path: Path
     since: list[str] = field(default_factory=list)
     as_of: list[str] = field(default_factory=list)
+    old: list[str] = field(default_factory=list)
     saved: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -89,10 +94,29 @@ def restored(table: lakelatch.Table, told: Served) -> None:
     told.as_of = [each.requested for each in table.timeline().commits[1:]]
 
 
+def archived(table: lakelatch.Table, told: Served) -> None:
+    with table.transaction("insert_overwrite") as txn:
+        overwrite(txn, "b", "b8", "b9")
+    with table.transaction("insert") as txn:
+        txn.create("part=a").write(rows("a", {"a8": 8}))
+    assert table.cluster(**CLUSTER)
+    _change(table, 3)
+    assert table.clean_slices(retain_commits=2)
+    _change(table, 1)
+    assert table.clean_slices(retain_commits=1)
+    told.old = ["000", *_since(table, 5)[:3]]
+    assert table.archive(keep_min=2, keep_max=2).instants > 6
+    with table.transaction("insert") as txn:
+        insert(txn, "b", "b7")
+    with table.transaction() as txn:
+        add(txn, "a")
+    told.since, told.as_of = _since(table, 4), [each.requested for each in table.timeline().commits[1:]]
+
+
 SERVED: dict[str, Callable[[lakelatch.Table, Served], None]] = {
-    each.__name__: each for each in (cleaned, saved, clustered, planned, restored)
+    each.__name__: each for each in (cleaned, saved, clustered, planned, restored, archived)
 }
-WRITTEN = ("cleaned", "saved", "clustered", "restored")  # by the JVM afterwards
+WRITTEN = ("cleaned", "saved", "clustered", "restored", "archived")  # by the JVM afterwards
 
 
 def serve(folder: Path) -> dict[str, Served]:
@@ -115,10 +139,11 @@ def questions(made: dict[str, Served]) -> dict[tuple[Any, ...], dict[str, Any]]:
         if name.endswith("-written"):
             with lakelatch.open(str(told.path)) as table:
                 own = {"hoodie.table.name": table.config.name}
+            own |= ARCHIVES if name.startswith("archived") else {}
             asked[name, "upsert"] = path | {"kind": "upsert", "rows": BY_JVM, "options": OPTIONS | own}
             continue
         asked[name, "snapshot"] = path | {"kind": "snapshot"}
-        for begin in told.since:
+        for begin in (*told.since, *told.old):
             asked[name, "incremental", begin, None] = path | {"kind": "incremental", "begin": begin, "end": None}
         for instant in told.as_of:
             asked[name, "as_of", instant] = path | {"kind": "as_of", "as_of": instant}

@@ -43,6 +43,32 @@ def test_incremental_readers_skip_nothing_and_see_no_row_again(library, name):
         assert in_order(library.jvm(name, "incremental", begin, None)) == wanted, begin
 
 
+def test_incremental_readers_go_on_from_before_the_archive(library):
+    """hudi-rs does not read the history, and shows what changed since the oldest commit that is active."""
+    told = library.served["archived"]
+    for begin in told.old:
+        with lakelatch.open(str(told.path)) as table:
+            later = {instant.requested for instant, _ in table.commits(after=begin)}
+            slices = table.snapshot().file_groups()
+        found = [r for s in slices for r in pq.read_table(told.path / s.path, partitioning=None).to_pylist()]
+        wanted = in_order(row for row in found if row["_hoodie_commit_time"] in later)
+        assert in_order(library.jvm("archived", "incremental", begin, None)) == wanted, begin
+    assert len(wanted) > 2
+
+
+def test_the_jvm_archives_after_us(library):
+    path = library.served["archived-written"].path
+    history = path / ".hoodie" / "timeline" / "history"
+    assert (history / "_version_").read_text() == "2"
+    with lakelatch.open(str(path)) as table:
+        assert len(table.history.manifest().files) == 2
+        instants = [instant for instant, _ in table.commits()]
+        assert len(instants) == len({each.requested for each in instants})
+    with lakelatch.open(str(library.served["archived"].path)) as table:
+        assert len(instants) == len(table.commits()) + 1
+        assert len(table.timeline().commits) < 5, "two and two of ours, and its own"
+
+
 def test_time_travel_to_what_is_kept(library, name):
     told = library.served[name]
     for instant in told.as_of:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -407,18 +408,60 @@ def test_a_function_that_keeps_a_transaction_is_told_so(world):
         writer.table.run(work)
 
 
-def test_a_function_that_uses_up_its_input_is_warned_of(world, caplog):
-    writer, other = world.writer("a"), world.writer("b")
+class Feed:
+    """Rows that come once."""
+
+    def __init__(self, batches) -> None:
+        self.batches = batches
+
+    def write(self, txn) -> None:
+        for batch in self.batches:
+            txn.upsert(batch)
+
+
+def once(kind: str):
+    """A function that has rows for its first call only."""
     batches = iter([rows("a", {"a0": 1})])
+    if kind == "closure":
+        return lambda txn: [txn.upsert(batch) for batch in batches]
+    if kind == "default":
+        return lambda txn, batches=batches: [txn.upsert(batch) for batch in batches]
+    if kind == "bound object":
+        return Feed(batches).write
+    return partial(lambda given, txn: [txn.upsert(batch) for batch in given], (batch for batch in batches))
+
+
+@pytest.mark.parametrize("kind", ["closure", "default", "bound object", "partial"])
+def test_a_function_that_uses_up_its_input_is_told_so(world, kind):
+    """Nothing landed, and it is not taken for a work that has nothing to do any more."""
+    writer, other = world.writer("a"), world.writer("b")
+    function, calls = once(kind), []
 
     def work(txn) -> None:
-        for batch in batches:
-            txn.upsert(batch)
-        if len(caplog.records) == 0 and txn.staged:
+        function(txn)
+        calls.append(txn)
+        if len(calls) == 1:
             with other.table.transaction() as rival:
                 rival.upsert(rows("a", {"a0": 2}))
 
-    writer.table.run(work)
+    with pytest.raises(InputError, match="has used up"):
+        writer.table.run(work)
+    assert world.content()["a0"] == 2
+
+
+def test_a_function_that_has_nothing_left_to_do_may_have_kept_something(world, caplog):
+    """Which cannot be told from an honest one, so it is only said."""
+    writer, other = world.writer("a"), world.writer("b")
+    left = [rows("a", {"a0": 1})]
+
+    def work(txn) -> None:
+        if not left:
+            return
+        txn.upsert(left.pop())
+        with other.table.transaction() as rival:
+            rival.upsert(rows("a", {"a0": 2}))
+
+    assert writer.table.run(work).commit is None
     assert "does the function keep state between its calls" in caplog.text
 
 

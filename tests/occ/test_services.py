@@ -357,7 +357,7 @@ def test_a_clean_is_decided_when_it_is_planned(old):
 
 def go_back_one(writer: Writer) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakelatch.occ.restore.finish_cleans", lambda _table: [])  # it was planned right after that look
+        patch.setattr("lakelatch.occ.restore.finish_decided", lambda _table: [])  # it was planned right after that look
         writer.table.restore(writer.table.timeline().commits[-2].requested)
 
 

@@ -3,9 +3,8 @@
 A, B, W and X are writers. Where it is easy, a second test takes the rule out and shows that the schedule then does the
 harm, so that the first test is known to guard something.
 
-The table in docs/protocol.md names the tests of every trap, those in other files included. Two come with the features
-that can meet them: 3 (a stranger reads no log) with JVM writers beside us, which the model has; 4 (late publisher) and the
-rest of 11 (zombie files older than an archived instant) with archival.
+The table in docs/protocol.md names the tests of every trap, those in other files included. 3 (a stranger
+reads no log) comes with JVM writers beside us, and is in the model; 4 (late publisher) is in test_archive.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.environment import Process
 from lakelatch.occ.heartbeat import HEARTBEATS
-from lakelatch.occ.instant import file_name
+from lakelatch.occ.instant import COMMIT_ACTIONS, file_name
 from lakelatch.occ.log_files import SIDES
 from lakelatch.occ.log_state import Begin, Commit, End
 from lakelatch.occ.markers import MARKERS
@@ -212,11 +212,28 @@ def check_published(table: Table) -> None:
     assert told == [c.shown for c in decided if c.shown and c.shown not in undone]
 
 
+def check_archived(table: Table) -> None:
+    """Every commit that was not taken back is on the timeline or archived, once, as its log entry says."""
+    rows = [
+        row
+        for name, _ in table.history.manifest().files
+        for row in table.history._rows(name, ["instantTime", "action"])
+    ]
+    assert len(rows) == len({(row["instantTime"], row["action"]) for row in rows}), "archived twice"
+    decided = commits(table)
+    undone = {name for c in decided for name in c.undone if c.restores}
+    wanted = {c.shown: c for c in decided if c.action in COMMIT_ACTIONS and c.shown not in undone}
+    found = {file_name(instant): metadata for instant, metadata in table.commits()}
+    assert list(found) == list(wanted)
+    for name, metadata in found.items():
+        assert set(metadata.stats) == set(metadata_of(table.store, wanted[name]).stats), name
+
+
 def check_no_strays(table: Table) -> None:
     """Every committed file is there, and no other but those of transactions that are open."""
     store, alive = table.store, set(table.log.catch_up().open)
     decided = commits(table)
-    undone = {name for c in decided for name in c.undone}
+    undone = {name for c in decided for name in c.undone if c.operation != "ARCHIVE"}
     kept = {s.path for c in decided if c.shown not in undone for s in metadata_of(store, c).stats}
     kept -= {path for c in decided if c.action == "clean" for path in paths_of(plain_metadata_of(store, c))}
     there = {
@@ -250,4 +267,5 @@ def check_sound(table: Table) -> None:
     table.clean()
     check_history(table)
     check_published(table)
+    check_archived(table)
     check_clean(table)

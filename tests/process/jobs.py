@@ -88,8 +88,12 @@ def serve(folder: str, service: str, number: int | None = None, after: bool = Fa
         match service:
             case "clean":
                 table.clean_slices(retain_commits=1)
+            case "archive":
+                table.archive(keep_min=2, keep_max=2)
             case "cluster":
                 table.cluster(small_bytes=1 << 20, target_bytes=2 << 20)
+            case "compact":
+                table.compact()
             case "savepoint":
                 table.savepoint()
             case "restore":

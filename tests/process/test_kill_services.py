@@ -7,8 +7,10 @@ import shutil
 import pytest
 
 import lakelatch
+from lakelatch.occ.check import check
 
 from ..occ.aged import AGED, BACK, aged, finish
+from ..occ.mor import ROWS, merge_on_read
 from ..occ.world import add, check_sound, content, independent_content
 from .test_kill import moments
 
@@ -16,7 +18,8 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize(
-    ("service", "after"), [("clean", AGED), ("cluster", AGED), ("savepoint", AGED), ("restore", BACK)]
+    ("service", "after"),
+    [("clean", AGED), ("archive", AGED), ("cluster", AGED), ("savepoint", AGED), ("restore", BACK)],
 )
 def test_a_service_killed_at_every_write(forge, folder, service, after):
     aged(folder / "model").close()
@@ -40,5 +43,25 @@ def test_a_service_killed_at_every_write(forge, folder, service, after):
             assert content(handle) == found | {"b0": 5, "b1": 5, "b9": 6}
         if turn % 4 == 0:
             assert independent_content(table) == found | {"b0": 5, "b1": 5, "b9": 6}
+        shutil.rmtree(table)
+    assert len(kills) > 4
+
+
+def test_a_compaction_killed_at_every_write(forge, folder):
+    merge_on_read(folder / "model", small=True).close()
+    shutil.copytree(folder / "model", folder / "dry")
+    kills = [number for number, after_it in moments(forge, "serve", folder / "dry", service="compact") if after_it]
+    for number in kills:
+        table = folder / f"table {number}"
+        shutil.copytree(folder / "model", table)
+        assert forge.run("serve", folder=table, service="compact", number=number, after=True) == -9
+        with lakelatch.open(str(table), writer="next") as handle:
+            assert content(handle) == ROWS
+            handle.clean()
+            finish(handle)
+            handle.compact()
+            assert not any(each.logs for each in handle.snapshot().file_groups())
+            assert content(handle) == ROWS
+            assert check(handle.store).findings == ()
         shutil.rmtree(table)
     assert len(kills) > 4

@@ -25,6 +25,7 @@ _FOLDERS = (
     (".hoodie/.heartbeat", "heartbeat"),
     (".hoodie/.temp", "marker"),
     (".hoodie/.lakelatch/sides", "side"),
+    (".hoodie/.lakelatch/readers", "lease"),
     ("part=", "data"),
 )
 
@@ -47,6 +48,7 @@ PROTOCOL_STEPS = (
     "put heartbeat", "replace heartbeat", "get heartbeat", "delete heartbeat",
     "put marker", "list marker", "head marker", "delete marker", "put data", "get data", "list data", "delete data",
     "lock grant", "lock renew", "lock release", "lock leave",
+    "put lease", "replace lease", "list lease", "get lease", "delete lease",
 )  # fmt: skip
 
 
@@ -60,7 +62,8 @@ def faults_of(step: str) -> tuple[str, ...]:
 # Rare steps are struck more often, and what happens all the time less, or most faults would strike there.
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
-    "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock leave": 15, "delete data": 2,
+    "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
+    "delete data": 2,
 }  # fmt: skip
 
 

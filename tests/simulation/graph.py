@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from .history import FOUNDER, MAY_HAVE_LANDED, Anomaly, Attempt, State
@@ -46,6 +46,17 @@ def check(attempts: Iterable[Attempt], looks: Iterable[State]) -> None:
             for three, then in firm.get(two, {}).items():
                 steps[one].setdefault(three, f"{why} {two}, {then}")
     _refuse_cycle(steps, "not even snapshot isolation allows it")
+
+
+def without(undone: Set[str], attempts: Iterable[Attempt], looks: Iterable[State]) -> tuple[list[Attempt], list[State]]:
+    """The history that restores have left: without what they took back, and who saw any of it."""
+    gone = {a.name for a in attempts if a.instant in undone}
+
+    def saw(state: State) -> bool:
+        return bool(gone) and any(not gone.isdisjoint(value.names) for value in state.values())
+
+    left = [a for a in attempts if a.name not in gone and not saw(a.reads)]
+    return left, [look for look in looks if not saw(look)]
 
 
 def write_skews(attempts: Iterable[Attempt], looks: Iterable[State]) -> list[str]:

@@ -8,11 +8,13 @@ sum over the table only changes when a transaction says so. `graph` judges the s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lakelatch.conflict import FileGroupId
 from lakelatch.conflict.write_set import WriteSet
+from lakelatch.occ.instant import COMMIT_ACTIONS
 from lakelatch.occ.log_state import Begin, Commit, End, LogEntry, Open, Setting
 from lakelatch.occ.publish import plain_metadata_of
 from lakelatch.occ.staging import write_set_of
@@ -20,11 +22,12 @@ from lakelatch.storage import Store
 
 
 class Value(NamedTuple):
-    """What a file group holds."""
+    """One list; ``rows`` are record keys with the value that they have in the column ``email``."""
 
     names: tuple[str, ...]
     count: int
     balance: int
+    rows: tuple[tuple[str, str], ...] = ()
 
 
 FOUNDER = "founder"  # wrote first to each group that was there from the beginning
@@ -32,18 +35,17 @@ State = dict[FileGroupId, Value]
 
 
 class Roots:
-    """A rebase may move a list to another file group. In a history it keeps the name that it had first, its root."""
+    """A list keeps the name of its first file group, its root; a rebase moves it to another, a clustering joins some."""
 
     def __init__(self) -> None:
-        self._roots: dict[FileGroupId, FileGroupId] = {}
+        self._roots: dict[FileGroupId, frozenset[FileGroupId]] = {}
 
-    def __call__(self, group: FileGroupId) -> FileGroupId:
-        return self._roots.get(group, group)
+    def __call__(self, group: FileGroupId) -> frozenset[FileGroupId]:
+        return self._roots.get(group) or frozenset({group})
 
-    def moved(self, group: FileGroupId, root: FileGroupId) -> None:
-        """This file group, when it comes to be, holds the list of that one."""
-        if group != root:
-            self._roots[group] = root
+    def hold(self, group: FileGroupId, roots: Iterable[FileGroupId]) -> None:
+        """The lists that stand in a file of this group."""
+        self._roots[group] = frozenset(roots)
 
 
 class Anomaly(AssertionError):
@@ -63,6 +65,8 @@ class Attempt:
         drops: groups that it took away; ``removed`` is the balance that went with them.
         region: partitions that it overwrote.
         merged: groups that it merged again, and what it found there in its last round.
+        inserted: partition and key of the rows that it told to be new; ``emails`` all that it wrote.
+        duplicate: it was told that somebody has inserted one of its keys.
         winner: who it was told to have lost against.
         began, ended: by the scheduler's clock.
     """
@@ -77,6 +81,9 @@ class Attempt:
     removed: int = 0
     region: frozenset[str] = frozenset()
     merged: State = field(default_factory=dict)
+    inserted: set[tuple[str, str]] = field(default_factory=set)
+    emails: set[str] = field(default_factory=set)
+    duplicate: bool = False
     outcome: str = "cut off"
     winner: str = ""
     began: float = 0.0
@@ -97,72 +104,128 @@ class Look:
 MAY_HAVE_LANDED = ("committed", "unknown", "cut off")
 
 
-def judge(entries: list[LogEntry], attempts: list[Attempt], looks: list[Look], final: State, base: State) -> None:
+SERVICES = ("CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE")  # nobody's attempt
+
+
+@dataclass
+class Story:
+    """What the log says has happened.
+
+    Attributes:
+        shown: the states that a timeline may show, by the commits on it.
+        states: the state at each completion time.
+        undone: requested times of what restores have taken back.
+    """
+
+    shown: dict[tuple[str, ...], State] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
+
+
+def judge(
+    entries: list[LogEntry], attempts: list[Attempt], looks: list[Look], final: State, base: State, *, unique: bool
+) -> Story:
     """Raises `Anomaly`. ``base`` is what the first commits of the log, which are nobody's attempt, left behind."""
     known = {a.instant: a for a in attempts if a.instant}
     commits = [e for e in entries if isinstance(e, Commit)]
-    before = [c for c in commits if c.instant not in known]
+    before = [c for c in commits if c.instant not in known and c.operation not in SERVICES]
     if before != commits[: len(before)] or len(before) > 2:
         raise Anomaly(f"{[c.instant for c in before]} have landed and nobody made them")
-    begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
-    mine = commits[len(before) :]
-    _outcomes(entries, mine, known)
-    states = _replay(mine, begun, known, base)
-    if final != states[-1]:
-        raise Anomaly(f"the table holds {final}, the log says {states[-1]}")
-    order = [c.instant for c in mine]
+    _outcomes(entries, commits, known)
+    story = _replay(commits, {e.instant: e.slot for e in entries if isinstance(e, Begin)}, known, base)
+    last = next(reversed(story.states.values()))
+    if final != last:
+        raise Anomaly(f"the table holds {final}, the log says {last}")
+    for state in story.shown.values():
+        _refuse_twice(state, unique=unique)
     for look in looks:
-        seen = [t for t in look.completed if t in known]
-        if seen != order[: len(seen)]:
-            raise Anomaly(f"the timeline showed {seen}, which is no beginning of the log's order {order}")
-        if look.state != states[len(seen)]:
-            raise Anomaly(f"with {seen} completed a reader saw {look.state}, not {states[len(seen)]}")
+        if look.completed not in story.shown:
+            raise Anomaly(f"the timeline showed {look.completed}, which it never is by the log: {[*story.shown]}")
+        if look.state != story.shown[look.completed]:
+            raise Anomaly(
+                f"with {look.completed} completed a reader saw {look.state}, not {story.shown[look.completed]}"
+            )
+    return story
+
+
+def _refuse_twice(state: State, *, unique: bool) -> None:
+    rows = [(group.partition, *row) for group, value in state.items() for row in value.rows]
+    if len({row[:2] for row in rows}) < len(rows):
+        raise Anomaly(f"a record key stands twice: {sorted(rows)}")
+    if unique and len({email for _, _, email in rows}) < len(rows):
+        raise Anomaly(f"a value that is unique stands twice: {sorted(rows)}")
 
 
 def _outcomes(entries: list[LogEntry], commits: list[Commit], known: dict[str, Attempt]) -> None:
     landed = {c.instant for c in commits}
-    ended = {e.instant for e in entries if isinstance(e, End)}
+    undone = {name.partition("_")[0] for c in commits for name in c.undone}
+    ended = {e.instant for e in entries if isinstance(e, End)} | undone
     for attempt in known.values():
-        if attempt.instant in landed and attempt.outcome not in MAY_HAVE_LANDED:
-            raise Anomaly(f"{attempt.name} was told {attempt.outcome!r}, but {attempt.instant} has landed")
-        if attempt.outcome == "committed" and attempt.instant not in landed:
+        told = attempt.outcome
+        # Whose commit was taken back before its reply came may be told that nothing of it landed.
+        taken_back = told == "rolled back" and attempt.instant in undone
+        if attempt.instant in landed and told not in MAY_HAVE_LANDED and not taken_back:
+            raise Anomaly(f"{attempt.name} was told {told!r}, but {attempt.instant} has landed")
+        if told == "committed" and attempt.instant not in landed:
             raise Anomaly(f"{attempt.name} was told that {attempt.instant} has landed, but it has not")
-        if attempt.outcome == "rolled back" and attempt.instant not in ended:
+        if told == "rolled back" and attempt.instant not in ended:
             raise Anomaly(f"{attempt.name} was told that {attempt.instant} was ended by another, but nobody has")
 
 
-def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attempt], base: State) -> list[State]:
-    """The states after 0, 1, ... commits in the order of the log."""
-    states = [base]
-    total = sum(value.balance for value in base.values())
-    for number, commit in enumerate(commits):
-        state, attempt = dict(states[-1]), known[commit.instant]
-        snapshot = states[sum(c.slot < begun[commit.instant] for c in commits[:number])]
-        for group, seen in attempt.reads.items() - attempt.merged.items():
-            if snapshot.get(group) != seen:
-                raise Anomaly(f"{attempt.name} read {seen} in {group}; its snapshot held {snapshot.get(group)}")
-        for partition in attempt.scanned | attempt.region:
-            if {g for g in snapshot if g.partition == partition} - attempt.reads.keys():
-                raise Anomaly(f"{attempt.name} has not seen all of its snapshot in {partition}")
-        for group in attempt.writes.keys() & attempt.reads.keys() | attempt.drops:
-            made_from = attempt.merged.get(group) or snapshot.get(group)
-            if state.get(group) != made_from:
-                raise Anomaly(
-                    f"lost update: {attempt.name} changed {group} as of {made_from}, when it was {state.get(group)}"
-                )
-        for group in state:
-            if group.partition in attempt.region and group not in attempt.drops:
-                raise Anomaly(f"phantom: {attempt.name} overwrote {group.partition} and {group} survived it")
-        for group in attempt.drops:
-            del state[group]
-        state.update(attempt.writes)
-        total -= attempt.removed
-        if (there := sum(value.balance for value in state.values())) != total:
-            raise Anomaly(f"after {attempt.name} the balances come to {there}, not {total}")
-        if wrong := [g for g, value in state.items() if value.count != len(value.names)]:
-            raise Anomaly(f"after {attempt.name} the counters of {wrong} are off")
-        states.append(state)
-    return states
+def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attempt], base: State) -> Story:
+    """The states after each commit, in the order of the log."""
+    story, rows, state, restored = Story({(): {}}), (), State(), -1
+    after: list[tuple[int, State]] = []  # slots of commits, and the states that they left
+    for commit in commits:
+        began = begun[commit.instant]
+        if commit.operation != "CLEAN" and began < restored:
+            raise Anomaly(f"{commit.operation} {commit.instant} began before a restore and landed after it")
+        if commit.restores:
+            undone = {name.partition("_")[0] for name in commit.undone}
+            kept = tuple(t for t in rows if t not in undone)
+            if rows[: len(kept)] != kept or not undone <= {*rows}:
+                raise Anomaly(f"restore {commit.instant} takes {undone} back, of {rows}")
+            rows, state, restored = kept, story.shown[kept], commit.slot
+            story.undone |= undone
+        elif commit.action in COMMIT_ACTIONS:
+            if (attempt := known.get(commit.instant)) is not None:
+                snapshot = next((s for slot, s in reversed(after) if slot < began), {})
+                state = _next(attempt, snapshot, state)
+            elif commit.operation not in SERVICES:
+                state = {} if commit.empty else base
+            rows = (*rows, commit.instant)
+        after.append((commit.slot, state))
+        story.shown[rows] = story.states[commit.completion] = state
+    return story
+
+
+def _next(attempt: Attempt, snapshot: State, before: State) -> State:
+    """The state after this one has landed."""
+    state = dict(before)
+    for group, seen in attempt.reads.items() - attempt.merged.items():
+        if snapshot.get(group) != seen:
+            raise Anomaly(f"{attempt.name} read {seen} in {group}; its snapshot held {snapshot.get(group)}")
+    for partition in attempt.scanned | attempt.region:
+        if {g for g in snapshot if g.partition == partition} - attempt.reads.keys():
+            raise Anomaly(f"{attempt.name} has not seen all of its snapshot in {partition}")
+    for group in attempt.writes.keys() & attempt.reads.keys() | attempt.drops:
+        made_from = attempt.merged.get(group) or snapshot.get(group)
+        if state.get(group) != made_from:
+            raise Anomaly(
+                f"lost update: {attempt.name} changed {group} as of {made_from}, when it was {state.get(group)}"
+            )
+    for group in state:
+        if group.partition in attempt.region and group not in attempt.drops:
+            raise Anomaly(f"phantom: {attempt.name} overwrote {group.partition} and {group} survived it")
+    for group in attempt.drops:
+        del state[group]
+    state.update(attempt.writes)
+    total = sum(value.balance for value in before.values()) - attempt.removed
+    if (there := sum(value.balance for value in state.values())) != total:
+        raise Anomaly(f"after {attempt.name} the balances come to {there}, not {total}")
+    if wrong := [g for g, value in state.items() if value.count != len(value.names)]:
+        raise Anomaly(f"after {attempt.name} the counters of {wrong} are off")
+    return state
 
 
 def judge_tokens(entries: list[LogEntry], attempts: list[Attempt], granted: dict[str, set[int]]) -> None:
@@ -174,7 +237,7 @@ def judge_tokens(entries: list[LogEntry], attempts: list[Attempt], granted: dict
             if entry.settings.generation != generation:
                 last = 0
             lock, generation = entry.settings.lock, entry.settings.generation
-        elif isinstance(entry, Commit) and lock in granted and entry.instant in known:
+        elif isinstance(entry, Commit) and lock in granted and (entry.instant in known or entry.operation in SERVICES):
             if entry.token not in granted[lock]:
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, which {lock} has never given")
             if entry.token <= last:
@@ -186,16 +249,23 @@ def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt],
     """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""
     begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
     commits = {e.instant: e for e in entries if isinstance(e, Commit)}
+    known = {a.instant: a for a in attempts if a.instant}
     for attempt in attempts:
         if not attempt.winner:
             continue
         winner = commits.get(attempt.winner)
         if winner is None or winner.slot < begun[attempt.instant]:
             raise Anomaly(f"{attempt.name} lost against {attempt.winner}, which has not landed since it began")
-        if attempt.level == "snapshot":
+        other = known.get(attempt.winner, Attempt("a service"))
+        if attempt.duplicate and not attempt.inserted & other.inserted:
+            raise Anomaly(f"{attempt.name} was told that {attempt.winner} has inserted its keys, and it has not")
+        if attempt.level == "snapshot" and not winner.restores:
             theirs = write_set_of(store, winner, plain_metadata_of(store, winner))
-            groups = frozenset(map(roots, theirs.groups))
-            if not _meet(attempt, replace(theirs, groups=groups)):
+            groups = frozenset(root for group in theirs.groups for root in roots(group))
+            meets = _meet(attempt, replace(theirs, groups=groups))
+            if winner.action in ("clean", "savepoint") or not (
+                meets or attempt.inserted & other.inserted or attempt.emails & other.emails
+            ):
                 raise Anomaly(f"{attempt.name} lost against {attempt.winner}, and they have nothing in common")
 
 

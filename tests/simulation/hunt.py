@@ -14,14 +14,22 @@ from multiprocessing import Pool
 
 from lakelatch.errors import LatchError
 
-from . import mutants_of_commits, mutants_of_rebase, mutants_of_signs
+from . import mutants_of_commits, mutants_of_rebase, mutants_of_services, mutants_of_signs
 from .install import simulated
 from .mutant import MUTANTS
 from .shape import Shape
 from .world import prepare, run, words
 
 BROKEN = "by nobody, it does not run: "
-__all__ = ["MUTANTS", "broken", "hunt", "mutants_of_commits", "mutants_of_rebase", "mutants_of_signs"]
+__all__ = [
+    "MUTANTS",
+    "broken",
+    "hunt",
+    "mutants_of_commits",
+    "mutants_of_rebase",
+    "mutants_of_services",
+    "mutants_of_signs",
+]
 
 
 @contextmanager

@@ -13,10 +13,25 @@ from unittest import mock
 
 from lakelatch.locks import LockProvider, held, memory, queue, renewer
 from lakelatch.locks.held import Hold
-from lakelatch.occ import commit_log, heartbeat, log_files, publish, table, table_lock, timeline, view, waiting
+from lakelatch.occ import (
+    check,
+    cleaning,
+    commit_log,
+    heartbeat,
+    log_files,
+    publish,
+    services,
+    table,
+    table_lock,
+    timeline,
+    view,
+    waiting,
+)
+from lakelatch.occ.constraints import Checker
 from lakelatch.occ.properties import TableConfig
 
 from .environment import SimEnvironment, simulated_mutexes
+from .files import join_files
 from .history import Anomaly
 
 _KEPT = 4096
@@ -40,6 +55,10 @@ def simulated() -> Iterator[None]:
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(Hold, "ensure", _watched(Hold.ensure)))
+            stack.enter_context(mock.patch.dict(services._RUN, {"clustering": join_files}))
+            # What reads rows: `some_rows` looks at the snapshot instead, and what is in a file is judged anyway.
+            stack.enter_context(mock.patch.object(Checker, "check", return_value=None))
+            stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
             for module, name in _DECODERS:
                 stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))
             kept = functools.lru_cache(maxsize=64)(TableConfig.from_bytes)
@@ -51,7 +70,7 @@ def simulated() -> Iterator[None]:
 
 _DECODERS = (
     (commit_log, "decode"), (log_files, "decode"), (timeline, "decode_commit"), (publish, "decode_commit"),
-    (timeline, "parse"), (publish, "parse"),
+    (timeline, "parse"), (publish, "parse"), (cleaning, "decode_container"), (timeline, "decode_container"),
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from lakelatch.occ.view import ViewCache, cold_view
 from lakelatch.storage import Outcome
 
 from .mutant import Patches, method, mutant
+from .shape import Shape
 
 
 def _decide_all_the_same(real: Any) -> Any:
@@ -109,7 +110,7 @@ def nobody_publishes_before_appending() -> Patches:
     """The log runs ahead of the timeline, which shows commits out of order (trap 9)."""
 
     def make(real: Any) -> Any:
-        def append(self: Any, build: Any, *, follower: Any = None) -> Any:
+        def append(self: Any, build: Any, *, follower: Any = None, **_: Any) -> Any:
             with mock.patch.object(self, "publish_last"):
                 return real(self, build, follower=follower)
 
@@ -118,7 +119,14 @@ def nobody_publishes_before_appending() -> Patches:
     return [method(CommitLog, "append", make)]
 
 
-@mutant()
+def _begins_slowly(shape: Shape) -> Shape:
+    slow = {"slow at put heartbeat": 0.3, "slow at put inflight": 0.3}
+    return replace(
+        shape, mix="mixed", isolation="snapshot", writers=3, transactions=2, groups=3, faults=slow, crashes=0
+    )
+
+
+@mutant(_begins_slowly)
 def the_snapshot_is_taken_at_the_head() -> Patches:
     """A transaction reads what has landed since its begin slot, and is compared from that slot on all the same."""
 
@@ -222,7 +230,7 @@ def the_decision_is_not_repeated() -> Patches:
     """Who finds the slot taken appends at the next one what was decided for the first."""
 
     def make(real: Any) -> Any:
-        def append(self: Any, build: Any, *, follower: Any = None) -> Any:
+        def append(self: Any, build: Any, *, follower: Any = None, **_: Any) -> Any:
             if follower is not None:
                 return real(self, build, follower=follower)
             decided = build(self.catch_up())

@@ -11,7 +11,7 @@ from lakelatch.occ.rounds import Rebase
 from lakelatch.occ.staging import Staged
 from lakelatch.occ.waiting import Patience
 
-from . import work
+from . import files
 from .mutant import Patches, method, mutant
 from .shape import LOCKS, Shape
 
@@ -80,4 +80,4 @@ def who_waits_keeps_the_lock() -> Patches:
 )
 def a_late_attempt_trusts_its_marker() -> Patches:
     """Whoever finds its marker gone deletes its file, which another attempt of the task may have reported."""
-    return [mock.patch.object(work, "is_no_part", return_value=True)]
+    return [mock.patch.object(files, "is_no_part", return_value=True)]

@@ -132,7 +132,7 @@ def requested_time_before_the_slot() -> Patches:
     """T is picked once, however long it takes to get a slot (trap 1)."""
 
     def make(real: Any) -> Any:
-        def append(self: Any, build: Any, *, follower: Any = None) -> Any:
+        def append(self: Any, build: Any, *, follower: Any = None, **_: Any) -> Any:
             if follower is None:
                 return real(self, build)
             first = build(self.catch_up())

@@ -11,7 +11,6 @@ from .faults import FAULTS, PROTOCOL_STEPS, faults_of
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
 LOG_EPOCHS = (1, 10)
-# How often each kind of work is done in each mix.
 MIXES: dict[str, dict[str, int]] = {
     "mixed": {
         "append": 6, "upsert": 4, "insert": 3, "insert_overwrite": 3,
@@ -21,6 +20,7 @@ MIXES: dict[str, dict[str, int]] = {
     "rows": {"upsert": 6, "pay": 4, "transfer": 1, "insert": 1, "insert_overwrite": 1},
     "counter": {"increment": 8, "insert": 1},
     "skew": {"skew": 6, "append": 1, "insert": 1},
+    "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
 }  # fmt: skip
 
 
@@ -42,7 +42,9 @@ def _some_faults(luck: random.Random) -> dict[str, float]:
 @dataclass(frozen=True)
 class Shape:
     """``threads`` of one process share a handle. ``admin``: somebody changes locks and settings and cleans meanwhile.
-    ``reserve``: how many of the transactions reserve something as they begin."""
+    ``reserve``: how many of the transactions reserve something as they begin. ``keepers``: processes that clean old
+    slices, cluster, make savepoints and restore. ``readers``: processes that read under a lease. ``unique``: the column
+    with this name in it is under a unique constraint."""
 
     seed: int
     writers: int = 2
@@ -60,6 +62,9 @@ class Shape:
     drift: float = 0.0
     epoch_slots: int = 1000
     log_epochs: int = 10
+    keepers: int = 0
+    readers: int = 0
+    unique: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -70,7 +75,7 @@ class Shape:
             transactions=luck.choice((1, 1, 2)),
             threads=luck.choice((1, 1, 1, 1, 2)),
             groups=luck.choice((1, 2, 2, 3)),
-            mix=luck.choice(("mixed", "mixed", "rows", "rows", "bank", "counter", "skew")),
+            mix=luck.choice(("mixed", "mixed", "rows", "rows", "bank", "counter", "skew", "keys", "keys")),
             lock=luck.choice((NO_LOCK, *LOCKS)),
             isolation=luck.choice(("snapshot", "snapshot", "write-serializable", "serializable")),
             admin=luck.random() < 0.12,
@@ -81,11 +86,22 @@ class Shape:
             drift=luck.choice((0.0, 0.0, 0.0005)),
             epoch_slots=luck.choice((1000, 1000, 12, 5)),
             log_epochs=luck.choice(LOG_EPOCHS),
+            keepers=luck.choice((0,) * 27 + (1, 1, 2)),
+            readers=luck.choice((0,) * 9 + (1,)),
+            unique=luck.random() < 0.1,
         )
 
     def smaller(self) -> Iterator[Shape]:
         """Shapes with one thing less, those first that make the trace much shorter."""
-        for name, least in (("writers", 1), ("threads", 1), ("transactions", 1), ("groups", 1), ("crashes", 0)):
+        for name, least in (
+            ("writers", 1),
+            ("keepers", 0),
+            ("readers", 0),
+            ("threads", 1),
+            ("transactions", 1),
+            ("groups", 1),
+            ("crashes", 0),
+        ):
             value: int = getattr(self, name)
             for less in sorted({least, value - 1}):
                 if least <= less < value:
@@ -93,6 +109,17 @@ class Shape:
         for kind in self.faults:
             yield replace(self, faults={k: v for k, v in self.faults.items() if k != kind})
         plain = Shape(self.seed)
-        for name in ("admin", "drift", "skew_s", "epoch_slots", "log_epochs", "reserve", "lock", "isolation", "mix"):
+        for name in (
+            "admin",
+            "unique",
+            "drift",
+            "skew_s",
+            "epoch_slots",
+            "log_epochs",
+            "reserve",
+            "lock",
+            "isolation",
+            "mix",
+        ):
             if getattr(self, name) != getattr(plain, name):
                 yield replace(self, **{name: getattr(plain, name)})

@@ -21,6 +21,10 @@ T = TypeVar("T")
 Bodies = dict[str, bytes]
 
 
+class Gone(StorageError):
+    """What was to be read is not there."""
+
+
 class Objects:
     """The server: paths and what stands there. Each request is atomic."""
 
@@ -154,7 +158,7 @@ class SimStore:
     def open(self, path: str) -> Iterator[IO[bytes]]:
         found = self.get(path)
         if found is None:
-            raise StorageError(f"{path} is not there", path=path)
+            raise Gone(f"{path} is not there", path=path)
         yield io.BytesIO(found.body)
 
     def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:

@@ -1,29 +1,29 @@
-"""What the transactions of a schedule do: small works on file groups that hold a list, a counter and a balance."""
+"""What the transactions of a schedule do: small works on files that hold lists, each with a counter and a balance."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakelatch.conflict import FileGroupId
-from lakelatch.errors import LatchError, RolledBackError, StorageError
+from lakelatch.errors import LatchError
 from lakelatch.occ.avro import WriteStat
-from lakelatch.occ.file_spec import refuse_if_over
-from lakelatch.occ.landed import is_no_part
-from lakelatch.occ.markers import announce, stands
-from lakelatch.occ.names import BaseName, base_file_name, join, new_file_id
+from lakelatch.occ.names import new_file_id
 from lakelatch.occ.transaction import Transaction
 
-from .history import Attempt, Value
+from .files import read, write
+from .history import Anomaly, Attempt, State, Value
+from .rows import Rows, emails_of, facts, rows_of, some_rows
+from .store import Gone
 
 if TYPE_CHECKING:
     from lakelatch.occ.rebase import Lost
     from lakelatch.occ.snapshot import FileSlice
+    from lakelatch.occ.uniqueness import FileFacts
 
     from .history import Roots
 
@@ -32,17 +32,13 @@ FIRST_BALANCE = 100
 SECOND_ATTEMPTS = 0.08
 
 
-def decode_value(body: bytes) -> Value:
-    names, count, balance = json.loads(body)
-    return Value(tuple(names), count, balance)
-
-
 class Work:
     """One attempt at one kind of work, in a transaction that is open."""
 
     def __init__(self, txn: Transaction, attempt: Attempt, luck: Random, roots: Roots) -> None:
         self.txn, self.attempt, self.luck, self.roots = txn, attempt, luck, roots
-        self._changes: dict[FileGroupId, int] = {}  # of balances, by root
+        self._changes: dict[FileGroupId, int] = {}  # of balances, by the first root of a file
+        self._rows: dict[FileGroupId, Rows] = {}  # written, likewise
 
     # --- kinds ------------------------------------------------------------------------------------------------
 
@@ -54,17 +50,16 @@ class Work:
         for number, group in enumerate(groups):
             seen = self._read(group)
             if number == 0 or self.luck.random() < 0.8:
-                self._replace(group, seen, seen.balance)
+                self._replace(group, seen)
         return None
 
     def insert(self) -> None:
-        self._put(self.luck.choice(PARTITIONS), self._new_id(), Value((self.attempt.name,), 1, 0))
+        self._begin(self.luck.choice(PARTITIONS), 0, {})
 
     def increment(self) -> None:
         """Count up in each group."""
         for group in self.txn.snapshot.file_groups():
-            seen = self._read(group)
-            self._replace(group, seen, seen.balance)
+            self._replace(group, self._read(group))
 
     def transfer(self) -> None:
         """From one group to another: nobody may see the one without the other."""
@@ -73,8 +68,7 @@ class Work:
             return self.append()
         amount = self.luck.randint(1, 9)
         for group, change in zip(groups, (-amount, amount), strict=True):
-            seen = self._read(group)
-            self._replace(group, seen, seen.balance + change)
+            self._replace(group, self._read(group), change)
         return None
 
     def skew(self) -> None:
@@ -83,7 +77,7 @@ class Work:
         if len(groups) < 2:
             return self.insert()
         seen = [self._read(group) for group in groups]
-        self._replace(groups[0], seen[0], seen[0].balance)
+        self._replace(groups[0], seen[0])
         return None
 
     def insert_overwrite(self) -> None:
@@ -95,7 +89,7 @@ class Work:
 
     def delete_partition(self) -> None:
         partition = self.luck.choice(PARTITIONS)
-        self.attempt.removed = self._drop(partition, self.txn.snapshot.file_groups(partition))
+        self.attempt.removed = _balance(self._drop(partition, self.txn.snapshot.file_groups(partition)))
 
     def upsert(self) -> None:
         """Append to some groups, to each by itself; what others append meanwhile is kept, by merging again."""
@@ -116,29 +110,63 @@ class Work:
             seen = self._read(group, said=looks)
             if looks:
                 self.txn.looks_up(group.partition)
-            self._changes[self.roots(group.group)] = change
-            self._replace(group, seen, seen.balance + change)
+            self._replace(group, seen, change)
         self.txn.rebases(self._again, looks_again=looks)
         return None
 
     def _again(self, lost: Lost) -> list[WriteStat]:
         stats = []
         for unit in lost.units:
-            now = {self.roots(each.group): each for each in unit.current}
             for own in unit.ours:
-                root = self.roots(own.group)
-                seen = self._value(now[root])
-                self.attempt.merged[root] = self.attempt.reads[root] = seen
-                value = Value((*seen.names, self.attempt.name), seen.count + 1, seen.balance + self._changes[root])
-                file_id = lost.file_id(now[root])
-                self.roots.moved(FileGroupId(unit.partition, file_id), root)
-                stats.append(self._write(unit.partition, file_id, value, number=lost.round))
-                self.attempt.writes[root] = value
+                roots = self.roots(own.group)
+                first = min(roots)
+                (now,) = (each for each in unit.current if not roots.isdisjoint(self.roots(each.group)))
+                seen = self._content(now)
+                self.attempt.merged |= seen
+                self.attempt.reads |= seen
+                content = self._appended(seen, self._changes[first], self._rows[first])
+                file_id = lost.file_id(now)
+                facts = self._facts(unit.partition, self._rows[first], seen)
+                stats.append(self._write(unit.partition, file_id, content, number=lost.round, facts=facts))
+                self.attempt.writes |= content
         return stats
 
     def change_mind(self) -> None:
         self.append()
         self.txn.abort("it changed its mind")
+
+    # --- kinds with record keys -------------------------------------------------------------------------------
+
+    def insert_rows(self) -> None:
+        """New rows, as far as the snapshot tells; nothing of it is said to have been read."""
+        partition, there = self.luck.choice(PARTITIONS), self._everything()
+        rows = some_rows(self.luck, rows_of(there, partition), emails_of(there))
+        self._begin(partition, 0, rows)
+
+    def upsert_rows(self) -> None:
+        """Change rows that the snapshot has and insert the others, into a group that is there or a new one."""
+        partition, there = self.luck.choice(PARTITIONS), self._everything()
+        rows = some_rows(self.luck, (), emails_of(there))
+        looks = self.attempt.level != "snapshot"
+        if looks:
+            self.txn.looks_up(partition)
+        groups = self.txn.snapshot.file_groups(partition)
+        into = self.luck.choice([None, *groups])
+        for group in groups:
+            content = there_in(there, self.roots(group.group))
+            mine = {key: rows.pop(key) for key in rows.keys() & rows_of(content).keys()}
+            if group is into:
+                mine |= {key: rows.pop(key) for key in sorted(rows.keys() - rows_of(there, partition).keys())}
+            if mine:
+                self._replace(group, self._read(group, said=looks), rows=mine)
+        if rows:
+            self._begin(partition, 0, rows)
+        if self.attempt.writes.keys() & self.attempt.reads.keys() and self.luck.random() < 0.7:
+            self.txn.rebases(self._again, looks_again=looks)
+
+    def _everything(self) -> State:
+        """The lists of the snapshot, without a word that they were read."""
+        return functools.reduce(lambda a, b: a | b, map(self._content, self.txn.snapshot.file_groups()), State())
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -147,31 +175,34 @@ class Work:
         most = min(most, len(groups))
         return self.luck.sample(groups, self.luck.randint(min(least, most), most))
 
-    def _new_id(self) -> str:
-        return new_file_id(self.txn._table.env.uuid())
-
     def _overwrite(self, partition: str | None, groups: Iterable[FileSlice], into: str) -> None:
-        balance = self._drop(partition, groups)
-        self._put(into, self._new_id(), Value((self.attempt.name,), 1, balance))
+        gone = self._drop(partition, groups)
+        self._begin(into, _balance(gone), rows_of(gone, into))
 
-    def _drop(self, partition: str | None, groups: Iterable[FileSlice]) -> int:
+    def _drop(self, partition: str | None, groups: Iterable[FileSlice]) -> State:
         self.attempt.region = frozenset(PARTITIONS if partition is None else (partition,))
         self.txn.overwrites(partition)
-        dropped = list(groups)
-        values = [self._read(group) for group in dropped]
+        dropped, gone = list(groups), State()
+        for group in dropped:
+            gone |= self._read(group)
         self.txn.drop(dropped)
-        self.attempt.drops = {self.roots(group.group) for group in dropped}
-        return sum(value.balance for value in values)
+        self.attempt.drops = set(gone)
+        return gone
 
-    def _value(self, group: FileSlice) -> Value:
-        with self.txn._table.store.open(group.path) as stream:
-            return decode_value(stream.read())
+    def _content(self, group: FileSlice) -> State:
+        try:
+            return read(self.txn._table.store, group.path)
+        except Gone as e:
+            self.txn.check()  # somebody has taken it for dead
+            if not any(commit.restores for commit in self.txn._follower.commits):
+                raise Anomaly(f"{self.attempt.name} is open, and {group.path} of its snapshot is gone") from e
+            raise
 
-    def _read(self, group: FileSlice, *, said: bool = False) -> Value:
-        seen = self._value(group)
+    def _read(self, group: FileSlice, *, said: bool = False) -> State:
+        seen = self._content(group)
         if not said:
             self.txn._staged.saw(group)
-        self.attempt.reads[self.roots(group.group)] = seen
+        self.attempt.reads |= seen
         return seen
 
     def scan(self) -> None:
@@ -183,15 +214,42 @@ class Work:
                     self._read(group)
                 self.attempt.scanned |= {partition}
 
-    def _replace(self, group: FileSlice, seen: Value, balance: int) -> None:
-        value = Value((*seen.names, self.attempt.name), seen.count + 1, balance)
-        self._put(group.partition, group.file_id, value, prev=group.instant)
+    def _replace(self, group: FileSlice, seen: State, change: int = 0, rows: Rows | None = None) -> None:
+        """Append the own name to each list of a file; its first list takes the change of the balance and the rows."""
+        first = min(seen)
+        self._changes[first], self._rows[first] = change, rows or {}
+        content = self._appended(seen, change, rows or {})
+        self._put(
+            group.partition, group.file_id, content, self._facts(group.partition, rows or {}, seen), group.instant
+        )
 
-    def _put(self, partition: str, file_id: str, value: Value, *, prev: str = "") -> None:
-        self.txn.add([self._write(partition, file_id, value, prev=prev)])
-        self.attempt.writes[self.roots(FileGroupId(partition, file_id))] = value
+    def _appended(self, seen: State, change: int, rows: Rows) -> State:
+        first, left, content = min(seen), dict(rows), State()
+        for root, old in seen.items():
+            held = {key: left.pop(key, email) for key, email in old.rows}
+            content[root] = Value((*old.names, self.attempt.name), old.count + 1, old.balance, tuple(held.items()))
+        value = content[first]
+        more = tuple(sorted((*value.rows, *left.items())))
+        content[first] = value._replace(balance=value.balance + change, rows=more)
+        return content
 
-    def _write(self, partition: str, file_id: str, value: Value, *, prev: str = "", number: int = 0) -> WriteStat:
+    def _begin(self, partition: str, balance: int, rows: Rows) -> None:
+        """A new file group."""
+        file_id = new_file_id(self.txn._table.env.uuid())
+        value = Value((self.attempt.name,), 1, balance, tuple(sorted(rows.items())))
+        self._put(partition, file_id, {FileGroupId(partition, file_id): value}, self._facts(partition, rows, {}))
+
+    def _facts(self, partition: str, rows: Rows, seen: State) -> FileFacts | None:
+        new = rows.keys() - rows_of(seen).keys()
+        self.attempt.inserted |= {(partition, key) for key in new}
+        self.attempt.emails |= set(rows.values())
+        return facts(self.txn._table.settings, partition, rows, new)
+
+    def _put(self, partition: str, file_id: str, content: State, told: FileFacts | None, prev: str = "") -> None:
+        self.txn.add([self._write(partition, file_id, content, prev=prev, facts=told)])
+        self.attempt.writes |= content
+
+    def _write(self, partition: str, file_id: str, content: State, **words: Any) -> WriteStat:
         """Sometimes a second attempt of the same task does the same, as Spark's do: beside the first one, or later."""
 
         def second() -> None:
@@ -199,39 +257,18 @@ class Work:
             with suppress(LatchError):
                 task()
 
-        task = functools.partial(write, self.txn, partition, file_id, value, prev=prev, number=number)
+        task = functools.partial(write, self.txn, partition, file_id, content, **words)
         if self.luck.random() < SECOND_ATTEMPTS:
             self.txn._table.env.thread(second, name="second attempt")
         return task()
 
 
-def put(txn: Transaction, partition: str, file_id: str, value: Value, *, prev: str = "") -> None:
-    """A data file that belongs to the commit."""
-    txn.add([write(txn, partition, file_id, value, prev=prev)])
+def there_in(content: State, roots: Iterable[FileGroupId]) -> State:
+    return {root: content[root] for root in roots}
 
 
-def write(
-    txn: Transaction, partition: str, file_id: str, value: Value, *, prev: str = "", number: int = 0
-) -> WriteStat:
-    """A data file, by the steps of `BaseFileWriter`, with a value in it instead of Parquet."""
-    store = txn._table.store
-    path = join(partition, base_file_name(BaseName(file_id, f"0-{number}-0", txn.instant)))
-    refuse_if_over(store, txn.instant)
-    marker = announce(store, txn.instant, path, "MERGE" if prev else "CREATE")
-    with store.create(path) as new:
-        new.stream.write(json.dumps(value).encode())
-        size = new.stream.tell()
-        if not stands(store, marker):
-            raise RolledBackError("its marker is gone", instant=txn.instant)
-        refuse_if_over(store, txn.instant)
-        published = new.publish()
-        if not stands(store, marker):
-            if published.done and is_no_part(store, txn.instant, path):
-                store.delete(path)
-            raise RolledBackError("its marker is gone", instant=txn.instant)
-        if not published.done and store.head(path) is None:
-            raise StorageError(f"{path} could not be published", path=path)
-    return WriteStat(file_id, path, partition, prev or "null", num_writes=1, file_size=size, total_write_bytes=size)
+def _balance(content: State) -> int:
+    return sum(value.balance for value in content.values())
 
 
 # The operation of the library that each kind of work is done as.
@@ -240,6 +277,8 @@ OPERATION: dict[str, str] = {
     "upsert": "upsert",
     "pay": "upsert",
     "insert": "insert",
+    "insert_rows": "insert",
+    "upsert_rows": "upsert",
     "increment": "upsert",
     "transfer": "upsert",
     "skew": "upsert",

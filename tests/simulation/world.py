@@ -15,11 +15,20 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.conflict import ISOLATION_LEVELS
 from lakelatch.environment import Process
-from lakelatch.errors import CommitUnknownError, ConflictError, LatchError, LockError, RolledBackError, StorageError
+from lakelatch.errors import (
+    CommitUnknownError,
+    ConflictError,
+    DuplicateKeyError,
+    LatchError,
+    LockError,
+    RolledBackError,
+    StorageError,
+)
 from lakelatch.locks import LockProvider
 from lakelatch.occ.heartbeat import HEARTBEATS
+from lakelatch.occ.listing import BaseFile
 from lakelatch.occ.log_files import LOG, read_all
-from lakelatch.occ.names import new_file_id
+from lakelatch.occ.names import PARTITION_METADATA, new_file_id, partition_metadata
 from lakelatch.occ.properties import TableConfig
 from lakelatch.occ.snapshot import Snapshot
 from lakelatch.occ.table import PROPERTIES, Table
@@ -31,14 +40,17 @@ from lakelatch.testing import FakeEnvironment
 from ..occ.world import check_clean, check_history, check_published
 from .environment import SimEnvironment
 from .faults import Faults, Network
-from .graph import check
+from .files import decode, put
+from .graph import check, without
 from .history import FOUNDER, Anomaly, Attempt, Look, Roots, State, Value, judge, judge_losses, judge_tokens
 from .install import simulated
 from .locks import LockServer, open_locks
+from .rows import EMAIL
 from .scheduler import Scheduler, SimProcess
 from .shape import LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, Shape
 from .store import Bodies, Objects, SimStore
-from .work import FIRST_BALANCE, OPERATION, PARTITIONS, Work, decode_value, put
+from .upkeep import Upkeep
+from .work import FIRST_BALANCE, OPERATION, PARTITIONS, Work
 
 _SECOND_TOKENS = 1_000_000  # so that one lock's tokens are not taken for the other's
 
@@ -46,7 +58,7 @@ _SECOND_TOKENS = 1_000_000  # so that one lock's tokens are not taken for the ot
 @functools.cache
 def _new_table() -> Bodies:
     """The objects of a new table, made once by the real `create`."""
-    schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
+    schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("email", pa.string())])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "table")
         lakelatch.create(
@@ -54,7 +66,9 @@ def _new_table() -> Bodies:
             heartbeat_interval_s=1.5, heartbeat_timeout_s=4.0, lock_wait_s=15.0,
             env=FakeEnvironment(seed=1),
         ).close()  # fmt: skip
-        return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+        found = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    # As `BaseFileWriter` leaves it, before the first file of a partition.
+    return found | {f"{part}/{PARTITION_METADATA}": partition_metadata("0" * 17, part) for part in PARTITIONS}
 
 
 @functools.cache
@@ -63,7 +77,7 @@ def _config() -> TableConfig:
 
 
 @functools.cache
-def _founded(groups: int, lock: str, isolation: str, log_epochs: int) -> tuple[Objects, State]:
+def _founded(groups: int, lock: str, isolation: str, log_epochs: int, unique: bool) -> tuple[Objects, State]:
     """The objects of a table with so many file groups, and what they hold."""
 
     def set_up(path: str, body: bytes) -> bytes:
@@ -71,6 +85,7 @@ def _founded(groups: int, lock: str, isolation: str, log_epochs: int) -> tuple[O
             return body
         entry = json.loads(body)
         entry["settings"] |= {"lock": lock, "isolation": isolation, "log_epochs": log_epochs}
+        entry["settings"] |= {"unique": [EMAIL] if unique else []}
         return json.dumps(entry, separators=(",", ":")).encode()
 
     world = World(Shape(0, groups=groups), objects=Objects(_new_table()))
@@ -94,7 +109,8 @@ def prepare() -> None:
             for lock in (NO_LOCK, *LOCKS):
                 for level in ISOLATION_LEVELS:
                     for log_epochs in LOG_EPOCHS:
-                        _founded(groups, lock, level, log_epochs)
+                        for unique in (False, True):
+                            _founded(groups, lock, level, log_epochs, unique)
 
 
 class World:
@@ -106,13 +122,14 @@ class World:
         self.scheduler.trace = [] if trace else None
         self.base: State = {}
         if objects is None:
-            objects, self.base = _founded(shape.groups, shape.lock, shape.isolation, shape.log_epochs)
+            objects, self.base = _founded(shape.groups, shape.lock, shape.isolation, shape.log_epochs, shape.unique)
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
         self.faults = Faults(shape.faults, shape.crashes)
         self.attempts: list[Attempt] = []
         self.looks: list[Look] = []
         self.roots = Roots()
+        self.upkeep = Upkeep(self)
         self.entries: list[object] = []
         self._dead: set[Process] = set()
         self._processes = 0
@@ -129,7 +146,11 @@ class World:
         for number in range(self.shape.writers):
             self._start(f"host{number % 2}", self._write)
         if self.shape.admin:
-            self._start("host0", self._administer)
+            self._start("host0", self.upkeep.administer)
+        for number in range(self.shape.keepers):
+            self._start(f"host{number % 2}", self.upkeep.keep)
+        for number in range(self.shape.readers):
+            self._start(f"host{number % 2}", self.upkeep.read)
         self.scheduler.run()
         self.objects.changed = lambda path, what: None
         self.alone(self._audit)
@@ -170,7 +191,7 @@ class World:
         process.mourners.append(replace)
         self.scheduler.spawn(process, lambda: call(process), name=call.__name__)
 
-    def _open(self, process: SimProcess) -> Table | None:
+    def open_table(self, process: SimProcess) -> Table | None:
         self.scheduler.pause(self.scheduler.random.random() * (1.0 if self._dead else 0.2))
         for _ in range(5):
             try:
@@ -183,7 +204,7 @@ class World:
     # --- what writers do --------------------------------------------------------------------------------------
 
     def _write(self, process: SimProcess) -> None:
-        table = self._open(process)
+        table = self.open_table(process)
         if table is None:
             return
         for _ in range(self.shape.threads - 1):
@@ -267,6 +288,7 @@ class World:
             outcome = "waited in vain" if in_vain else "conflict"
             if attempts and not in_vain:
                 attempts[-1].winner = e.details.get("winner", "")
+                attempts[-1].duplicate = isinstance(e, DuplicateKeyError)
         except RolledBackError:
             outcome = "rolled back"
         except LockError:
@@ -278,79 +300,80 @@ class World:
             attempt.ended = self.scheduler.now
             self.scheduler.note(f"{attempt.name} {attempt.outcome}")
 
-    def _administer(self, process: SimProcess) -> None:
-        """Changes the lock and other settings while everybody works, and cleans."""
-        table = self._open(process)
-        if table is None:
-            return
-        luck = self.scheduler.random
-        for _ in range(luck.randint(1, 2)):
-            what = luck.choice(("lock", "lock", "settings", "clean"))
-            try:
-                if what == "lock":
-                    url = luck.choice((NO_LOCK, *LOCKS))
-                    self.scheduler.note(f"sets the lock to {url}")
-                    table.set_lock(url)
-                elif what == "settings":
-                    table.change_settings(lock_wait_s=luck.choice((5.0, 20.0)))
-                else:
-                    table.clean(wait=luck.random() < 0.5)
-            except LatchError as e:
-                self.scheduler.note(f"{what} failed: {e}"[:160])
-            self.scheduler.pause(luck.random() * 0.5)
-        table.close()
-
     # --- what readers see -------------------------------------------------------------------------------------
 
     def _on_change(self, path: str, what: str) -> None:
         """Reads as Hudi's readers do whenever that can have changed: the timeline, then the files; no log."""
         again = path.startswith(HEARTBEATS) and what == "made" and path in self.objects.taken_away
-        if again and self.scheduler.current is not None:  # else it is a late arrival
+        if again and self.scheduler.current is not None and not self._is_plan(path.rpartition("/")[2]):
             self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
         completed = path.startswith(TIMELINE) and "_" in path
+        if path.startswith("part=") and what == "made":
+            base = BaseFile.at(path, 0)
+            if base is not None:
+                self.roots.hold(base.group, decode(self.objects.stored[path].body))
         if not completed and not (path.startswith("part=") and what == "deleted"):
             return
         timeline = read_timeline(self._watched, self._config)
-        state = self._content(cold_view(self._watched, timeline).snapshot)
-        self.looks.append(Look(tuple(i.requested for i in timeline.completed), state))
+        if not all(timeline.path(each) not in self.objects.taken_away for each in timeline.commits):
+            return  # a publisher that has slept during a restore has put back what was taken away, until somebody looks
+        state = self.content(cold_view(self._watched, timeline).snapshot)
+        self.looks.append(Look(tuple(i.requested for i in timeline.commits), state))
+
+    def _is_plan(self, instant: str) -> bool:
+        """Whether several may execute it, one after the other."""
+        shown = [f"{TIMELINE}/{instant}.{action}.requested" for action in ("clean", "clustering")]
+        return any(path in self.objects.stored or path in self.objects.taken_away for path in shown)
 
     def _audit(self) -> None:
         """After everybody: one honest process cleans up, then everything has to be right."""
         self.scheduler.pause(3 * self.faults.long_s)  # whatever was on its way has arrived
         table = self.table(self.process("auditor"), alone=True)
         table.clean(wait=True)
+        if self.shape.keepers:
+            self.upkeep.finish(table)
         entries = list(read_all(SimStore(self.objects.before_pruning(LOG), None)))
         self.entries = entries
         table.log.entries = lambda: iter(entries)
         check_history(table)
         check_published(table)
+        assert read_timeline(self._watched, self._config).commits == table.timeline().commits, (
+            "put back, and still there"
+        )
         if not any(path.startswith(LOG) for path in self.objects.taken_away):
             check_clean(table)  # what arrives late of a transaction that the log has forgotten, nobody can judge
+            if self.shape.keepers:
+                self.upkeep.check_all(table)
         if not self.shape.faults:
-            _refuse_false_alarm(self.attempts)
-        judge(entries, self.attempts, self.looks, self.state(table), self.base)
+            _refuse_false_alarm(self.attempts, in_vain=bool(self.shape.keepers))
+        story = judge(entries, self.attempts, self.looks, self.state(table), self.base, unique=self.shape.unique)
+        self.upkeep.judge(table, entries, story)
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
         judge_losses(table.store, entries, self.attempts, self.roots)
-        check(self.attempts, [*(look.state for look in self.looks), self.state(table)])
+        check(*without(story.undone, self.attempts, [*(look.state for look in self.looks), self.state(table)]))
         with table.transaction("insert") as txn:  # it is still writable
             Work(txn, Attempt("last"), self.scheduler.random, self.roots).insert()
         assert txn.result is not None
         table.close()
 
     def state(self, table: Table) -> State:
-        return self._content(table.snapshot())
+        return self.content(table.snapshot())
 
-    def _content(self, snapshot: Snapshot) -> State:
-        groups = snapshot.file_groups()
-        state = {self.roots(s.group): decode_value(self.objects.stored[s.path].body) for s in groups}
-        if len(state) < len(groups):
-            raise Anomaly(f"two file groups hold one list: {sorted(str(s.group) for s in groups)}")
+    def content(self, snapshot: Snapshot) -> State:
+        state = State()
+        for group in snapshot.file_groups():
+            found = decode(self.objects.stored[group.path].body)
+            if not found.keys().isdisjoint(state):
+                raise Anomaly(f"two file groups hold one list: {sorted(found)} of {group.group}")
+            state |= found
         return state
 
 
-def _refuse_false_alarm(attempts: list[Attempt]) -> None:
+def _refuse_false_alarm(attempts: list[Attempt], *, in_vain: bool) -> None:
+    """``in_vain``: there may be plans that nobody executes, for which one waits."""
+    told = {"committed", "conflict", "lost", "aborted"} | ({"waited in vain"} if in_vain else set())
     for attempt in attempts:
-        if attempt.outcome not in ("committed", "conflict", "lost", "aborted"):
+        if attempt.outcome not in told:
             raise Anomaly(f"nothing was wrong, and {attempt.name} was told {attempt.outcome!r}")
 
 

@@ -101,6 +101,7 @@ def _not_open(table: Table, instant: str) -> InputError:
     outcome = table.log.outcome(instant)
     words = {
         "commit": "it has committed; what has landed is not rolled back",
+        "undone": "it has committed, and has left the timeline since, by a restore or an archival",
         "rollback": "it has been rolled back already",
         "abort": "its own writer has aborted it",
     }

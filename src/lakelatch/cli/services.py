@@ -1,9 +1,10 @@
 """``lakelatch services``, ``savepoint`` and ``restore``.
 
 JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer``, ``files``; ``readers``, each with
-``reader``, ``writer`` and ``at``. Of `clean`, `cluster` and `run`: ``executed``, each with ``instant``, ``completion``,
-``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `savepoint create` and `list`:
-``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``. Of `restore`: ``instant``,
+``reader``, ``writer`` and ``at``. Of `clean`, `cluster`, `compact` and `run`: ``executed``, each with ``instant``,
+``completion``, ``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `archive`:
+``instants`` (how many), ``first_active`` and ``kept_by``; with ``--plan-only`` as of `clean`. Of `savepoint create` and
+`list`: ``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``. Of `restore`: ``instant``,
 ``completion``, ``undone``, ``files``.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .output import count_text, print_json, print_table
+from .output import count_text, print_json, print_table, wrapped
 
 if TYPE_CHECKING:
     from ..occ.cleaning import Savepoint
@@ -27,13 +28,13 @@ def list_(url: str, *, json: bool) -> None:
     """Print pending plans and readers' leases."""
     import lakelatch
 
-    from ..occ.plans import held, paths_of
+    from ..occ.plans import extent, held
 
     with lakelatch.open(url) as table:
         plans = []
         for begin in table.plans():
             assert begin.plan is not None
-            files = len(paths_of(held(table.store, begin.plan)))
+            files = extent(held(table.store, begin.plan))
             plans.append({"instant": begin.instant, "action": begin.action, "writer": begin.writer, "files": files})
         leases = table.leases.alive(timeout_s=table.settings.heartbeat_timeout_s)
     readers = [{"reader": each.reader, "writer": each.writer, "at": each.at} for each in leases]
@@ -69,6 +70,31 @@ def cluster(
             small_bytes=int(small_mb * (1 << 20)), target_bytes=int(target_mb * (1 << 20)), partitions=partitions
         )
         _finish(table, planned, "there are no two small files in one partition", plan_only=plan_only, json=json)
+
+
+def archive(url: str, *, keep_min: int | None, keep_max: int | None, plan_only: bool, json: bool) -> None:
+    """Move old instants into the history."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        if plan_only:
+            planned = table.plan_archive(keep_min=keep_min, keep_max=keep_max)
+            _finish(table, planned, "no instant may go", plan_only=True, json=json)
+            return
+        done = table.archive(keep_min=keep_min, keep_max=keep_max)
+    if json:
+        print_json(asdict(done))
+    else:
+        typer.echo(wrapped(f"archived {count_text(done.instants, 'instant')}; no more, because {done.kept_by}"))
+
+
+def compact(url: str, partitions: Sequence[str] | None, *, plan_only: bool, json: bool) -> None:
+    """Plan a compaction, and execute it."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        planned = table.plan_compaction(partitions=partitions)
+        _finish(table, planned, "there are no log files", plan_only=plan_only, json=json)
 
 
 def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool, json: bool) -> None:

@@ -10,7 +10,7 @@ from .options import Json, Url
 from .outcome import plainly
 
 services = typer.Typer(
-    help="Clean, cluster; what is planned, and who executes it.", no_args_is_help=True, rich_markup_mode=None
+    help="Clean, cluster, archive; what is planned, and who executes it.", no_args_is_help=True, rich_markup_mode=None
 )
 savepoint = typer.Typer(
     help="Keep a state of a table until its savepoint is deleted.", no_args_is_help=True, rich_markup_mode=None
@@ -67,6 +67,39 @@ def cluster(
     from .services import cluster as command
 
     command(url, partition or None, small_mb=small_mb, target_mb=target_mb, plan_only=plan_only, json=json)
+
+
+@services.command()
+@plainly
+def archive(
+    url: Url,
+    *,
+    keep_min: Annotated[int | None, typer.Option(help="So many newest commits stay at least; 20, as in Hudi.")] = None,
+    keep_max: Annotated[
+        int | None, typer.Option(help="Nothing is done with so many commits or fewer; 10 more than --keep-min.")
+    ] = None,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Move old instants from the active timeline into the history."""
+    from .services import archive as command
+
+    command(url, keep_min=keep_min, keep_max=keep_max, plan_only=plan_only, json=json)
+
+
+@services.command()
+@plainly
+def compact(
+    url: Url,
+    *,
+    partition: Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")] = None,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Merge the log files of a merge-on-read table into base files, in this process."""
+    from .services import compact as command
+
+    command(url, partition or None, plan_only=plan_only, json=json)
 
 
 @services.command()

@@ -3,9 +3,9 @@
 JSON: ``table``, ``pruned_to`` (the log tells nothing of what began up to there; null where it is whole) and
 ``instants``, newest first, each with ``requested``, ``completed``, ``action``, ``operation``,
 ``state`` (requested, inflight, completed; null when its files are gone), ``outcome`` (committed, created for the empty
-commit that a table begins with, unpublished, open, planned, pending, rolled back, aborted, taken back, done for a service),
-``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it has or had
-reserved, in words) and ``reason`` of an end without landing. Null where nobody knows.
+commit that a table begins with, archived, unpublished, open, planned, pending, rolled back, aborted, taken back, done for
+a service), ``writer``, ``duration_s``, ``inserted``, ``updated``, ``deleted``, ``written`` (rows), ``reserved`` (what it
+has or had reserved, in words) and ``reason`` of an end without landing. Null where nobody knows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _WIDE = 120
 _HERE = re.compile(r"^[a-z0-9]+://\S*: ")
+_LANDED = ("committed", "created", "archived", "done")
 _WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "clustering", "logcompaction"})
 
 
@@ -82,21 +83,25 @@ def pruned_to(table: Table) -> str | None:
 
 def newest(table: Table, limit: int) -> list[Row]:
     """The newest rows by requested time, newest first. Contents are read for these only."""
+    from ..occ.instant import COMMIT_ACTIONS
     from ..occ.log_state import Commit
 
     rows: dict[tuple[str, str], Row] = {}
     seen = table.timeline()
+    shown = set(seen.completed)
+    archived = [each for each in table.history.instants().values() if each not in shown]
     instants: dict[tuple[str, str], Instant] = {}
-    for instant in (*seen.pending, *seen.completed):
+    for instant in (*archived, *seen.pending, *seen.completed):
         key = (instant.requested, "" if instant.action in _WRITES else instant.action)
         instants[key] = instant
         row = rows[key] = Row(instant.requested, instant.completed, instant.action, state=instant.state)
         if instant.state == "completed":
-            row.outcome = "committed" if instant in seen.commits else "done"
+            done = "archived" if instant in archived else "committed"
+            row.outcome = done if instant.action in COMMIT_ACTIONS else "done"
     if table.writable:
         for entry in table.log.entries():
             _add_entry(rows, entry)
-            if isinstance(entry, Commit) and entry.empty and seen.commits[:1] == (instants.get((entry.instant, "")),):
+            if isinstance(entry, Commit) and entry.empty and (entry.instant, "") == min(instants, default=None):
                 rows[entry.instant, ""].outcome = "created"
     chosen = sorted(rows, reverse=True)[:limit]
     for key in chosen:
@@ -117,7 +122,7 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
                 row.outcome = "planned" if entry.plan is not None else "open"
         case Commit():
             _add_commit(rows, entry)
-        case End() if _row_of(rows, entry.instant).outcome not in ("committed", "done"):
+        case End() if _row_of(rows, entry.instant).outcome not in _LANDED:
             row = _row_of(rows, entry.instant)
             row.outcome = "rolled back" if entry.kind == "rollback" else "aborted"
             # Of a conflict the first sentence says who won; the table is known here.
@@ -137,9 +142,9 @@ def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
     row.operation, row.writer = entry.operation, entry.writer
     if not entry.shown:  # shows itself by what is gone
         row.outcome, row.completed = "done", entry.completion
-    elif row.outcome not in ("committed", "done"):
+    elif row.outcome not in _LANDED:
         row.outcome, row.completed = "unpublished", entry.completion
-    for name in entry.undone:
+    for name in () if entry.operation == "ARCHIVE" else entry.undone:
         gone = parse(name, layout=2)
         taken = rows.get((gone.requested, "" if gone.action in _WRITES else gone.action)) if gone else None
         if taken is not None:

@@ -1,0 +1,54 @@
+"""What a function keeps from call to call, as far as that can be seen from outside: iterators that it has used up.
+
+A list that grew, a counter, a file that was read may be there on purpose; nobody can tell. An iterator that the function
+was made with and that has nothing left gives its second call other rows than its first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FunctionType, GeneratorType, MethodType
+from typing import Any
+
+_DEPTH = 3  # functions that are wrapped in functions
+
+
+def used_up(function: Callable[..., Any]) -> list[str]:
+    """Names of the iterators that a function holds and that have nothing more to give."""
+    return sorted({name for name, value in _held(function, _DEPTH) if isinstance(value, Iterator) and _is_empty(value)})
+
+
+def _held(function: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    for name, value in _directly(function):
+        yield name, value
+        if depth and isinstance(value, FunctionType | MethodType | partial):
+            yield from _held(value, depth - 1)
+
+
+def _directly(function: Any) -> Iterator[tuple[str, Any]]:
+    """Arguments given before, closure and defaults, and the attributes of the object that it is a method of."""
+    if isinstance(function, partial):
+        yield "its function", function.func
+        yield from ((f"argument {number}", value) for number, value in enumerate(function.args, 1))
+        yield from function.keywords.items()
+    elif isinstance(function, MethodType):
+        yield "its function", function.__func__
+        yield from getattr(function.__self__, "__dict__", {}).items()
+    elif isinstance(function, FunctionType):
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:  # not yet assigned
+                continue
+        given = function.__defaults__ or ()
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        yield from zip(names[len(names) - len(given) :], given, strict=True)
+        yield from (function.__kwdefaults__ or {}).items()
+
+
+def _is_empty(iterator: Iterator[Any]) -> bool:
+    if isinstance(iterator, GeneratorType):
+        return iterator.gi_frame is None
+    return operator.length_hint(iterator, 1) == 0  # 1: it does not say

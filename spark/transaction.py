@@ -1,0 +1,69 @@
+"""A Spark job as one transaction: what it reads is of one snapshot, and what its write depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..conflict.isolation import SNAPSHOT
+from ..errors import InputError
+from ..occ.snapshot import FileSlice
+from ..occ.table import Table
+from ..occ.transaction import Transaction
+from .comparisons import comparisons
+from .prune import matching_partitions, pinned_partitions
+from .read import scan, with_meta
+from .write import Writes
+from .writing import Writing
+
+
+class SparkTransaction(Writing):
+    """Made by `SparkTable.run`, which commits it. Any number of reads, and one write, which is staged when it returns.
+
+    Attributes:
+        txn: the transaction, for what is beyond reads and writes; its ``snapshot`` is what is read.
+    """
+
+    def __init__(self, spark: Any, table: Table, txn: Transaction) -> None:
+        self.txn, self._spark, self._table = txn, spark, table
+        super().__init__(Writes(spark, table, txn))
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: Any | None = None,  # noqa: A002 - the word Spark's users look for
+        *,
+        meta: bool = False,
+    ) -> Any:
+        """The rows as a DataFrame of the transaction's snapshot; isolation above ``snapshot`` protects what it holds.
+
+        Say in ``filter`` what you need, and not in a ``where`` afterwards: what its comparisons of columns with values
+        exclude, by partition or by the statistics of a file, others may change meanwhile. The words are those of
+        `SparkTable.read`.
+        """
+        self._table.config.refuse_scanning()
+        schema = self.txn.schema
+        if schema is None:
+            raise InputError(
+                f"{self._table.url} has no schema yet, because nothing was written to it; write some rows first"
+            )
+        rows = scan(self._spark, self._table, self._declared(schema, filter), with_meta(schema) if meta else schema)
+        if filter is not None:
+            rows = rows.where(filter)
+        return rows.select(*columns) if columns is not None else rows
+
+    def _declared(self, schema: Any, condition: Any | None) -> list[FileSlice]:
+        """The slices to read; the transaction knows of them, and of the rows that are not there."""
+        if condition is None:
+            return self.txn.scanned(None)
+        spark, config = self._spark, self._table.config
+        # Its statistics are looked up only where they count.
+        where = comparisons(spark, schema, condition) if self.txn.isolation != SNAPSHOT else ()
+        pinned = pinned_partitions(spark, config, schema, condition)
+        slices = [
+            each
+            for partition in (sorted(pinned) if pinned is not None else [None])
+            for each in self.txn.scanned(partition, where=where)
+        ]
+        wanted = matching_partitions(spark, config, schema, sorted({s.partition for s in slices}), condition)
+        return [each for each in slices if each.partition in wanted]

@@ -1,0 +1,50 @@
+"""The writes that a PySpark user calls, of a table and of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .result import WriteResult
+from .write import Writes
+
+
+class Writing:
+    """What `SparkTable` and `SparkTransaction` have in common."""
+
+    def __init__(self, writes: Writes) -> None:
+        self._writes = writes
+
+    def insert(self, rows: Any) -> WriteResult:
+        """Add rows whose keys are new. Keys that the table holds already are not looked for, except with buckets.
+
+        A key that occurs twice in the rows is resolved by the ordering field, or refused.
+        """
+        return self._writes.insert(rows, operation="insert")
+
+    def bulk_insert(self, rows: Any) -> WriteResult:
+        """As `insert`, without the look for keys that occur twice in the rows."""
+        return self._writes.insert(rows, operation="bulk_insert")
+
+    def upsert(self, rows: Any) -> WriteResult:
+        """Rows replace those with the same key in the same partition; new keys are inserted.
+
+        With an ordering field an older row never replaces a newer one.
+        """
+        return self._writes.upsert(rows)
+
+    def delete(self, keys: Any) -> WriteResult:
+        """Remove the rows with these keys: the record key columns, and the partition columns if they are known."""
+        return self._writes.delete(keys)
+
+    def delete_where(self, condition: Any) -> WriteResult:
+        """Remove the rows for which a condition (SQL text or Column) is true; none is left when this returns."""
+        return self._writes.delete_where(condition)
+
+    def overwrite(self, rows: Any, *, partitions: Sequence[str] | None = None) -> WriteResult:
+        """Replace the partitions that the rows belong to; with ``partitions`` (paths) exactly these, empty ones too."""
+        return self._writes.overwrite(rows, partitions=partitions)
+
+    def overwrite_table(self, rows: Any) -> WriteResult:
+        """Replace all rows of the table."""
+        return self._writes.overwrite_table(rows)

@@ -1,0 +1,57 @@
+"""Merge-on-read tables: the rows of all three readers before and after compactions, ours and the JVM's on our plan."""
+
+from __future__ import annotations
+
+import pytest
+
+import lakelatch
+
+from ..occ.mor import at
+from .compaction import BY_JVM, ROWS, rows_of
+from .readers import by_hudi_rs
+
+pytestmark = pytest.mark.jvm
+
+
+def plain(rows) -> dict[str, int]:
+    found = {row["id"]: row["v"] for row in rows}
+    assert len(found) == len(rows), "a row stands twice"
+    return found
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("kind", ["before", "planned", "executed", "late", "every", "every-compacted"])
+def test_every_reader_sees_the_same_rows(library, kind, version):
+    told = library.compacted[f"{kind}-v{version}"]
+    wanted = told.before | ({"a0": 9} if kind == "late" else {})
+    assert wanted.items() >= ({"a2": 3, "b0": 5}.items() if not kind.startswith("every") else set())
+    assert rows_of(told.path) == wanted
+    assert plain(by_hudi_rs(told.path)) == wanted
+    assert plain(library.jvm(f"{kind}-v{version}", "snapshot")) == wanted
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_an_incremental_reader_does_not_see_compacted_rows_again(library, version):
+    assert plain(library.jvm(f"executed-v{version}", "incremental", at(11), None)) == {"b0": 5}
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_the_jvm_executes_our_plan(library, version):
+    name = f"run-by-jvm-v{version}"
+    told = library.compacted[name]
+    assert plain(library.jvm(name, "compact")) == ROWS == rows_of(told.path) == plain(by_hudi_rs(told.path))
+    assert list((told.path / ".hoodie/timeline").glob(f"{told.planned}_*.commit"))
+    with lakelatch.open(str(told.path)) as table:
+        assert all(each.base and not each.logs for each in table.snapshot().file_groups())
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_what_the_jvm_writes_after_our_compaction_is_read_and_compacted_again(library, version):
+    name = f"written-v{version}"
+    told = library.compacted[name]
+    wanted = ROWS | {row["id"]: row["v"] for row in BY_JVM}
+    assert plain(library.jvm(name, "upsert")) == wanted == rows_of(told.path) == plain(by_hudi_rs(told.path))
+    with lakelatch.adopt(str(told.path)) as table:
+        assert any(each.logs for each in table.snapshot().file_groups()), "it writes log files"
+        assert table.compact()
+    assert rows_of(told.path) == wanted == plain(by_hudi_rs(told.path))

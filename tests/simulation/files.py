@@ -1,0 +1,91 @@
+"""Data files of a simulation: lists as JSON instead of rows as Parquet, written by the steps of `BaseFileWriter`."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+from lakelatch.conflict import FileGroupId
+from lakelatch.errors import RolledBackError, StorageError
+from lakelatch.occ.avro import WriteStat
+from lakelatch.occ.execution import Execution
+from lakelatch.occ.file_spec import refuse_if_over
+from lakelatch.occ.landed import is_no_part
+from lakelatch.occ.listing import BaseFile
+from lakelatch.occ.markers import announce, stands
+from lakelatch.occ.names import BaseName, base_file_name, join
+from lakelatch.occ.snapshot import FileSlice
+from lakelatch.occ.transaction import Transaction
+from lakelatch.occ.uniqueness import FileFacts
+from lakelatch.storage import Store
+
+from .history import State, Value
+
+
+def encode(content: State) -> bytes:
+    return json.dumps([[*root, *value] for root, value in sorted(content.items())]).encode()
+
+
+@functools.lru_cache(maxsize=4096)
+def decode(body: bytes) -> State:
+    """The lists in a file, by root. Not to be changed: it is kept."""
+    return {
+        FileGroupId(partition, file_id): Value(tuple(names), count, balance, tuple((key, email) for key, email in rows))
+        for partition, file_id, names, count, balance, rows in json.loads(body)
+    }
+
+
+def read(store: Store, path: str) -> State:
+    with store.open(path) as stream:
+        return decode(stream.read())
+
+
+def put(txn: Transaction, partition: str, file_id: str, value: Value) -> None:
+    """A data file with a list of its own that belongs to the commit."""
+    txn.add([write(txn, partition, file_id, {FileGroupId(partition, file_id): value})])
+
+
+def write(
+    txn: Transaction,
+    partition: str,
+    file_id: str,
+    content: State,
+    *,
+    prev: str = "",
+    number: int = 0,
+    facts: FileFacts | None = None,
+) -> WriteStat:
+    """A data file, by the steps of `BaseFileWriter`."""
+    store = txn._table.store
+    path = join(partition, base_file_name(BaseName(file_id, f"0-{number}-0", txn.instant)))
+    refuse_if_over(store, txn.instant)
+    marker = announce(store, txn.instant, path, "MERGE" if prev else "CREATE")
+    with store.create(path) as new:
+        new.stream.write(encode(content))
+        size = new.stream.tell()
+        if not stands(store, marker):
+            raise RolledBackError("its marker is gone", instant=txn.instant)
+        refuse_if_over(store, txn.instant)
+        published = new.publish()
+        if not stands(store, marker):
+            if published.done and is_no_part(store, txn.instant, path):
+                store.delete(path)
+            raise RolledBackError("its marker is gone", instant=txn.instant)
+        if not published.done and store.head(path) is None:
+            raise StorageError(f"{path} could not be published", path=path)
+    return WriteStat(
+        file_id, path, partition, prev or "null", num_writes=1, file_size=size, total_write_bytes=size, facts=facts
+    )
+
+
+def join_files(execution: Execution) -> None:
+    """`clustering.run`, of files that hold lists."""
+    for group in execution.content["groups"]:
+        partition, slices, content = group["partition"], [], State()
+        for name in group["files"]:
+            base = BaseFile.at(join(partition, name), 0)
+            assert base is not None
+            slices.append(FileSlice(base.group, base))
+            content |= read(execution._table.store, base.path)
+        execution.add([write(execution, partition, group["file_id"], content)])
+        execution.drop(slices)

@@ -1,0 +1,202 @@
+"""Mutants of table services, savepoints, restore, readers' leases and of what is unique."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+from lakelatch.conflict import unique
+from lakelatch.conflict.resolve import resolve
+from lakelatch.occ import cleaning, judge, publish
+from lakelatch.occ.execution import Execution
+from lakelatch.occ.log_state import Commit, LogState
+from lakelatch.occ.publish import Publisher
+from lakelatch.occ.readers import Leases
+from lakelatch.occ.reading import Reading
+
+from .mutant import Patches, method, mutant
+from .shape import Shape
+
+resolving = import_module("lakelatch.conflict.resolve")  # whose name in the package is that of its function
+
+
+def _kept(shape: Shape) -> Shape:
+    return replace(shape, keepers=2, transactions=2, reserve=0.0, admin=False)
+
+
+def _kept_and_read(shape: Shape) -> Shape:
+    return replace(_kept(shape), readers=2)
+
+
+def _keys(shape: Shape) -> Shape:
+    return replace(shape, mix="keys", writers=3, transactions=2, reserve=0.0)
+
+
+@mutant(lambda shape: replace(_kept(shape), writers=3, faults={"slow at get data": 0.2, "slow at list data": 0.1}))
+def a_clean_ignores_open_transactions() -> Patches:
+    """The states that open transactions began with are not kept."""
+
+    def make(real: Any) -> Any:
+        def find(table: Any, state: LogState, *args: Any) -> Any:
+            return real(table, replace(state, open={}), *args)
+
+        return find
+
+    return [method(cleaning, "find", make)]
+
+
+@mutant(_kept)
+def a_clean_ignores_savepoints() -> Patches:
+    """Files go that a savepoint keeps."""
+
+    def make(real: Any) -> Any:
+        def find(*args: Any) -> Any:
+            with mock.patch.object(cleaning, "savepoints", return_value=[]):
+                return real(*args)
+
+        return find
+
+    return [method(cleaning, "find", make)]
+
+
+@mutant(_kept_and_read)
+def readers_leases_are_not_looked_at() -> Patches:
+    """A clean takes files that a reader with a lease needs."""
+    return [method(Leases, "alive", lambda _: lambda *_, **__: [])]
+
+
+@mutant(_kept)
+def a_plan_is_executed_twice() -> Patches:
+    """Whoever finishes an execution lands, whether or not the plan is still open."""
+
+    def apply(real: Any) -> Any:
+        def apply(self: LogState, entry: Any) -> None:
+            if isinstance(entry, Commit) and entry.operation == "CLUSTER" and entry.instant not in self.open:
+                self.last = entry
+            real(self, entry)
+
+        return apply
+
+    decide = method(Execution, "_decide", _decide_an_ended_plan)
+    return [method(Execution, "_require_in", lambda _: lambda *_: None), method(LogState, "apply", apply), decide]
+
+
+def _decide_an_ended_plan(real: Any) -> Any:
+    def decide(self: Any, state: LogState, *args: Any) -> Any:
+        before = dict(state.open)
+        state.open.setdefault(self.instant, self._plan)
+        try:
+            return real(self, state, *args)
+        finally:
+            state.open = before
+
+    return decide
+
+
+@mutant(_kept)
+def a_restore_excludes_nobody() -> Patches:
+    """What was open when a restore landed lands after it."""
+    return [mock.patch.object(resolving, "_excluded", return_value=None)]
+
+
+@mutant(_kept)
+def what_a_restore_undoes_is_published_again() -> Patches:
+    """A handle that repairs the timeline puts back what a restore has taken away (trap 4)."""
+    return [mock.patch.object(publish, "undone_by", return_value=[])]
+
+
+@mutant(_kept)
+def a_restore_takes_back_by_requested_time() -> Patches:
+    """Instants leave the timeline by T, the largest first, and readers see a state that never was.
+
+    This was so until the simulator found it.
+    """
+
+    def make(real: Any) -> Any:
+        def take_back(self: Any, undone: Any) -> None:
+            real(self, sorted(undone, key=lambda instant: instant.requested, reverse=True))
+
+        return take_back
+
+    return [method(Publisher, "take_back", make)]
+
+
+@mutant(lambda shape: replace(_kept(shape), faults={"lose request at delete timeline": 0.3}))
+def a_deletion_without_an_answer_is_taken_for_done() -> Patches:
+    """The restore appears on the timeline beside what it took back, and the files go below it. As before the simulator."""
+
+    def take_away(self: Any, name: str) -> None:
+        self._store.delete(f"{self._folder}/{name}")
+
+    return [method(Publisher, "_take_away", lambda _: take_away)]
+
+
+@mutant(_kept_and_read)
+def a_view_is_taken_for_that_of_the_log_read_before() -> Patches:
+    """A reader's lease names the newest commit that the log held before the timeline was listed, not that of its view.
+
+    This was so until the simulator found it.
+    """
+
+    def make(real: Any) -> Any:
+        def latest(self: Any) -> Any:
+            last = self.log.catch_up().last
+            return real(self)[0], last.completion
+
+        return latest
+
+    return [method(Reading, "_latest", make)]
+
+
+@mutant(_keys)
+def equal_new_keys_are_not_compared() -> Patches:
+    """Two transactions insert the same new key, and both land."""
+    return [mock.patch.object(resolving, "_same_value", return_value=None)]
+
+
+@mutant(_keys)
+def candidates_do_not_tell_their_keys() -> Patches:
+    """What landed since the begin is compared without the summary of its keys."""
+
+    def make(real: Any) -> Any:
+        def write_set_of(*args: Any) -> Any:
+            return replace(real(*args), unique={})
+
+        return write_set_of
+
+    return [method(judge, "write_set_of", make)]
+
+
+@mutant(_keys)
+def spans_that_touch_do_not_meet() -> Patches:
+    """One key is a span of its own, and the same key of another one lies beside it."""
+    return [mock.patch.object(unique, "_overlap", lambda one, other: one[0] < other[1] and other[0] < one[1])]
+
+
+@mutant(_keys)
+def a_rebase_mends_equal_keys() -> Patches:
+    """Who can merge again what both changed is not compared by its new keys."""
+
+    def lenient(*args: Any, repeatable: Any = None, **words: Any) -> Any:
+        if repeatable is None:
+            return resolve(*args, repeatable=repeatable, **words)
+        with mock.patch.object(resolving, "_same_value", return_value=None):
+            return resolve(*args, repeatable=repeatable, **words)
+
+    return [mock.patch.object(judge, "resolve", lenient)]
+
+
+@mutant(lambda shape: replace(_keys(shape), unique=True))
+def unique_values_are_compared_as_keys_only() -> Patches:
+    """A unique constraint is looked at in the snapshot, and not in what landed since."""
+
+    def make(real: Any) -> Any:
+        def same(ours: Any, theirs: Any, **words: Any) -> Any:
+            mine = {name: values for name, values in ours.writes.unique.items() if not name}
+            return real(replace(ours, writes=replace(ours.writes, unique=mine)), theirs, **words)
+
+        return same
+
+    return [method(resolving, "_same_value", make)]

@@ -1,0 +1,220 @@
+"""What the simulator has found in savepoints, restore and readers' leases, each told again as one schedule by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lakelatch
+from lakelatch.occ.instant import Instant, file_name
+from lakelatch.storage import Outcome
+from lakelatch.testing.faults import Call, On, Pause
+
+from ..occ.world import BEGUN, World, Writer, add, check_sound
+
+NOW = BEGUN | {"a0": 1, "a1": 1}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One commit on top of the first one: a is added to."""
+    world = World(tmp_path / "table", lock="none://")
+    world.writer("founder").add("a")
+    yield world
+    world.close()
+
+
+def first_of(writer: Writer) -> str:
+    """T of the commit that made the rows, which a restore goes back to here."""
+    return writer.table.timeline().commits[1].requested
+
+
+def files_of(writer: Writer, instant: str) -> list[Path]:
+    return sorted(Path(writer.table.url.removeprefix("file://")).rglob(f"*_{instant}.parquet"))
+
+
+def of_completed(call: Call) -> bool:
+    return call.op == "delete" and "/timeline/" in call.path and "_" in call.path
+
+
+def of_restore(call: Call) -> bool:
+    return call.op == "put_if_absent" and "_" in call.path and call.path.endswith(".restore")
+
+
+def test_a_lease_is_that_of_the_view_and_not_of_the_log_before_it(world: World):
+    """A reader reads the log, and then lists the timeline, where a commit has appeared meanwhile. Its lease has to name
+    that one: a clean keeps what leases name, and the checkpoint of an incremental reader is the same time. Seed 621.
+    """
+    a, b = world.writer("A"), world.writer("B")
+    b.store.add(Pause(On("list", ".hoodie/timeline"), call=lambda: a.add("a")))
+    with b.table.reading() as view:
+        assert view.completion == a.table.timeline().commits[-1].completed
+        for _ in range(3):
+            a.add("a")
+        assert a.table.clean_slices(retain_commits=1) is not None
+        assert view.read().num_rows == len(BEGUN)
+
+
+def test_the_newest_by_completion_leaves_the_timeline_first(world: World):
+    """T of the commit that landed last is the smaller one. Taken back by T, the timeline shows it without the one before
+    it, which never was so. Seed 1388.
+    """
+    a, b = world.writer("A"), world.writer("B")
+    early = a.begin_add("a")
+    b.add("b")
+    early.commit()
+    names = [file_name(each) for each in a.table.timeline().commits[2:]]
+    assert names != sorted(names)
+    a.store.reset()
+    a.table.restore(first_of(a))
+    assert [call.path.rpartition("/")[2] for call in a.store.calls if of_completed(call)][:3] == names[::-1]
+
+
+def test_an_undone_instant_is_gone_before_the_restore_shows(world: World, monkeypatch: pytest.MonkeyPatch):
+    """No answer to its deletion, which is not carried out: the restore must not appear beside it. Seed 5857."""
+    a, asked, beside = world.writer("A"), [], []
+    undone, really = a.table.timeline().commits[-1], a.store.delete
+
+    def delete(path: str) -> Outcome:
+        asked.append(path)
+        return Outcome.UNKNOWN if path == a.table.timeline().path(undone) and asked.count(path) == 1 else really(path)
+
+    monkeypatch.setattr(a.store, "delete", delete)
+    a.store.add(Pause(of_restore, call=lambda: beside.append(a.store.inner.head(a.table.timeline().path(undone)))))
+    a.table.restore(first_of(a))
+    assert beside == [None]
+    with world.fresh() as table:
+        check_sound(table)
+
+
+def test_what_arrives_late_of_a_commit_that_was_undone_is_swept(world: World):
+    """Its pending instant, its heartbeat and a marker are put after the restore. Seeds 6073, 6129, 6632."""
+    a = world.writer("A", epoch_slots=12)
+    undone = a.table.timeline().commits[-1].requested
+    a.table.restore(first_of(a))
+    for number in range(2):
+        a.store.put_if_absent(f".hoodie/timeline/{undone}.inflight", b"")
+        a.store.put_if_absent(f".hoodie/.heartbeat/{undone}", b"")
+        a.store.put_if_absent(f".hoodie/.temp/{undone}/part=a/x_0-0-0_{undone}.parquet.marker.MERGE", b"")
+        with world.fresh() as table:
+            check_sound(table)
+        for _ in range(8 * (1 - number)):
+            a.add("b")  # into the next epoch, whose first entry does not tell what was undone
+
+
+def test_a_late_publication_of_what_an_earlier_epoch_has_undone_is_taken_back(world: World):
+    """Its files are gone, and file groups that it replaced would stay hidden. Seed 1399."""
+    a = world.writer("A", epoch_slots=12)
+    undone = a.table.timeline().commits[-1]
+    body = a.store.get(a.table.timeline().path(undone)).body
+    a.table.restore(first_of(a))
+    for _ in range(8):
+        a.add("b")
+    a.store.put_if_absent(a.table.timeline().path(undone), body)
+    with world.fresh() as table:
+        check_sound(table)
+    assert a.store.head(a.table.timeline().path(undone)) is None
+
+
+def test_what_was_taken_back_and_published_late_is_in_no_view(world: World):
+    """Its files still stand, because a reader has a lease. A writer who saw them brought back what a restore had undone:
+    the instant was put by a publisher who slept during all of it. Seed 31036.
+    """
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    undone = a.table.timeline().commits[-1]
+    path, body = a.table.timeline().path(undone), a.store.get(a.table.timeline().path(undone)).body
+    with b.table.reading() as view:
+        a.table.restore(first_of(a))
+        a.add("b", 0)
+        a.store.put_if_absent(path, body)
+        assert world.content() == BEGUN
+        world.writer("C").add("a")
+        assert world.content() == NOW
+        assert view.read().num_rows == len(BEGUN)
+
+
+def test_a_cleaning_in_a_later_epoch_spares_what_a_reader_reads(world: World):
+    """Who has not read the restore itself took the undone commit for rolled back, and deleted its files at once."""
+    a, b = world.writer("A", epoch_slots=12), world.writer("B", host="host-b")
+    undone = a.table.timeline().commits[-1].requested
+    with b.table.reading() as view:
+        a.table.restore(first_of(a))
+        for _ in range(8):
+            a.add("b")
+        with world.fresh() as table:
+            table.clean()
+        assert files_of(a, undone)
+        assert view.read().num_rows == len(BEGUN)
+    with world.fresh() as table:
+        check_sound(table)
+    assert not files_of(a, undone)
+
+
+def test_a_snapshot_that_a_restore_takes_apart_is_a_conflict(world: World):
+    """An instant goes between its listing and its reading. That is no damage, and to run again helps. Seed 162."""
+    a, b = world.writer("A"), world.writer("B")
+    txn = a.table.transaction()
+    a.store.add(Pause(On("get", "_"), call=lambda: b.table.restore(first_of(b))))
+    with pytest.raises(lakelatch.ConflictError) as lost:
+        add(txn, "a")
+    assert lost.value.winner_op == "RESTORE"
+    txn.abort()
+    assert a.add("a") is not None
+    assert world.content() == NOW
+
+
+def test_a_reader_beside_a_restore_that_is_being_published(world: World):
+    """The log says that it has landed, and what it takes back goes while the reader looks. Seeds 2305 and 6868."""
+    a, b = world.writer("A"), world.writer("B")
+    old, undone = a.table.timeline().commits[-2:]
+    views: list[object] = []
+    b.store.add(Pause(of_completed, call=lambda: views.extend(look_twice(a, b, undone))))
+    b.table.restore(old.requested)
+    assert views == 2 * [a.table.snapshot()]
+
+
+def look_twice(a: Writer, b: Writer, undone: Instant) -> Iterator[object]:
+    path = a.table.timeline().path(undone)
+    for words in ({}, {"as_of_completion": "99991231235959999"}):
+        a.store.reset()
+        a.store.add(Pause(On("get", path), call=lambda: b.store.inner.delete(path)))
+        yield a.table.snapshot(**words)
+
+
+def test_an_own_commit_that_was_undone_or_stands_under_another_name_is_recognised(world: World):
+    """A transaction that has landed is told so also when no instant bears its T any more, or ever did."""
+    a = world.writer("A", epoch_slots=12)
+    undone = a.add("b")
+    saved = a.table.savepoint(first_of(a))
+    (kept,) = (
+        e.instant for e in a.table.log.entries() if getattr(e, "operation", "") == "SAVEPOINT" and e.kind == "commit"
+    )
+    a.table.restore(saved.instant)
+    for _ in range(8):
+        a.add("b")
+    log = world.writer("B").table.log
+    assert (log.landed(undone.instant), log.outcome(undone.instant)) == (undone.completion, "undone")
+    assert (log.landed(kept), log.outcome(kept)) == (saved.shown.completed, "commit")
+
+
+def test_a_plan_is_of_the_epoch_that_it_begins_in(tmp_path: Path):
+    """Nothing keeps an epoch in which a plan is only being computed. Once it was pruned, the plan could be executed by
+    nobody, and ingestion waited for it. Found by a mutant, seed 123.
+    """
+    world = World(tmp_path / "table", lock="none://", log_epochs=1)
+    a, b = world.writer("A", epoch_slots=8), world.writer("B", epoch_slots=8)
+    a.insert("a", "a2")
+
+    def goes_on() -> None:
+        for _ in range(6):
+            b.add("b")
+        a.store.add(Pause(On("put_if_absent", "/log/"), call=b.table.clean))
+
+    a.store.reset()
+    a.store.add(Pause(On("list", "part=a"), call=goes_on))
+    planned = a.table.plan_clustering()
+    assert planned is not None
+    assert a.table.execute(planned).mine
+    world.close()

@@ -1,0 +1,251 @@
+"""Processes that keep a table in order while others write it, and that read it under a lease; and what they were told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakelatch.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InputError,
+    LatchError,
+    LockError,
+    LockLostError,
+    RolledBackError,
+    StorageError,
+    UnsupportedTableError,
+)
+from lakelatch.occ.check import check
+from lakelatch.occ.cleaning import kept_from
+from lakelatch.occ.log_files import LOG
+from lakelatch.occ.log_state import Commit, LogEntry
+from lakelatch.occ.services import Executed
+from lakelatch.occ.table import Table
+from lakelatch.occ.view import cold_view
+
+from .files import read
+from .history import Anomaly, State, Story
+from .scheduler import SimProcess
+from .shape import LOCKS, NO_LOCK
+from .store import Gone
+
+if TYPE_CHECKING:
+    from .world import World
+
+# How often each is done.
+_ACTS = {
+    "clean": 4, "plan_clean": 2, "cluster": 2, "plan_clustering": 2, "execute": 4, "cancel": 1,
+    "savepoint": 3, "delete_savepoint": 1, "restore": 2, "sweep": 1,
+}  # fmt: skip
+_REFUSALS = (ConflictError, InputError, RolledBackError)  # nothing of it has landed
+_ERRORS = (*_REFUSALS, CommitUnknownError, LockError, StorageError)  # any other says something that is not so
+_LANDS_AS = {"savepoint": "SAVEPOINT", "delete_savepoint": "SAVEPOINT_DELETE", "restore": "RESTORE"}
+
+
+@dataclass
+class Call:
+    """One thing that a keeper did; ``outcome`` stays "cut off" when it died. ``completion``: of what landed by it."""
+
+    what: str
+    writer: str
+    outcome: str = "cut off"
+    completion: str | None = None
+
+
+@dataclass
+class Reading:
+    """What somebody has read under a lease."""
+
+    completion: str
+    state: State
+    past: bool
+
+
+class Upkeep:
+    """Of one schedule."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.calls: list[Call] = []
+        self.readings: list[Reading] = []
+        self.executed: Counter[str] = Counter()  # by how many it was told to have been
+
+    # --- table services ---------------------------------------------------------------------------------------
+
+    def keep(self, process: SimProcess) -> None:
+        world = self.world
+        table = world.open_table(process)
+        if table is None:
+            return
+        luck = world.scheduler.random
+        for _ in range(luck.randint(1, 3)):
+            world.scheduler.pause(luck.random() * 0.5)
+            what = luck.choices(list(_ACTS), list(_ACTS.values()))[0]
+            call = Call(what, table.writer)
+            self.calls.append(call)
+            world.scheduler.note(what)
+            try:
+                call.completion = getattr(self, f"_{what}")(table)
+                call.outcome = "done"
+            except _ERRORS as e:
+                call.outcome = "refused" if isinstance(e, _REFUSALS) else "unknown"
+                world.scheduler.note(f"{what} {call.outcome}: {e}"[:200])
+        table.close()
+
+    def _clean(self, table: Table) -> str | None:
+        luck = self.world.scheduler.random
+        return self._told(table.clean_slices(retain_commits=luck.randint(1, 2), wait=luck.random() < 0.2))
+
+    def _plan_clean(self, table: Table) -> None:
+        table.plan_clean(retain_commits=self.world.scheduler.random.randint(1, 2))
+
+    def _cluster(self, table: Table) -> str | None:
+        return self._told(table.cluster())
+
+    def _plan_clustering(self, table: Table) -> None:
+        table.plan_clustering()
+
+    def _execute(self, table: Table) -> str | None:
+        plans = table.plans()
+        return self._told(table.execute(self.world.scheduler.random.choice(plans).instant)) if plans else None
+
+    def _cancel(self, table: Table) -> None:
+        plans = [each for each in table.plans() if each.action != "clean"]
+        if plans:
+            table.cancel_plan(self.world.scheduler.random.choice(plans).instant)
+
+    def _savepoint(self, table: Table) -> str | None:
+        luck = self.world.scheduler.random
+        commits = table.timeline().commits[-3:]
+        made = table.savepoint(luck.choice((None, *(each.requested for each in commits))))
+        return made.shown.completed
+
+    def _delete_savepoint(self, table: Table) -> None:
+        if made := table.savepoints():
+            table.delete_savepoint(self.world.scheduler.random.choice(made).instant)
+
+    def _restore(self, table: Table) -> str | None:
+        commits = table.timeline().commits[-4:]
+        with suppress(UnsupportedTableError):  # what would be taken back is older than all that stays
+            return table.restore(self.world.scheduler.random.choice(commits).requested).completion
+        return None
+
+    def _sweep(self, table: Table) -> None:
+        table.clean(wait=self.world.scheduler.random.random() < 0.5)
+
+    def _told(self, done: Executed | None) -> str | None:
+        if done is None:
+            return None
+        self.executed[done.instant] += done.mine
+        return done.completion
+
+    def administer(self, process: SimProcess) -> None:
+        """Changes the lock and other settings while everybody works, and cleans."""
+        world = self.world
+        table = world.open_table(process)
+        if table is None:
+            return
+        luck = world.scheduler.random
+        for _ in range(luck.randint(1, 2)):
+            what = luck.choice(("lock", "lock", "settings", "clean"))
+            try:
+                if what == "lock":
+                    url = luck.choice((NO_LOCK, *LOCKS))
+                    world.scheduler.note(f"sets the lock to {url}")
+                    table.set_lock(url)
+                elif what == "settings":
+                    table.change_settings(lock_wait_s=luck.choice((5.0, 20.0)))
+                else:
+                    table.clean(wait=luck.random() < 0.5)
+            except LatchError as e:
+                world.scheduler.note(f"{what} failed: {e}"[:160])
+            world.scheduler.pause(luck.random() * 0.5)
+        table.close()
+
+    # --- readers ----------------------------------------------------------------------------------------------
+
+    def read(self, process: SimProcess) -> None:
+        """Reads file by file, slowly; what was read before a look that finds the lease in force was read whole."""
+        world = self.world
+        table = world.open_table(process)
+        if table is None:
+            return
+        luck = world.scheduler.random
+        for _ in range(luck.randint(1, 2)):
+            with suppress(LockLostError, InputError, StorageError):
+                past = luck.choice(table.timeline().commits[-4:]).completed if luck.random() < 0.4 else None
+                with table.reading(as_of_completion=past) as view:
+                    state = State()
+                    for each in view.snapshot.file_groups():
+                        table.env.sleep(luck.random() * luck.choice((0.05, 0.5, 3.0)))
+                        try:
+                            state |= read(table.store, each.path)
+                        except Gone as e:
+                            table.env.sleep(2 * table.settings.heartbeat_interval_s)  # so that it has beaten, or not
+                            view.check()
+                            raise Anomaly(f"a reader of {view.completion} has a lease, and {each.path} is gone") from e
+                    view.check()
+                    self.readings.append(Reading(view.completion, state, past is not None))
+        table.close()
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def finish(self, table: Table) -> None:
+        """Nothing is pending any more, and what may go has gone."""
+        for plan in table.plans():
+            with suppress(ConflictError):  # it could never land, and is cancelled
+                self._told(table.execute(plan.instant))
+        table.clean_slices(retain_commits=self.world.scheduler.random.randint(1, 2), wait=True)
+        table.clean()
+
+    def check_all(self, table: Table) -> None:
+        """`lakelatch check` finds nothing."""
+        report = check(table.store)
+        if not report.sound(strict=True):
+            raise Anomaly(f"check finds {[each.message for each in report.findings]}")
+
+    def judge(self, table: Table, entries: list[LogEntry], story: Story) -> None:
+        """Raises `Anomaly` where what was told, read or kept is not as the log says."""
+        commits = [e for e in entries if isinstance(e, Commit)]
+        self._judge_calls(commits)
+        for reading in self.readings:
+            taken_back = any(c.completion == reading.completion and c.instant in story.undone for c in commits)
+            if reading.state != story.states[reading.completion] and not (reading.past and taken_back):
+                raise Anomaly(
+                    f"at {reading.completion} a reader saw {reading.state}, not {story.states[reading.completion]}"
+                )
+        if self.calls:
+            self._judge_kept(table, story)
+
+    def _judge_calls(self, commits: list[Commit]) -> None:
+        landed = {c.completion: c for c in commits}
+        for call in self.calls:
+            if call.completion is not None and call.completion not in landed:
+                raise Anomaly(f"{call.what} was told that it has landed at {call.completion}, and it has not")
+        # Who was cut off until the log had forgotten it is told so little of a savepoint that it may be wrong.
+        forgotten = any(path.startswith(LOG) for path in self.world.objects.taken_away)
+        for what, operation in () if forgotten else _LANDS_AS.items():
+            there = Counter(c.writer for c in commits if c.operation == operation)
+            for writer, count in there.items():
+                told = [c for c in self.calls if (c.what, c.writer) == (what, writer)]
+                if count > sum(c.outcome != "refused" for c in told):
+                    raise Anomaly(f"a {what} of {writer} has landed, and it was told otherwise: {told}")
+        if twice := [instant for instant, count in self.executed.items() if count > 1]:
+            raise Anomaly(f"several executions of {twice} were told that theirs has landed")
+
+    def _judge_kept(self, table: Table, story: Story) -> None:
+        """States that no cleaning has been decided for, and those of savepoints, are whole."""
+        timeline = table.timeline()
+        shown = tuple(each.requested for each in timeline.commits)
+        first, kept = kept_from(table), {each.instant for each in table.savepoints()}
+        for number, each in enumerate(timeline.commits, start=1):
+            if (each.completed or "") >= first or each.requested in kept:
+                state = self.world.content(cold_view(table.store, timeline, as_of_completion=each.completed).snapshot)
+                if state != story.shown[shown[:number]]:
+                    raise Anomaly(
+                        f"the state of {each.requested} is {state}, and it was {story.shown[shown[:number]]}; "
+                        f"kept are those from {first} on and of {sorted(kept)}"
+                    )
