@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
+import botocore.session
 from botocore.config import Config
 
 KEY = "bench-floor"
@@ -25,7 +26,8 @@ PAUSE_S = 0.005
 def _table(url: str) -> tuple[Any, str]:
     parts = urlsplit(url)
     endpoint = parse_qs(parts.query).get("endpoint", [None])[0]
-    quick = Config(parameter_validation=False)
+    agent = botocore.session.Session().user_agent()  # else composed anew for each request, twice
+    quick = Config(parameter_validation=False, user_agent=agent)
     return boto3.client("dynamodb", region_name=parts.netloc, endpoint_url=endpoint, config=quick), parts.path.strip(
         "/"
     )
