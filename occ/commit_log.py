@@ -108,7 +108,7 @@ class CommitLog:
         try:
             self.state.settings.refuse_older_versions(self._store.url)
             self._insist(path, opening)
-        except (StorageError, UnsupportedTableError) as e:
+        except (StorageError, UnsupportedTableError, CommitUnknownError) as e:  # if it is there after all: all put the same
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
         return True

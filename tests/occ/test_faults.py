@@ -175,6 +175,21 @@ def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(
         check_sound(table)
 
 
+def test_a_reader_needs_no_answer_to_the_opening_of_an_epoch(world):
+    """Whoever reads to a close puts the opening after it, which everybody would put alike."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    a.add("a")
+    b.store.add(Late(On("put_if_absent", "/log/"), forever=True))
+    a.table.log.close_epoch()
+    assert b.table.log.catch_up().closed
+    assert content(b.table) == BEGUN | {"a0": 1, "a1": 1}
+    with pytest.raises(lakelatch.StorageError, match="could not be opened; nothing landed"):
+        b.add("b")
+    b.store.land()
+    b.store.reset()
+    b.add("b")
+
+
 def test_a_rollback_fills_the_slot_that_a_late_put_wanted(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.begin_add("a")
