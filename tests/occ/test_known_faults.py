@@ -374,7 +374,7 @@ def test_fault_08_two_writers_get_the_same_instant(prove, writers):
 
 
 def pending_ones_are_read_from_their_inflight_file() -> Variant:
-    return [mock.patch.object(Judge, "_announced", return_value=WriteSet())]
+    return [mock.patch.object(Judge, "announced", return_value=WriteSet())]
 
 
 @pytest.mark.parametrize("operation", ["upsert", "insert_overwrite"])
@@ -473,7 +473,7 @@ def announced_keys_are_of_another_form() -> Variant:
 
         return announced
 
-    return [method(Judge, "_announced", make)]
+    return [method(Judge, "announced", make)]
 
 
 def announced_keys_lack_the_partition() -> Variant:
@@ -484,7 +484,7 @@ def announced_keys_lack_the_partition() -> Variant:
 
         return announced
 
-    return [method(Judge, "_announced", make)]
+    return [method(Judge, "announced", make)]
 
 
 def test_fault_13_the_early_look_compares_other_keys(prove):
