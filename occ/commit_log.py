@@ -27,7 +27,7 @@ from ..errors import (
     StorageError,
     UnsupportedTableError,
 )
-from ..storage import Durable, Outcome, Store
+from ..storage import Durable, Entry, Outcome, Store
 from .log_files import commits_since, epochs, landed_at, outcome_of, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, Setting, decode, encode
 from .publish import Publisher
@@ -82,6 +82,9 @@ class CommitLog:
                 if stored is not None:
                     entry = decode(stored.body, path)
                     if self.next_slot == self._first_slot and not isinstance(entry, Open):
+                        if self._newest_epoch() > self.epoch:
+                            self._start_at_newest_epoch()  # ours is being removed
+                            continue
                         raise DamagedTableError(
                             f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "
                             "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
@@ -108,14 +111,19 @@ class CommitLog:
         try:
             self.state.settings.refuse_older_versions(self._store.url)
             self._insist(path, opening)
-        except (StorageError, UnsupportedTableError, CommitUnknownError) as e:  # if it is there after all: all put the same
+        except (
+            StorageError,
+            UnsupportedTableError,
+            CommitUnknownError,
+        ) as e:  # if it is there after all: all put the same
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
         return True
 
     def _start_at_newest_epoch(self) -> None:
-        newest = self._newest_epoch()
-        entries = self._store.list(slot_path(newest, 0).rpartition("/")[0]) if newest else []
+        newest, entries, gone = self._newest_epoch(), list[Entry](), 0
+        while newest != gone and not (entries := self._store.list(slot_path(newest, 0).rpartition("/")[0])):
+            gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
         if not entries:
             raise NotATableError(
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
@@ -357,8 +365,7 @@ class CommitLog:
                 if self._store.head(slot_path(closing, self._first_slot)) is None:  # put into an epoch that is gone
                     self.epoch = 0
                     continue
-                # All that counts stands before the close now. Whoever opens the next epoch before us carries it on, and
-                # then that one is closed.
+                # All that counts stands before the close. Who opens the next epoch before us carries it on; then that closes.
                 opening = Open(max(state.top, top()), 0, settings, (), state.last, slot + 1)
                 if self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, "")):
                     return

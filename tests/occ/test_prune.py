@@ -17,7 +17,8 @@ from lakelatch.occ.clock import next_label
 from lakelatch.occ.commit_log import CommitLog
 from lakelatch.occ.log_files import LOG, epochs, first_slot
 from lakelatch.occ.log_state import Begin, encode
-from lakelatch.occ.publish import SIDES
+from lakelatch.occ.publish import SIDES, Publisher
+from lakelatch.occ.timeline import TIMELINE
 from lakelatch.storage import Durable, Put
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing.faults import On, Pause, Refuse
@@ -42,6 +43,21 @@ def next_epoch(writer: Writer, times: int = 1) -> None:
 def kept(world: World) -> list[int]:
     with world.fresh() as table:
         return epochs(table.store)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_epoch_that_a_new_handle_has_just_found_is_removed_below_it(world, whole):
+    """It was the newest when the folders were listed; the table is sound all the while (simulated seed 120046928)."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    (first,) = [e.path for e in b.table.store.list(LOG, recursive=True)][:1]
+
+    def meanwhile() -> None:
+        next_epoch(a, 3)
+        a.table.clean() if whole else a.table.store.delete(first)
+
+    b.store.add(Pause(On("folders", LOG), meanwhile, after=True))
+    log = CommitLog(b.store, b.env, Publisher(b.store, b.env, TIMELINE))
+    assert log.catch_up().top == a.table.log.catch_up().top
 
 
 def test_old_epochs_go_and_the_table_stays(world):
