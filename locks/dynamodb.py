@@ -16,13 +16,11 @@ have the order of the grants. Without 3, a writer that slept after 1 would come 
 successor's.
 
 **Waiting.** Who finds the lock busy appends its name to the queue in the item; only the first in it takes the lock. A
-first one that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake; so
-may, some times after a short hold, who finds the lock free: a process that comes back at once needs no hand-off.
+first one that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 from ..environment import Environment
@@ -41,7 +39,7 @@ from .dynamodb_item import (
     parse_item,
     second_key,
 )
-from .dynamodb_place import OVERTAKEN_MAX, OVERTAKEN_MAX_MANY, DynamoGrant, DynamoPlace, Rhythm
+from .dynamodb_place import DynamoGrant, DynamoPlace
 from .dynamodb_table import Answer, Table
 from .held import Grant
 from .interface import BREAKS_KEPT, BreakRecord, Holder
@@ -49,6 +47,7 @@ from .leased import LeasedLocks
 
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
+OVERTAKEN_MAX = 8  # by how many the only waiter may be overtaken: a process that comes back at once needs no hand-off
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
 _TAKE = (
@@ -58,9 +57,9 @@ _TAKE = (
 _HAS_NUMBER = " AND lakelatchFence < lakelatchLimit AND lakelatchFence >= :above"
 _FREE = "isReleased = :yes"
 _NOBODY_WAITS = " AND attribute_not_exists(lakelatchQueue[0])"
-_MAY_OVERTAKE = (
+_FEW_WAIT = (
     " AND (attribute_not_exists(lakelatchQueue[0]) OR "
-    "lakelatchOvertaken < :many OR (attribute_not_exists(lakelatchQueue[1]) AND lakelatchOvertaken < :alone))"
+    "(attribute_not_exists(lakelatchQueue[1]) AND lakelatchOvertaken < :times))"
 )
 _FIRST = " AND lakelatchQueue[0] = :owner"
 
@@ -97,7 +96,8 @@ class DynamoBackend:
         self._table = table
         self._env = env
         self._watched: dict[str, tuple[str, float]] = {}  # item -> its version, and when it was first seen
-        self._rhythms: defaultdict[str, Rhythm] = defaultdict(Rhythm)  # by item
+        self._turns: dict[str, float] = {}
+        self._crowded: set[str] = set()  # items whose queue was long when we released them
 
     @property
     def requests(self) -> int:
@@ -111,8 +111,7 @@ class DynamoBackend:
 
     def line_up(self, key: str) -> Place:
         """A place that is in the queue only once the lock was found busy."""
-        item = item_key(key)
-        return DynamoPlace(self._table, item, self._env, self._rhythms[item])
+        return DynamoPlace(self._table, item_key(key), self._env, self._turns)
 
     def try_grant(self, ask: Ask, place: Place) -> Grant | None:
         """Blindly at first, which is one request for a free lock; then by what is seen."""
@@ -121,9 +120,8 @@ class DynamoBackend:
         try:
             if place.queued and not place.expects_soon():
                 return self._follow(ask, place, self._look(place.item))
-            rhythm = self._rhythms[place.item]
-            if ask.waits and rhythm.crowded:
-                rhythm.crowded = False
+            if ask.waits and place.item in self._crowded:
+                self._crowded.discard(place.item)
                 answer = self._join(ask, place)
                 return self._follow(ask, place, parse_item(answer.item) if answer.item else None)
             values: dict[str, Any] = {":yes": "1"}
@@ -131,8 +129,7 @@ class DynamoBackend:
             if place.queued:
                 condition += _FIRST
             elif ask.waits:
-                condition += _MAY_OVERTAKE
-                values |= {":alone": OVERTAKEN_MAX, ":many": OVERTAKEN_MAX_MANY}
+                condition, values = condition + _FEW_WAIT, {":yes": "1", ":times": OVERTAKEN_MAX}
             answer = self._take(ask, place, condition, values, numbered=True)
             if answer.done:
                 return self._granted(ask, place, answer)
@@ -277,10 +274,9 @@ class DynamoBackend:
     def _granted(self, ask: Ask, place: DynamoPlace, answer: Answer) -> Grant:
         assert answer.item is not None
         self._watched.pop(place.item, None)
-        taken = parse_item(answer.item)
-        grant = DynamoGrant(self._table, place.item, ask, taken, self._env, self._rhythms[place.item])
-        place.granted(grant.token)
-        return grant
+        return DynamoGrant(
+            self._table, place.item, ask, int(answer.item["lakelatchFence"]["N"]), self._env, self._crowded
+        )
 
     def _number(self, ask: Ask, place: DynamoPlace) -> Grant | None:
         """Steps 2 and 3 of the module's text; None when the lock was taken from us meanwhile."""
@@ -311,7 +307,7 @@ class DynamoBackend:
             place.version = seen.version
             grant = self._number(ask, place)
         else:
-            grant = DynamoGrant(self._table, place.item, ask, seen, self._env, self._rhythms[place.item])
+            grant = DynamoGrant(self._table, place.item, ask, seen.fence, self._env, self._crowded)
         return grant if grant is not None and grant.renew() else None
 
     def _join(self, ask: Ask, place: DynamoPlace) -> Answer:

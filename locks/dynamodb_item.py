@@ -14,7 +14,6 @@ whole item when it takes the lock and deletes it when it releases. So ours may v
     lakelatchReleased    N  the token of the last lease that was released by its holder
     lakelatchHolder      S  JSON: owner, since, reason, host, pid
     lakelatchUntil       S  wall-clock seconds by the holder's clock, for people
-    lakelatchOvertaken   N  grants since the last one to the first in the queue
     lakelatchQueue       L  owners that wait, first come first
     lakelatchBroken      S  JSON: the last record of a break
 
@@ -65,7 +64,6 @@ class Seen:
     limit: int
     last_released: int
     until: float | None
-    overtaken: int
     queue: tuple[str, ...]
     holder: dict[str, Any]
     broken: str
@@ -118,7 +116,6 @@ def parse_item(item: dict[str, Any]) -> Seen:
         limit=int(number("lakelatchLimit") or 0),
         last_released=int(number("lakelatchReleased") or 0),
         until=number("lakelatchUntil", "S"),
-        overtaken=int(number("lakelatchOvertaken") or 0),
         queue=tuple(each.get("S", "") for each in item.get("lakelatchQueue", {}).get("L", ())),
         holder=holder if isinstance(holder, dict) else {},
         broken=text("lakelatchBroken"),

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -20,7 +19,7 @@ from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.backend import Ask
 from lakelatch.locks.dynamodb import BLOCK
 from lakelatch.locks.dynamodb_item import item_key, parse_item, second_key
-from lakelatch.locks.dynamodb_place import LONG_S, OVERTAKEN_MAX, OVERTAKEN_MAX_MANY, DynamoPlace, Rhythm
+from lakelatch.locks.dynamodb_place import DynamoPlace
 from lakelatch.locks.dynamodb_table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
@@ -177,7 +176,7 @@ def test_a_token_is_lifted_far_and_above_costs_nothing_when_it_is_met(world: Wor
 
 def test_a_waiter_that_died_is_put_out_of_the_queue(world: World) -> None:
     world.us.acquire(world.key, wait_s=0).release()
-    stand_in_line(world, "dead:1:a", "dead:2:b", overtaken=OVERTAKEN_MAX_MANY)
+    world.set("SET lakelatchQueue = :q", q={"L": [{"S": "dead:1:a"}, {"S": "dead:2:b"}]})
     begin = world.env.monotonic()
     with pytest.raises(LockTimeoutError, match="Nothing is held"):
         world.us.acquire(world.key, wait_s=1)
@@ -189,150 +188,57 @@ def test_a_waiter_that_died_is_put_out_of_the_queue(world: World) -> None:
 
 def test_who_tries_without_waiting_may_overtake(world: World) -> None:
     world.us.acquire(world.key, wait_s=0).release()
-    stand_in_line(world, "dead:1:a", overtaken=OVERTAKEN_MAX)
+    world.set("SET lakelatchQueue = :q", q={"L": [{"S": "dead:1:a"}]})
     lease = world.us.try_acquire(world.key)
     assert lease is not None
 
 
-def stand_in_line(world: World, *owners: str, overtaken: int) -> None:
-    world.set(
-        "SET lakelatchQueue = :q, lakelatchOvertaken = :o",
-        q={"L": [{"S": each} for each in owners]},
-        o={"N": str(overtaken)},
-    )
-
-
-@pytest.mark.parametrize(("waiting", "times"), [(1, OVERTAKEN_MAX), (2, OVERTAKEN_MAX_MANY), (5, OVERTAKEN_MAX_MANY)])
-def test_the_first_waiter_is_overtaken_by_few_short_holds(world: World, waiting: int, times: int) -> None:
-    world.us.acquire(world.key, wait_s=0).release()
-    stand_in_line(world, *(f"asleep:{i}:a" for i in range(waiting)), overtaken=0)
-    for _ in range(times):
-        world.us.acquire(world.key, wait_s=0.1).release()
-    with pytest.raises(LockTimeoutError):
-        world.them.acquire(world.key, wait_s=0.1)
-    assert len(world.item()["lakelatchQueue"]) == waiting
-    assert world.item()["lakelatchOvertaken"] == str(times)
-
-
-def test_nobody_overtakes_after_a_long_hold(world: World) -> None:
-    world.us.acquire(world.key, wait_s=0).release()
-    stand_in_line(world, "asleep:1:a", overtaken=0)
-    lease = world.us.acquire(world.key, wait_s=0.1)
-    world.env.advance(LONG_S)
-    lease.release()
-    for locks in (world.us, world.them):
-        with pytest.raises(LockTimeoutError):
-            locks.acquire(world.key, wait_s=0.1)
-
-
-def test_who_may_not_overtake_any_more_joins_the_queue_without_asking(world: World) -> None:
-    world.us.acquire(world.key, wait_s=0).release()
-    for overtaken, requests in (OVERTAKEN_MAX - 1, ["join"]), (0, ["take"]):
-        stand_in_line(world, "asleep:1:a", overtaken=overtaken)
-        world.us.acquire(world.key, wait_s=0.1).release()
-        sent = sent_by(world.us)
-        with suppress(LockTimeoutError):
-            world.us.acquire(world.key, wait_s=0.0001)
-        assert ["join" if "list_append" in each else "take" for each in sent[:1]] == requests
-
-
-def sent_by(locks: LockProvider) -> list[str]:
-    """The changes that are asked for from now on."""
-    table, sent = locks._backend._table, list[str]()  # type: ignore[attr-defined]
-    update = table.update
-
-    def note(key: str, change: str, *args: Any, **more: Any) -> Any:
-        sent.append(change)
-        return update(key, change, *args, **more)
-
-    table.update = note
-    return sent
-
-
-def waiter(env: FakeEnvironment, rhythm: Rhythm, owner: str) -> DynamoPlace:
-    place = DynamoPlace(cast(Table, None), "flights", env, rhythm)
+def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoPlace:
+    place = DynamoPlace(cast(Table, None), "flights", env, turns)
     place.ask = Ask("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
     place.queued = True
     return place
 
 
-def show(place: DynamoPlace, env: FakeEnvironment, *, fence: int, queue: list[str], overtaken: int = 0) -> None:
+def show(place: DynamoPlace, env: FakeEnvironment, *, fence: int, queue: list[str]) -> None:
     """One look at the lock while somebody holds it."""
     item = {"ownerName": {"S": f"holder {fence}"}, "lakelatchFence": {"N": str(fence)}}
-    item["lakelatchOvertaken"] = {"N": str(overtaken)}
     seen = parse_item(item | {"lakelatchQueue": {"L": [{"S": each} for each in queue]}})
     place.note(seen, ends_at=env.monotonic() + LEASE_S, free=False)
 
 
 def test_who_stands_behind_others_looks_seldom_and_all_of_a_process_know_how_seldom() -> None:
-    env, rhythm = FakeEnvironment(), Rhythm()
-    first = waiter(env, rhythm, "me")
+    env, turns = FakeEnvironment(), dict[str, float]()
+    first = waiter(env, turns, "me")
     show(first, env, fence=1, queue=["a", "b", "me"])
     env.advance(0.02)
     show(first, env, fence=2, queue=["b", "me"])
-    assert rhythm.turn_s == pytest.approx(0.02)
-    another = waiter(env, rhythm, "me too")
+    assert turns == {"flights": pytest.approx(0.02)}
+    another = waiter(env, turns, "me too")
     show(another, env, fence=2, queue=[*"bcdefghi", "me too"])
-    assert 0.4 * 8 * 0.02 < pause(another, env) < 8 * 0.02
-    rhythm.hot = True
-    assert 0.4 * 8 * 0.02 * (OVERTAKEN_MAX_MANY + 1) < pause(another, env) < 8 * 0.02 * (OVERTAKEN_MAX_MANY + 1)
-
-
-def pause(place: DynamoPlace, env: FakeEnvironment) -> float:
     begin = env.monotonic()
-    place.wait(10)
-    return env.monotonic() - begin
-
-
-def test_the_first_waiter_lets_those_pass_that_come_back_at_once_as_often_as_they_may() -> None:
-    env, rhythm = FakeEnvironment(), Rhythm(turn_s=0.01)
-    place = waiter(env, rhythm, "me")
-    for fence, (hot, queue, overtaken, turns) in enumerate(
-        [
-            (False, ["me"], 0, 0), (True, ["me"], 0, OVERTAKEN_MAX), (True, ["me"], OVERTAKEN_MAX - 4, 4),
-            (True, ["me"], OVERTAKEN_MAX, 0), (True, ["me", "b"], 0, OVERTAKEN_MAX_MANY),
-        ]
-    ):  # fmt: skip
-        rhythm.turn_s, rhythm.hot = 0.01, hot
-        show(place, env, fence=fence, queue=queue, overtaken=overtaken)
-        rhythm.turn_s = 0.01
-        assert pause(place, env) == pytest.approx(max(turns * 0.01 / 2, 0.003), rel=0.4)
-
-
-def test_it_is_learned_at_each_grant_whether_holders_come_back_at_once() -> None:
-    env, rhythm = FakeEnvironment(), Rhythm()
-    for before, token, hot in [(0, 2, False), (0, 4, True), (2, 4, False), (2, 8, True)]:
-        place = waiter(env, rhythm, "me")
-        show(place, env, fence=1, queue=[*"abcdef"[:before], "me"])
-        place.granted(token)
-        assert rhythm.hot is hot
-
-
-def test_two_grants_in_a_row_show_how_long_a_turn_is() -> None:
-    rhythm = Rhythm()
-    for token, at in (5, 0.0), (6, 0.004), (9, 0.5), (10, 0.504):
-        rhythm.granted(token, at)
-    assert rhythm.turn_s == pytest.approx(0.004)
+    another.wait(10)
+    assert 0.4 * 8 * 0.02 < env.monotonic() - begin < 8 * 0.02
 
 
 def test_a_turn_that_was_long_once_is_soon_forgotten() -> None:
     """Who sleeps too long makes turns longer; if that counted in full, all would sleep longer and longer."""
-    env, rhythm = FakeEnvironment(), Rhythm(turn_s=0.02)
-    place = waiter(env, rhythm, "me")
+    env, turns = FakeEnvironment(), {"flights": 0.02}
+    place = waiter(env, turns, "me")
     for fence, took_s in enumerate([0.0, 0.2, 0.02, 0.02, 0.02, 0.02]):
         env.advance(took_s)
         show(place, env, fence=fence, queue=["a", "me"])
-        assert rhythm.turn_s < 0.05
-    assert rhythm.turn_s < 0.03
+        assert turns["flights"] < 0.05
+    assert turns["flights"] < 0.03
 
 
 def test_the_lock_itself_is_asked_for_when_it_may_be_free_at_once() -> None:
-    env, rhythm = FakeEnvironment(), Rhythm()
-    place = waiter(env, rhythm, "me")
+    env, turns = FakeEnvironment(), dict[str, float]()
+    place = waiter(env, turns, "me")
     for queue, turn_s, soon in [
         (["me"], 1.0, True), (["a", "me"], 0.02, True), (["a", "me"], 1.0, False), (["a", "b", "me"], 0.02, False),
     ]:  # fmt: skip
-        rhythm.turn_s = turn_s
+        turns["flights"] = turn_s
         show(place, env, fence=1, queue=queue)
         assert place.expects_soon() is soon, queue
     show(place, env, fence=2, queue=["me"])
