@@ -6,6 +6,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.check import check
+from lakelatch.occ.view import ViewCache
 from lakelatch.testing.faults import At, Late, On, Pause, Refuse
 
 from .aged import AGED, BACK, aged, data_files
@@ -272,6 +273,27 @@ def test_a_publisher_that_was_late_is_corrected(old, reads_on):
     with old.fresh() as table:
         check_sound(table)
         assert content(table) == independent_content(old.folder) == AGED | ({"a0": 5, "a1": 5} if reads_on else {})
+
+
+def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
+    """Between its listing of the timeline and its reading of an instant (simulated seed 90017881)."""
+    newest = commits_of(old)[-1]
+    (shown,) = (old.folder / ".hoodie/timeline").glob(f"{newest}_*")
+    body = shown.read_bytes()
+    b = old.writer("B")
+    b.store.add(Pause(On("get", shown.name), shown.unlink))
+    txn = b.table.transaction("insert")
+    assert txn.schema is not None
+    assert not shown.exists()
+    txn.abort()
+    shown.write_bytes(body)
+    # One that is there and cannot be read is damage, whatever is looked at.
+    b.table.views = ViewCache(b.table.log, b.table._cold_view, b.table._metadata_of)
+    shown.write_bytes(b"torn")
+    txn = b.table.transaction("insert")
+    with pytest.raises(lakelatch.DamagedTableError):
+        _ = txn.schema
+    shown.write_bytes(body)
 
 
 def test_a_savepoint_that_would_be_taken_back_is_in_the_way(old):
