@@ -183,15 +183,7 @@ class Reading:
         return metadata_of(self.store, commit)
 
     def _cold_view(self, top: str) -> View:
-        timeline = self.timeline()
-        while True:
-            try:
-                return cold_view(self.store, timeline, as_of_completion=top)
-            except DamagedTableError:
-                # What a restore has taken back may leave the timeline only now, between the listing and the reading.
-                before, timeline = timeline, self.timeline()
-                if set(before.completed) <= set(timeline.completed):
-                    raise
+        return cold_view(self.store, self.timeline(), as_of_completion=top)
 
 
 def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -84,13 +84,18 @@ class Work:
 
     def _seen(self, look: Callable[[], T]) -> T:
         """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at."""
-        try:
-            return look()
-        except (DamagedTableError, StorageError) as e:
-            self._table.log.catch_up()
-            if restores := [commit for commit in self._follower.commits if commit.restores]:
-                raise restored_below(self, restores[0]) from e
-            raise
+        shown = None
+        while True:
+            try:
+                return look()
+            except (DamagedTableError, StorageError) as e:
+                self._table.log.catch_up()
+                if restores := [commit for commit in self._follower.commits if commit.restores]:
+                    raise restored_below(self, restores[0]) from e
+                # What an earlier one took back may leave the timeline only now, between the listing and the reading.
+                before, shown = shown, self._table.timeline().completed
+                if shown == before or isinstance(e, StorageError):
+                    raise
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
