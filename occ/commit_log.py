@@ -111,11 +111,7 @@ class CommitLog:
         try:
             self.state.settings.refuse_older_versions(self._store.url)
             self._insist(path, opening)
-        except (
-            StorageError,
-            UnsupportedTableError,
-            CommitUnknownError,
-        ) as e:  # if it is there after all: all put the same
+        except (StorageError, UnsupportedTableError, CommitUnknownError) as e:  # one that is there is the same
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
         return True
