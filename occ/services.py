@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..conflict.operations import Kind, kind_of
-from ..errors import ConflictError, InputError, RolledBackError
+from ..errors import ConflictError, DamagedTableError, InputError, RolledBackError
 from ..storage import Outcome
 from . import archive, clustering, compaction
 from .clock import next_label
@@ -88,7 +88,7 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
         try:
             state, slot = table.log.catch_up(), table.log.next_slot
             table.log.publish_last()  # the timeline shows every commit before that slot
-            content = find(state)
+            content = _found(table, find, state, follower)
             if content is None:
                 return None
             with table.lease(f"planning {name}"):
@@ -109,6 +109,18 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
         "written, try again",
         table=table.url,
     )
+
+
+def _found(
+    table: Table, find: Callable[[LogState], Content | None], state: LogState, follower: Follower
+) -> Content | None:
+    try:
+        return find(state)
+    except DamagedTableError as e:
+        table.log.catch_up()
+        if follower.complete and not any(commit.restores for commit in follower.commits):
+            raise
+        raise _Stale("a restore took away what was looked at") from e
 
 
 def _entry(

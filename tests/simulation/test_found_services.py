@@ -12,7 +12,7 @@ from lakelatch.occ.instant import Instant, file_name
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, On, Pause
 
-from ..occ.world import BEGUN, World, Writer, add, check_sound
+from ..occ.world import BEGUN, World, Writer, add, check_sound, overwrite
 
 NOW = BEGUN | {"a0": 1, "a1": 1}
 
@@ -163,6 +163,17 @@ def test_a_snapshot_that_a_restore_takes_apart_is_a_conflict(world: World):
     txn.abort()
     assert a.add("a") is not None
     assert world.content() == NOW
+
+
+def test_a_plan_that_a_restore_takes_apart_is_made_again(world: World):
+    """The same below somebody who plans a service. Seed 130083110."""
+    a, b = world.writer("A"), world.writer("B")
+    with a.table.transaction("insert_overwrite") as txn:  # whoever plans reads what was replaced
+        overwrite(txn, "b", "b9")
+    path = a.table.timeline().path(a.table.timeline().commits[-1])
+    a.store.add(Pause(On("get", path), call=lambda: b.table.restore(first_of(b))))
+    assert a.table.plan_clean(retain_commits=1) is None
+    assert not a.store.armed
 
 
 def test_a_reader_beside_a_restore_that_is_being_published(world: World):
