@@ -14,7 +14,6 @@ from .plans import Content, groups_of, held, hold, paths_of
 from .transaction import Transaction
 
 if TYPE_CHECKING:
-    from .over import CommitResult
     from .table import Table
     from .table_lock import TableLease
 
@@ -104,15 +103,6 @@ class Execution(Transaction):
         self._staged.named = groups_of(self.content)
         for path in paths_of(self.content):
             self._table.store.delete(path)
-
-    def commit(self) -> CommitResult | None:
-        """As of any transaction; but a plan that lost against what has landed can never land, so it ends for all."""
-        try:
-            return super().commit()
-        except ConflictError as e:
-            if self._table.log.outcome(e.winner) == "commit":
-                end_plan(self._table, self._plan, str(e))
-            raise
 
     def abort(self, reason: str = "asked to") -> None:  # noqa: ARG002 - the plan stays, whatever the reason
         """This execution is over. The plan stays, and so do its files: others may be at work on them."""

@@ -189,6 +189,11 @@ def execute(table: Table, instant: str) -> Executed:
     try:
         with (run := Execution(table, begin)):
             _RUN[begin.action](run)
+    except ConflictError as e:
+        # A plan that lost against what has landed, at its commit or below its reading, can never land: it ends for all.
+        if table.log.outcome(e.winner) == "commit":
+            end_plan(table, begin, str(e))
+        raise
     except RolledBackError:
         if (completion := table.log.landed(instant)) is None:
             raise

@@ -86,6 +86,6 @@ def join_files(execution: Execution) -> None:
             base = BaseFile.at(join(partition, name), 0)
             assert base is not None
             slices.append(FileSlice(base.group, base))
-            content |= read(execution._table.store, base.path)
+            content |= execution._seen(lambda path=base.path: read(execution._table.store, path))  # type: ignore[misc]
         execution.add([write(execution, partition, group["file_id"], content)])
         execution.drop(slices)

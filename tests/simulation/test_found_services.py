@@ -176,6 +176,22 @@ def test_a_plan_that_a_restore_takes_apart_is_made_again(world: World):
     assert not a.store.armed
 
 
+def test_a_plan_whose_files_a_restore_took_away_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first execution is told who won, and it is in nobody's way afterwards. Seed 130083144."""
+    a, b = world.writer("A"), world.writer("B")
+    for name in "xy":
+        a.insert("c", name)
+    planned = a.table.plan_clustering()
+    assert planned is not None
+    monkeypatch.setattr("lakelatch.occ.restore.end_plan", lambda *_: None)  # the restorer died before it came to that
+    b.table.restore(first_of(b))
+    with pytest.raises(lakelatch.ConflictError) as told:
+        a.table.execute(planned)
+    assert told.value.winner_op == "RESTORE"
+    assert not a.table.plans()
+    check_sound(a.table)
+
+
 def test_a_reader_beside_a_restore_that_is_being_published(world: World):
     """The log says that it has landed, and what it takes back goes while the reader looks. Seeds 2305 and 6868."""
     a, b = world.writer("A"), world.writer("B")
