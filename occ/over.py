@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..conflict import Conflict, FileGroupId
+from ..conflict import Conflict, FileGroupId, Party
 from ..errors import CommitError, ConflictError, DuplicateKeyError, RolledBackError
 from .log_state import Begin, Commit
 
@@ -81,11 +81,7 @@ def reserved_by(attempt: Attempt, begin: Begin, wait_s: float) -> ConflictError:
         "later, or raise yield_wait_s",
         table=attempt.url,
         instant="",
-        winner=begin.instant,
-        winner_op=begin.operation,
-        winner_writer=begin.writer,
-        overlap=(),
-        rule=f"it has reserved {begin.reserved}",
+        **_winner(begin, f"it has reserved {begin.reserved}"),
     )
 
 
@@ -97,12 +93,8 @@ def beaten_early(attempt: Attempt, begin: Begin, overlap: Sequence[FileGroupId])
         "that one has ended: Table.run does",
         table=attempt.url,
         instant=attempt.instant,
-        winner=begin.instant,
-        winner_op=begin.operation,
-        winner_writer=begin.writer,
-        overlap=tuple(map(str, overlap)),
-        rule="it is at work on the same file groups",
         early=True,
+        **_winner(begin, "it is at work on the same file groups", overlap),
     )
 
 
@@ -114,11 +106,7 @@ def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
         "on the new snapshot: Table.run does",
         table=attempt.url,
         instant=attempt.instant,
-        winner=restore.instant,
-        winner_op=restore.operation,
-        winner_writer=restore.writer,
-        overlap=(),
-        rule="a restore stands alone: nothing lands beside it",
+        **_winner(restore, "a restore stands alone: nothing lands beside it"),
     )
 
 
@@ -132,12 +120,19 @@ def lost_against(attempt: Attempt, conflict: Conflict) -> ConflictError:
         f"{winner.writer}, which {when}: {conflict.rule}{_shown(conflict.overlap)}. Nothing of ours landed; {conflict.advice}",
         table=attempt.url,
         instant=attempt.instant,
-        winner=winner.instant,
-        winner_op=winner.operation,
-        winner_writer=winner.writer,
-        overlap=tuple(map(str, conflict.overlap)),
-        rule=conflict.rule,
+        **_winner(winner, conflict.rule, conflict.overlap),
     )
+
+
+def _winner(winner: Begin | Commit | Party, rule: str, overlap: Sequence[FileGroupId] = ()) -> dict[str, Any]:
+    """The facts that every `ConflictError` has."""
+    return {
+        "winner": winner.instant,
+        "winner_op": winner.operation,
+        "winner_writer": winner.writer,
+        "overlap": tuple(map(str, overlap)),
+        "rule": rule,
+    }
 
 
 def _shown(overlap: Sequence[FileGroupId]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from .aged import aged
 from .world import World
 
 # A deadline per example would make these timed tests, which a busy machine fails.
@@ -28,6 +29,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def world(folder: Path) -> Iterator[World]:
     world = World(folder / "table")
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def old(folder: Path) -> Iterator[World]:
+    """A table with a history: what services and savepoints are about."""
+    world = aged(folder / "table")
     yield world
     world.close()
 

@@ -23,13 +23,6 @@ TIMELINE = ".hoodie/timeline"
 ALL = {"keep_min": 2, "keep_max": 2}
 
 
-@pytest.fixture
-def old(folder):
-    world = aged(folder / "table")
-    yield world
-    world.close()
-
-
 def archive(writer: Writer) -> object:
     return writer.table.archive(**ALL)
 

@@ -18,13 +18,6 @@ from .aged import AGED, aged, data_files
 from .world import add, check_sound, content, fate, independent_content, insert, overwrite
 
 
-@pytest.fixture
-def old(folder):
-    world = aged(folder / "table")
-    yield world
-    world.close()
-
-
 def seen_at(table, moment: str) -> set[str]:
     return {each.path for each in table.snapshot(as_of_completion=moment).file_groups()}
 

@@ -14,13 +14,6 @@ from .aged import AGED, BACK, aged, data_files
 from .world import check_sound, content
 
 
-@pytest.fixture
-def old(folder):
-    world = aged(folder / "table")
-    yield world
-    world.close()
-
-
 def leases(world) -> list[str]:
     return [path.name for path in world.folder.glob(f"{READERS}/*")]
 

@@ -13,13 +13,6 @@ from .aged import AGED, BACK, aged, data_files
 from .world import BEGUN, World, check_sound, content, fate, independent_content, insert, overwrite
 
 
-@pytest.fixture
-def old(folder):
-    world = aged(folder / "table")
-    yield world
-    world.close()
-
-
 def commits_of(world: World) -> list[str]:
     with world.fresh() as table:
         return [each.requested for each in table.timeline().commits]

@@ -34,13 +34,6 @@ from .world import (
 SMALL = {"small_bytes": 1 << 20, "target_bytes": 2 << 20}
 
 
-@pytest.fixture
-def old(folder):
-    world = aged(folder / "table")
-    yield world
-    world.close()
-
-
 def clean(writer: Writer) -> object:
     return writer.table.clean_slices(retain_commits=1)
 

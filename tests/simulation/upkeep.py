@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -77,11 +78,8 @@ class Upkeep:
 
     def keep(self, process: SimProcess) -> None:
         world = self.world
-        table = world.open_table(process)
-        if table is None:
-            return
         luck = world.scheduler.random
-        for _ in range(luck.randint(1, 3)):
+        for table in self._turns(process, 3):
             world.scheduler.pause(luck.random() * 0.5)
             what = luck.choices(list(_ACTS), list(_ACTS.values()))[0]
             call = Call(what, table.writer)
@@ -93,7 +91,14 @@ class Upkeep:
             except _ERRORS as e:
                 call.outcome = "refused" if isinstance(e, _REFUSALS) else "unknown"
                 world.scheduler.note(f"{what} {call.outcome}: {e}"[:200])
-        table.close()
+
+    def _turns(self, process: SimProcess, most: int) -> Iterator[Table]:
+        """The table, one to so many times; never when it cannot be opened."""
+        table = self.world.open_table(process)
+        if table is not None:
+            for _ in range(self.world.scheduler.random.randint(1, most)):
+                yield table
+            table.close()
 
     def _clean(self, table: Table) -> str | None:
         luck = self.world.scheduler.random
@@ -145,11 +150,8 @@ class Upkeep:
     def administer(self, process: SimProcess) -> None:
         """Changes the lock and other settings while everybody works, and cleans."""
         world = self.world
-        table = world.open_table(process)
-        if table is None:
-            return
         luck = world.scheduler.random
-        for _ in range(luck.randint(1, 2)):
+        for table in self._turns(process, 2):
             what = luck.choice(("lock", "lock", "settings", "clean"))
             try:
                 if what == "lock":
@@ -163,18 +165,14 @@ class Upkeep:
             except LatchError as e:
                 world.scheduler.note(f"{what} failed: {e}"[:160])
             world.scheduler.pause(luck.random() * 0.5)
-        table.close()
 
     # --- readers ----------------------------------------------------------------------------------------------
 
     def read(self, process: SimProcess) -> None:
         """Reads file by file, slowly; what was read before a look that finds the lease in force was read whole."""
         world = self.world
-        table = world.open_table(process)
-        if table is None:
-            return
         luck = world.scheduler.random
-        for _ in range(luck.randint(1, 2)):
+        for table in self._turns(process, 2):
             with suppress(LockLostError, InputError, StorageError):
                 past = luck.choice(table.timeline().commits[-4:]).completed if luck.random() < 0.4 else None
                 with table.reading(as_of_completion=past) as view:
@@ -189,7 +187,6 @@ class Upkeep:
                             raise Anomaly(f"a reader of {view.completion} has a lease, and {each.path} is gone") from e
                     view.check()
                     self.readings.append(Reading(view.completion, state, past is not None))
-        table.close()
 
     # --- the end ----------------------------------------------------------------------------------------------
 
