@@ -10,6 +10,7 @@ from ..errors import ConflictError, RolledBackError
 from .clock import next_label
 from .instant import COMPLETED_AS, Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
+from .over import winner_facts
 from .plans import Content, groups_of, held, hold, paths_of
 from .transaction import Transaction
 
@@ -37,7 +38,7 @@ class Service(Transaction):
                 "timeline; nothing of it landed. Try again",
                 table=self.url,
                 instant=self.instant,
-                winner=plans[0].instant,
+                **winner_facts(plans[0], "an archival that is decided is carried out first"),
             )
 
     def _template(self) -> Commit:

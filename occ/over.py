@@ -81,7 +81,7 @@ def reserved_by(attempt: Attempt, begin: Begin, wait_s: float) -> ConflictError:
         "later, or raise yield_wait_s",
         table=attempt.url,
         instant="",
-        **_winner(begin, f"it has reserved {begin.reserved}"),
+        **winner_facts(begin, f"it has reserved {begin.reserved}"),
     )
 
 
@@ -94,7 +94,7 @@ def beaten_early(attempt: Attempt, begin: Begin, overlap: Sequence[FileGroupId])
         table=attempt.url,
         instant=attempt.instant,
         early=True,
-        **_winner(begin, "it is at work on the same file groups", overlap),
+        **winner_facts(begin, "it is at work on the same file groups", overlap),
     )
 
 
@@ -106,7 +106,7 @@ def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
         "on the new snapshot: Table.run does",
         table=attempt.url,
         instant=attempt.instant,
-        **_winner(restore, "a restore stands alone: nothing lands beside it"),
+        **winner_facts(restore, "a restore stands alone: nothing lands beside it"),
     )
 
 
@@ -120,11 +120,11 @@ def lost_against(attempt: Attempt, conflict: Conflict) -> ConflictError:
         f"{winner.writer}, which {when}: {conflict.rule}{_shown(conflict.overlap)}. Nothing of ours landed; {conflict.advice}",
         table=attempt.url,
         instant=attempt.instant,
-        **_winner(winner, conflict.rule, conflict.overlap),
+        **winner_facts(winner, conflict.rule, conflict.overlap),
     )
 
 
-def _winner(winner: Begin | Commit | Party, rule: str, overlap: Sequence[FileGroupId] = ()) -> dict[str, Any]:
+def winner_facts(winner: Begin | Commit | Party, rule: str, overlap: Sequence[FileGroupId] = ()) -> dict[str, Any]:
     """The facts that every `ConflictError` has."""
     return {
         "winner": winner.instant,

@@ -108,6 +108,12 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
         f"{table.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times; nothing was "
         "written, try again",
         table=table.url,
+        instant="",
+        winner="",
+        winner_op="",
+        winner_writer="",
+        overlap=(),
+        rule="what a plan was computed on must not change before it is in the log",
     )
 
 

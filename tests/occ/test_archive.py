@@ -13,6 +13,7 @@ import lakelatch
 from lakelatch.occ.archive import Keep
 from lakelatch.occ.check import check
 from lakelatch.occ.clock import next_label
+from lakelatch.occ.execution import Service
 from lakelatch.occ.publish import Publisher
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
@@ -530,3 +531,17 @@ def test_a_late_file_of_no_commit_below_the_boundary_is_found(old):
     (old.folder / name).write_bytes((old.folder / slice_.path).read_bytes())
     found = [f for f in check(a.table.store).findings if f.kind == "file-never-committed"]
     assert [f.path for f in found] == [name]
+
+
+def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old, monkeypatch):
+    a, b = old.writer("A"), old.writer("B", host="host-b")
+    planned = a.table.plan_archive(**ALL)
+    txn = Service(b.table, "restore")
+    with pytest.raises(lakelatch.ConflictError) as told:
+        txn.refuse_beside_archival()
+    txn.abort()
+    assert (told.value.winner, told.value.winner_op, told.value.winner_writer) == (planned, "ARCHIVE", "A")
+    monkeypatch.setattr("lakelatch.occ.services._ATTEMPTS", 0)
+    with pytest.raises(lakelatch.ConflictError) as told:
+        b.table.plan_clustering()
+    assert (told.value.winner, told.value.overlap) == ("", ())
