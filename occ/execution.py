@@ -62,9 +62,8 @@ def _commit(txn: Transaction, kept: Content, undone: tuple[str, ...] = (), named
 
 
 _NAMES = {"clean": "clean", "clustering": "cluster", "compaction": "compact", "archive": "archive"}
-DECIDED = frozenset(
-    {"clean", "archive"}
-)  # when they are planned: others go by it, so they can neither lose nor be cancelled
+# When they are planned: others go by it, so they can neither lose nor be cancelled.
+DECIDED = frozenset({"clean", "archive"})
 
 
 class Execution(Transaction):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ _INLINE_BYTES = 64 * 1024
 # Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "rollback", "savepoint", "schemacommit"})
 _PIECE_BYTES = 1 << 20
-_TRIES = 8  # of a request without an answer, after growing pauses
+_TRIES = 8  # of a request without an answer
 _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
 _NONE: Mapping[str, Values] = {}
 
@@ -142,21 +142,24 @@ class Publisher:
         if not path or store.head(path) is not None:
             return
         body = self._body(commit)
-        pause = 0.05
-        for _ in range(_TRIES):
+        for _ in self._tries():
             # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
             put = store.put_if_absent(path, body, durable="bytes")
             if put.outcome is not Outcome.UNKNOWN or store.head(path):
                 if put.outcome is not Outcome.LOST and self._is_archived(commit):
                     store.delete(path)
                 return
-            self._env.sleep(pause)
-            pause *= 2
         raise StorageError(
             f"{store.url}: commit {commit.instant} has landed in the log but its instant {path} could not be put on the "
             "timeline; the next writer or `lakelatch rollback` publishes it",
             instant=commit.instant,
         )
+
+    def _tries(self) -> Iterator[None]:
+        """Once for each time that something is asked until there is an answer, after growing pauses."""
+        for number in range(_TRIES):
+            yield
+            self._env.sleep(0.05 * 2**number)
 
     def _is_archived(self, commit: Commit) -> bool:
         instant = commit.named or commit.instant
@@ -181,12 +184,9 @@ class Publisher:
             self._take_away(file_name(instant))
 
     def _take_away(self, name: str) -> None:
-        pause = 0.05
-        for _ in range(_TRIES):
+        for _ in self._tries():
             if self._store.delete(f"{self._folder}/{name}") is not Outcome.UNKNOWN:
                 return
-            self._env.sleep(pause)
-            pause *= 2
         raise StorageError(
             f"{self._store.url}: {name} has been taken back and could not be deleted from the timeline; the next writer or "
             "`lakelatch rollback` does it",

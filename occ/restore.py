@@ -64,9 +64,8 @@ def restore(table: Table, instant: str, leases: Leases) -> Restored:
     files = 0
     try:
         for begin in list(table.log.catch_up().open.values()):
-            if (
-                begin.action == "clustering" and begin.instant < completion
-            ):  # it never lands, and ingestion would wait for it
+            # It never lands, and ingestion would wait for it.
+            if begin.action == "clustering" and begin.instant < completion:
                 end_plan(table, begin, f"a restore to {instant} stands alone")
         files = remove_undone(table, leases)
     except LatchError:  # it has landed; the next cleaning finds what is left

@@ -27,14 +27,8 @@ from .markers import delete_announced, instants_with_markers, list_markers, remo
 from .publish import metadata_of
 from .timeline import Timeline
 
-_PENDING = (
-    "commit",
-    "replacecommit",
-    "clean",
-    "clustering",
-    "compaction",
-    "restore",
-)  # actions that a transaction begins with
+# The actions that a transaction begins with.
+_PENDING = ("commit", "replacecommit", "clean", "clustering", "compaction", "restore")
 _log = logging.getLogger("lakelatch.rollback")
 
 
