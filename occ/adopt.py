@@ -69,7 +69,7 @@ def adopt(
     given = settings if lock is None else {"lock": lock, **settings}
     wanted = settings_for(store, given, env, state.settings if state.settings.generation else None)
     table = _readable(store, env)
-    if table is not None and not table.log.strangers():
+    if table is not None and not table.log.look(now=True):
         table.close()
         raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
     config = _config(store, env)
@@ -117,7 +117,7 @@ def _readable(store: Store, env: Environment) -> Table | None:
         return None
     try:
         table = Table(store, env=env)
-        table.log.strangers()
+        table.log.look(now=True)
     except DamagedTableError:  # whatever is wrong with the old log, it is what is being replaced
         return None
     return table

@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ..storage import Durable, Entry, Outcome, Store
 from .log_files import commits_since, epochs, landed_at, outcome_of, read_all, read_epoch, slot_path
-from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, Setting, decode, encode
+from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, decode, encode
 from .publish import Publisher
 from .settings import Settings
 from .strangers import Strangers
@@ -65,9 +65,7 @@ class CommitLog:
         self._unverified: list[Commit] | None = []
         self._strangers = Strangers(self, env, timeline.since)
         self.state = LogState()
-        self.epoch = 0
-        self.next_slot = 0
-        self._first_slot = 0
+        self.epoch = self.next_slot = self._first_slot = 0
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -180,13 +178,17 @@ class CommitLog:
     # --- appending -------------------------------------------------------------------------------------------
 
     def append(
-        self, build: Callable[[LogState], LogEntry | None], *, follower: Follower | None = None, looks_now: bool = False
+        self,
+        build: Callable[[LogState], LogEntry | None],
+        *,
+        follower: Follower | None = None,
+        look: bool | None = None,
     ) -> LogEntry | None:
         """Append what ``build`` makes of the state at the head; returns the entry with its slot.
 
         ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
-        raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``looks_now``: look
-        for commits past the log at every slot, and not only now and then.
+        raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``look``: for commits
+        past the log, at every slot; None: now and then; False: not here, `look` has been called.
 
         Raises:
             CommitUnknownError: the store gave no answer for a minute; the entry may still land.
@@ -195,7 +197,8 @@ class CommitLog:
             while True:
                 self.catch_up()
                 self.state.settings.refuse_older_versions(self._store.url)
-                self._strangers.look(now=looks_now)  # may read on, so before publishing
+                if look is not False:
+                    self._strangers.look(now=bool(look))  # may read on, so before publishing
                 self.publish_last()
                 state = self.state
                 self._refuse_unopened(state)
@@ -236,12 +239,18 @@ class CommitLog:
                 self._timeline.publish(last)
                 self._published = last.slot
 
-    def strangers(self) -> list[str]:
-        """Requested times of commits since the epoch was opened that are on the timeline and not in the log."""
+    def look(self, *, now: bool = False) -> list[str]:
+        """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
+
+        As seen ``now``, or at the last look if the next is not due. A committer asks before it takes the lock, or
+        everybody who waits for that would wait for the look.
+        """
         with self._mutex:
-            self.catch_up()
-            self._strangers.look(now=True)
-            self.publish_last()
+            if now:
+                self.catch_up()
+            self._strangers.look(now=now)  # may read on, so before publishing
+            if now:
+                self.publish_last()
             return self._strangers.found
 
     def _verify(self, commits: list[Commit]) -> None:
@@ -297,16 +306,7 @@ class CommitLog:
             fresh = LogState()
             for found in read_epoch(self._store, self._newest_epoch()):
                 fresh.apply(found)
-            match entry:
-                case Begin():
-                    # Not if it has ended there: another's begin of the same T may have, and its folder is gone.
-                    return entry.instant in fresh.open
-                case Commit():
-                    return entry.instant not in fresh.open and self._landed(fresh, entry.instant) is not None
-                case End():
-                    return entry.instant not in fresh.open
-                case Setting():
-                    return entry.settings == fresh.settings
+            return fresh.counts(entry, lambda instant: self._landed(fresh, instant) is not None)
         except StorageError as e:
             # The entry stands. An error that says "nothing landed" would make its writer run the same work twice.
             raise CommitUnknownError(
@@ -315,7 +315,6 @@ class CommitLog:
                 table=self._store.url,
                 instant=getattr(entry, "instant", None),
             ) from e
-        return False
 
     def _close_if_full(self) -> None:
         if self.next_slot - self._first_slot >= self._epoch_slots:

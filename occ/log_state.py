@@ -350,6 +350,20 @@ class LogState:
                 self.open = {b.instant: b for b in entry.open}
                 self.closed = False
 
+    def counts(self, entry: LogEntry, landed: Callable[[str], bool]) -> bool:
+        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: whether that instant has."""
+        match entry:
+            case Begin():
+                # Not if it has ended there: another's begin of the same T may have, and its folder is gone.
+                return entry.instant in self.open
+            case Commit():
+                return entry.instant not in self.open and landed(entry.instant)
+            case End():
+                return entry.instant not in self.open
+            case Setting():
+                return entry.settings == self.settings
+        return False
+
     def carried(self, slot: int) -> Open:
         """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
         return Open(

@@ -185,6 +185,7 @@ class Transaction(Yielding):
         """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
         table = self._table
         self._schema_seen()  # before the lock: it may list the table
+        table.log.look()
         template = self._template()
         give_up = table.env.monotonic() + table.settings.lock_wait_s
         while True:
@@ -193,7 +194,7 @@ class Transaction(Yielding):
                 # Everything in `decide` runs under the lease and again at every slot tried.
                 entry = table.log.append(
                     lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                    looks_now=self._looks_now,
+                    look=self._looks_now,
                 )
                 assert isinstance(entry, Commit)
                 self.result = CommitResult(self.instant, entry.completion, entry.slot, self._publish(entry))

@@ -248,6 +248,6 @@ def test_a_log_that_is_made_anew_while_one_verifies_it_is_verified_anew(world):
     listing = On("list", "/timeline")
     a.store.add(Pause(listing, call=lambda: b.add("b")), Pause(listing, call=meanwhile, after=True))
     a.add("a")
-    assert a.table.log.strangers() == []
+    assert a.table.log.look(now=True) == []
     assert content(a.table) == independent_content(world.folder) == BEGUN | {"a0": 1, "a1": 1, "b0": 3, "b1": 3}
     assert check(a.table.store).findings == ()

@@ -83,7 +83,7 @@ def test_commits_of_our_own_are_no_strangers(tmp_path):
         table.log.close_epoch()
         with lakelatch.open(url) as other:
             commit(other, rows("a", value=7))
-            assert other.log.strangers() == []
+            assert other.log.look(now=True) == []
         assert values(table) == [7]
         with pytest.raises(lakelatch.ConfigError, match="nothing to adopt"):
             lakelatch.adopt(url)
@@ -276,7 +276,7 @@ def test_whoever_opens_the_next_epoch_before_there_is_one_log(world, other):
     for each in (a, b, world.writer("new")):
         each.env.advance(1.0)
         each.add("a")
-        assert each.table.log.strangers() == []
+        assert each.table.log.look(now=True) == []
     assert theirs in {i.requested for i in a.table.timeline().commits}
     assert world.content() == BEGUN | {"a0": 3, "a1": 3}
 
