@@ -115,17 +115,31 @@ class Story:
         shown: the states that a timeline may show, by the commits on it.
         states: the state at each completion time.
         undone: requested times of what restores have taken back.
+        seen: the states that readers saw, but for those that a clean had taken from and a restore passed through.
     """
 
     shown: dict[tuple[str, ...], State] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     undone: set[str] = field(default_factory=set)
+    seen: list[State] = field(default_factory=list)
 
 
 def judge(
-    entries: list[LogEntry], attempts: list[Attempt], looks: list[Look], final: State, base: State, *, unique: bool
+    entries: list[LogEntry],
+    attempts: list[Attempt],
+    looks: list[Look],
+    final: State,
+    base: State,
+    *,
+    unique: bool,
+    kept_from: str,
 ) -> Story:
-    """Raises `Anomaly`. ``base`` is what the first commits of the log, which are nobody's attempt, left behind."""
+    """Raises `Anomaly`.
+
+    Args:
+        base: what the first commits of the log, which are nobody's attempt, left behind.
+        kept_from: completion time from which on no clean has taken from a state.
+    """
     known = {a.instant: a for a in attempts if a.instant}
     commits = [e for e in entries if isinstance(e, Commit)]
     before = [c for c in commits if c.instant not in known and c.operation not in SERVICES]
@@ -138,14 +152,23 @@ def judge(
         raise Anomaly(f"the table holds {final}, the log says {last}")
     for state in story.shown.values():
         _refuse_twice(state, unique=unique)
-    for look in looks:
+    completion = {c.instant: c.completion for c in commits}
+    for number, look in enumerate(looks):
         if look.completed not in story.shown:
             raise Anomaly(f"the timeline showed {look.completed}, which it never is by the log: {[*story.shown]}")
-        if look.state != story.shown[look.completed]:
+        if look.state == story.shown[look.completed]:
+            story.seen.append(look.state)
+        elif not (completion[look.completed[-1]] < kept_from and _goes_back(looks[:number], look)):
             raise Anomaly(
                 f"with {look.completed} completed a reader saw {look.state}, not {story.shown[look.completed]}"
             )
     return story
+
+
+def _goes_back(before: list[Look], look: Look) -> bool:
+    """Whether a restore takes the timeline there, and not the commits one after another."""
+    there = len(look.completed)
+    return any(len(each.completed) > there and each.completed[:there] == look.completed for each in before)
 
 
 def _refuse_twice(state: State, *, unique: bool) -> None:

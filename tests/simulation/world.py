@@ -25,6 +25,7 @@ from lakelatch.errors import (
     StorageError,
 )
 from lakelatch.locks import LockProvider
+from lakelatch.occ.cleaning import kept_from
 from lakelatch.occ.heartbeat import HEARTBEATS
 from lakelatch.occ.listing import BaseFile
 from lakelatch.occ.log_files import LOG, read_all
@@ -346,11 +347,19 @@ class World:
                 self.upkeep.check_all(table)
         if not self.shape.faults:
             _refuse_false_alarm(self.attempts, in_vain=bool(self.shape.keepers))
-        story = judge(entries, self.attempts, self.looks, self.state(table), self.base, unique=self.shape.unique)
+        story = judge(
+            entries,
+            self.attempts,
+            self.looks,
+            self.state(table),
+            self.base,
+            unique=self.shape.unique,
+            kept_from=kept_from(table),
+        )
         self.upkeep.judge(table, entries, story)
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
         judge_losses(table.store, entries, self.attempts, self.roots)
-        check(*without(story.undone, self.attempts, [*(look.state for look in self.looks), self.state(table)]))
+        check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
         with table.transaction("insert") as txn:  # it is still writable
             Work(txn, Attempt("last"), self.scheduler.random, self.roots).insert()
         assert txn.result is not None
