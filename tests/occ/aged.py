@@ -12,6 +12,7 @@ from lakelatch.testing.faults import Fault
 from .world import BEGUN, World, Writer, add, check_sound, content, independent_content, struck
 
 AGED = BEGUN | {"a0": 4, "a1": 4, "b9": 1}
+SMALL = {"small_bytes": 1 << 20, "target_bytes": 2 << 20}  # sizes by which clustering takes every file of a test
 BACK = BEGUN | {"a0": 2, "a1": 2, "b9": 1}
 
 

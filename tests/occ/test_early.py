@@ -19,9 +19,8 @@ from lakelatch.occ.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import On, Refuse
 
-from .test_reservations import after
 from .test_services import SMALL
-from .world import BEGUN, SCHEMA, Writer, add, check_sound, content, fate, insert, rows
+from .world import BEGUN, SCHEMA, Writer, add, after, check_sound, content, fate, insert, rows
 
 
 def begin(writer: Writer, part: str = "a", **values: int):

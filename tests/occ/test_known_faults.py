@@ -4,21 +4,16 @@ Each test is a check that our code passes and that fails on a variant of our cod
 part of the test, so the check is known to see what it is for. Where the moment matters the other writer acts at every
 single call of the store, one schedule for each.
 
-Not here, and what they wait for:
-
-- 15, the users' wish for a lock on the whole table that waits: for reservations. (That a DynamoDB lock never comes back
-  without an object: tests/locks/test_dynamodb.py.)
-- 17, locks of the Hive metastore: there is no such provider.
-- 9, 11 and 12 where the other one is a clustering that runs: for table services. The decisions are made and tested in
-  tests/conflict; here 9 and 11 meet the transactions that there are.
-- The rest of 16, starvation at the lock: the suites of `lakelatch.testing` prove order and progress for each provider.
-- The rest of 21, that a lost batch is computed anew as a whole: for the rebase.
+Elsewhere: that a DynamoDB lock never comes back without an object (15), in tests/locks/test_dynamodb.py; starvation at the
+lock (16), in the suites of `lakelatch.testing`, for each provider. There is no provider for the Hive metastore: of 17 here is
+what can befall any lock.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
@@ -33,8 +28,10 @@ import lakelatch
 from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import LockError, StorageError
+from lakelatch.locks import open_provider
 from lakelatch.locks.generations import Observer
 from lakelatch.locks.interface import Release
+from lakelatch.locks.memory import _MemoryPlace
 from lakelatch.occ import transaction as transaction_module
 from lakelatch.occ.clock import EARLIEST, next_label
 from lakelatch.occ.commit_log import CommitLog
@@ -42,19 +39,23 @@ from lakelatch.occ.heartbeat import HEARTBEATS, Heart, Watch, heartbeat_path
 from lakelatch.occ.judge import Judge
 from lakelatch.occ.log_state import Begin, End
 from lakelatch.occ.rollback import Cleaner
+from lakelatch.occ.rounds import Rebase
 from lakelatch.occ.settings import Settings
 from lakelatch.occ.staging import Staged
 from lakelatch.occ.table_lock import TableLease, TableLock
 from lakelatch.occ.transaction import Transaction
+from lakelatch.occ.yielding import Yielding
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
 from ..simulation.mutant import method
 from ..simulation.mutants_of_commits import candidates_by_requested_time
+from .aged import SMALL
 from .world import (
     BEGUN,
     World,
     Writer,
     add,
+    after,
     check_sound,
     commits,
     content,
@@ -379,7 +380,7 @@ def pending_ones_are_read_from_their_inflight_file() -> Variant:
 
 @pytest.mark.parametrize("operation", ["upsert", "insert_overwrite"])
 def test_fault_09_a_pending_transaction_is_invisible_to_the_check(prove, operation):
-    """With the two kinds of pending ones that there are: the one that goes first by its priority is waited for."""
+    """Ingestion that goes first by its priority is waited for. A service: the next test."""
 
     def check(make_world: Callable[..., World]) -> None:
         world = make_world(strategy="priority", yield_wait_s=1)
@@ -396,6 +397,19 @@ def test_fault_09_a_pending_transaction_is_invisible_to_the_check(prove, operati
         assert landed(txn)
 
     prove(check, inflight=(pending_ones_are_read_from_their_inflight_file(), "the pending one was not seen"))
+
+
+def test_fault_09_a_planned_clustering_is_invisible_to_the_check(prove):
+    def check(make_world: Callable[..., World]) -> None:
+        world = make_world()
+        a, b = world.writer("A"), world.writer("B")
+        a.insert("b", "b9")
+        planned = a.table.plan_clustering(**SMALL)
+        assert landed(b.begin_add("a")), "it waits although they have nothing in common"
+        assert not landed(b.begin_add("b")), "the planned one was not seen"
+        assert a.table.execute(planned).files == 2
+
+    prove(check, plan=(pending_ones_are_read_from_their_inflight_file(), "the planned one was not seen"))
 
 
 # --- 10: who was requested first and lands last is missed ---------------------------------------------------------
@@ -439,6 +453,36 @@ def test_fault_11_two_replace_the_same_file_group(prove, one, other):
     prove(check, writes=(what_is_replaced_is_not_written(), "both have replaced it"))
 
 
+def a_clustering_is_compared_by_what_it_writes() -> Variant:
+    def make(real: Any) -> Any:
+        return lambda content: frozenset()
+
+    return [method(sys.modules["lakelatch.occ.judge"], "groups_of", make), *what_is_replaced_is_not_written()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fault_11_a_clustering_replaces_what_an_overwrite_has_replaced(prove, kind):
+    def check(make_world: Callable[..., World]) -> None:
+        for clusters_first in (True, False):
+            world = make_world(strategy="prefer-writer", yield_wait_s=1)
+            a, b = world.writer("A"), world.writer("B")
+            a.insert("b", "b9")
+            planned = a.table.plan_clustering(**SMALL)
+            txn = b.table.transaction(kind)
+            overwrite(txn, "b", *(() if kind == "delete_partition" else ("b8",)))
+            ends = [lambda: executed(a, planned), lambda: landed(txn)]  # noqa: B023 (called in this round)
+            assert sum(end() for end in (ends if clusters_first else ends[::-1])) == 1, "both have replaced it"
+
+    prove(check, writes=(a_clustering_is_compared_by_what_it_writes(), "both have replaced it"))
+
+
+def executed(writer: Writer, planned: str) -> bool:
+    try:
+        return writer.table.execute(planned) is not None
+    except lakelatch.ConflictError:
+        return False
+
+
 # --- 12: a clustering lands over ingestion that has only begun ----------------------------------------------------
 
 
@@ -447,7 +491,7 @@ def who_has_not_said_what_it_writes_writes_nothing() -> Variant:
 
 
 def test_fault_12_a_table_service_lands_over_ingestion_that_has_only_begun(prove):
-    """The decision alone, until there are table services."""
+    """The decision for each service. A clustering that runs: the next test."""
 
     def check(_make_world: object) -> None:
         mine, other = (WriteSet(frozenset({FileGroupId("part=a", name)})) for name in ("f1", "f2"))
@@ -459,6 +503,21 @@ def test_fault_12_a_table_service_lands_over_ingestion_that_has_only_begun(prove
             assert lost is not None, f"{service} lands and the work of the ingestion is lost"
             assert lost.waits
             assert resolve(ours, ReadSet(), [known], by="prefer-writer").lost is None
+
+    prove(check, silent=(who_has_not_said_what_it_writes_writes_nothing(), "work of the ingestion is lost"))
+
+
+def test_fault_12_a_clustering_that_runs_lands_over_ingestion_that_has_only_begun(prove):
+    def check(make_world: Callable[..., World]) -> None:
+        world = make_world(strategy="prefer-writer", yield_wait_s=1)
+        a, b = world.writer("A"), world.writer("B")
+        a.insert("b", "b9")
+        planned = a.table.plan_clustering(**SMALL)
+        txn = b.table.transaction("upsert")
+        assert not executed(a, planned), "it lands, and the work of the ingestion is lost"
+        add(txn, "b", 5)
+        assert landed(txn)
+        assert world.content() == BEGUN | {"b0": 5, "b1": 5, "b9": 6}
 
     prove(check, silent=(who_has_not_said_what_it_writes_writes_nothing(), "work of the ingestion is lost"))
 
@@ -538,6 +597,27 @@ def test_fault_14_a_lock_that_was_left_behind_blocks_for_ever(prove, host):
     prove(check, expire=(a_lease_never_ends(), "busy|held"))
 
 
+# --- 15: who wants the whole table for itself, and waits for it, gets optimism ------------------------------------
+
+
+def nobody_waits_for_who_has_reserved() -> Variant:
+    return [mock.patch.object(Yielding, "_first_in_the_way", return_value=None)]
+
+
+def test_fault_15_a_lock_on_the_whole_table_lets_others_in(prove):
+    def check(make_world: Callable[..., World]) -> None:
+        world = make_world(yield_wait_s=30)
+        a, b = world.writer("A"), world.writer("B")
+        txn = a.table.transaction("upsert", reserve="table")
+        add(txn, "a")
+        after(b, 10, txn.commit)
+        b.add("a", 10)
+        assert fate(b.table, txn.instant) == ["begin", "commit"], "it was let in"
+        assert world.content() == BEGUN | {"a0": 11, "a1": 11}
+
+    prove(check, reserved=(nobody_waits_for_who_has_reserved(), "lost against|it was let in"))
+
+
 # --- 16: writers of different partitions abort each other ---------------------------------------------------------
 
 
@@ -563,6 +643,29 @@ def test_fault_16_writers_of_different_partitions_abort_each_other(prove, operat
         assert world.content() == BEGUN | {f"p{n}": 1 for n in range(16)}
 
     prove(check, table=(the_whole_table_is_one_place(), "one of them has lost"))
+
+
+# --- 17: a request for the lock that was given up stays behind ----------------------------------------------------
+
+
+def who_gives_up_stays_in_line() -> Variant:
+    return [mock.patch.object(_MemoryPlace, "leave", return_value=None)]
+
+
+def test_fault_17_a_request_for_the_lock_that_was_given_up_blocks_others(prove):
+    """Seen with the Hive metastore. Here with the lock of a process; each server's own tests are in tests/locks."""
+
+    def check(make_world: Callable[..., World]) -> None:
+        env = make_world().env
+        name = f"memory://{uuid.uuid4()}"
+        first, second, third = (open_provider(name, env=env.peer()) for _ in range(3))
+        lease = first.acquire("t", wait_s=0)
+        with pytest.raises(lakelatch.LockTimeoutError):
+            second.acquire("t", wait_s=2)
+        lease.release()
+        assert third.try_acquire("t") is not None, "the lock is kept for somebody who has gone"
+
+    prove(check, leave=(who_gives_up_stays_in_line(), "kept for somebody who has gone"))
 
 
 # --- 18: a writer or cleaner that is configured otherwise, or not at all ------------------------------------------
@@ -736,3 +839,27 @@ def test_fault_21_a_lost_conflict_fails_the_job(prove, losses):
         assert world.content() == BEGUN | dict.fromkeys(("a0", "a1"), 1 + 10 * losses)
 
     prove(check, attempts=(nothing_is_tried_again(), "lost against"))
+
+
+def nothing_is_merged_again() -> Variant:
+    return [mock.patch.object(Rebase, "repeatable", return_value=None)]
+
+
+def test_fault_21_a_lost_batch_is_computed_anew(prove):
+    def check(make_world: Callable[..., World]) -> None:
+        world = make_world()
+        a, b = world.writer("A"), world.writer("B")
+        runs: list[str] = []
+
+        def work(txn: Transaction) -> None:
+            runs.append(txn.instant)
+            txn.upsert(rows("a", {"a0": 5}))
+            if len(runs) == 1:
+                with b.table.transaction("upsert") as other:
+                    other.upsert(rows("a", {"a1": 7}))
+
+        a.table.run(work)
+        assert world.content() == BEGUN | {"a0": 5, "a1": 7}
+        assert len(runs) == 1, "all of it was computed anew"
+
+    prove(check, again=(nothing_is_merged_again(), "all of it was computed anew"))

@@ -19,12 +19,7 @@ from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import ConflictError, InputError, RolledBackError
 from lakelatch.occ.log_state import decode, encode
 
-from .world import BEGUN, Writer, add, check_sound, insert, overwrite, rows, writes
-
-
-def after(writer: Writer, seconds: float, call: Callable[[], object]) -> None:
-    """On the writer's own thread of time, once."""
-    timer = writer.env.every(seconds, lambda: (timer.cancel(), call()), name="test")
+from .world import BEGUN, Writer, add, after, check_sound, insert, overwrite, rows, writes
 
 
 def group(writer: Writer, part: str) -> FileGroupId:

@@ -17,7 +17,7 @@ from lakelatch.occ.plans import hold
 from lakelatch.occ.services import schedule
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
-from .aged import AGED, BACK, aged, data_files, strike_all
+from .aged import AGED, BACK, SMALL, aged, data_files, strike_all
 from .world import (
     BEGUN,
     World,
@@ -30,8 +30,6 @@ from .world import (
     insert,
     overwrite,
 )
-
-SMALL = {"small_bytes": 1 << 20, "target_bytes": 2 << 20}
 
 
 def clean(writer: Writer) -> object:

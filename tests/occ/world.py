@@ -113,6 +113,11 @@ class Writer:
         self.env.kill(self.env.process())
 
 
+def after(writer: Writer, seconds: float, call: Callable[[], object]) -> None:
+    """On the writer's own thread of time, once."""
+    timer = writer.env.every(seconds, lambda: (timer.cancel(), call()), name="test")
+
+
 class World:
     """The table and its writers: one monotonic clock, each its own timers: while one acts the others stand still."""
 
