@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ..storage import Durable, Entry, Outcome, Store
 from .log_files import commits_since, epochs, landed_at, outcome_of, read_all, read_epoch, slot_path
-from .log_state import Begin, Close, Commit, End, LogEntry, LogState, Open, decode, encode
+from .log_state import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
 from .publish import Publisher
 from .settings import Settings
 from .strangers import Strangers
@@ -37,14 +37,6 @@ from .strangers import Strangers
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
 _log = logging.getLogger("lakelatch.log")
-
-
-class Follower:
-    """Collects the commits that land after its transaction began."""
-
-    def __init__(self) -> None:
-        self.commits: list[Commit] = []
-        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
 
 
 class CommitLog:
@@ -88,27 +80,28 @@ class CommitLog:
                             "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
                             table=self._store.url,
                         )
-                    began = slot_path(self.epoch, self._first_slot)
+                    if self.state.closed and stored.body != self._opening():
+                        self._start_at_newest_epoch()  # taken over; or some of what we have read was a zombie's
+                        continue
                     self._apply(entry)
-                    if isinstance(entry, Close) and self._store.head(began) is None:
-                        # The epoch is being removed, its first entry first: what we read there may be a zombie's.
-                        self._start_at_newest_epoch()
                     continue
-                # A free slot is the head only in the newest epoch. Elsewhere the log was replaced while we slept, and
-                # what stands where we read may be a zombie's: neither publish nor decide anything by it.
-                newest = self._newest_epoch()
-                if newest > self.epoch:
+                # A free slot is the head only in the newest epoch, and after a close only while the next one has not begun.
+                # Elsewhere the log was replaced while we slept, and what stands where we read may be a zombie's: neither
+                # publish nor decide anything by it.
+                if epochs(self._store, since=self.epoch if self.state.closed else self.epoch + 1):
                     if self._store.get(path) is None:
                         self._start_at_newest_epoch()
                 elif not (self.state.closed and self._open_epoch(path)):
                     return self.state
 
+    def _opening(self) -> bytes:
+        return encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
+
     def _open_epoch(self, path: str) -> bool:
         """Put the first entry of the epoch that follows a closed one; False for readers who may not write."""
-        opening = encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
         try:
             self.state.settings.refuse_older_versions(self._store.url)
-            self._insist(path, opening)
+            self._insist(path, self._opening())
         except (StorageError, UnsupportedTableError, CommitUnknownError) as e:  # one that is there is the same
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
@@ -211,10 +204,10 @@ class CommitLog:
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
                     continue
+                entry = replace(entry, slot=slot)
                 if self._newest_epoch_is_not(epoch) and not self._counts(slot_path(epoch, slot), entry):
                     self.epoch = 0
                     continue
-                entry = replace(entry, slot=slot)
                 self._apply(entry)
                 if follower is not None:
                     self._followers.append(follower)
@@ -357,12 +350,12 @@ class CommitLog:
                 self._timeline.secure()
                 if not self._insist(slot_path(closing, slot), encode(Close(), closing, slot, self._env.uuid())):
                     continue
-                if self._store.head(slot_path(closing, self._first_slot)) is None:  # put into an epoch that is gone
-                    self.epoch = 0
+                if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
                     continue
-                # All that counts stands before the close. Who opens the next epoch before us carries it on; then that closes.
+                # All that counts stands before the close.
                 opening = Open(max(state.top, top()), 0, settings, (), state.last, slot + 1)
-                if self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, "")):
+                opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
+                if opened and not self._newest_epoch_is_not(closing + 1):
                     return
 
     # --- history ---------------------------------------------------------------------------------------------

@@ -216,6 +216,14 @@ class Open:
 LogEntry = Begin | Commit | End | Setting | Close | Open
 
 
+class Follower:
+    """Collects the commits that land after its transaction began."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
+
+
 def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
     """The entry's bytes at a slot. ``nonce`` tells two writers of the same words apart."""
     head = {"v": VERSION, "kind": entry.kind, "epoch": epoch, "slot": slot, "id": nonce}
@@ -354,8 +362,9 @@ class LogState:
         """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: whether that instant has."""
         match entry:
             case Begin():
-                # Not if it has ended there: another's begin of the same T may have, and its folder is gone.
-                return entry.instant in self.open
+                # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
+                # one, of a clock behind ours, has begun with that T since.
+                return entry.instant in self.open and self.open[entry.instant].slot == entry.slot
             case Commit():
                 return entry.instant not in self.open and landed(entry.instant)
             case End():

@@ -9,8 +9,9 @@ half, or come to life again with a zombie's entry, and the next one goes on.
     t=1  the pruner dies; the next one finds the rest by the number of the folder
     t=2  a zombie puts an entry into the folder that is gone; the next one removes it
 
-Whoever reads a close looks whether the epoch's open entry still stands, before anything follows from it: a zombie's close
-would lead past what it has not read, and let it open the next epoch a second time.
+A zombie that has put an entry there may read on from it: its abort stands where a commit was, its close where the true one
+was, and a put of the open entry may have come back. Therefore whoever comes to the next epoch goes on in it only if it begins at
+this slot and with what he has read; else he begins anew there (`CommitLog.catch_up`).
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from ..errors import DamagedTableError, UnsupportedTableError
 from ..storage import Store
 from .avro import CommitMetadata, decode_commit
 from .clock import EARLIEST
-from .commit_log import CommitLog, Follower
+from .commit_log import CommitLog
 from .history import History
 from .instant import COMMIT_ACTIONS, Instant, file_name
-from .log_state import Commit
+from .log_state import Commit, Follower
 from .plans import undone_by
 from .properties import TableConfig
 from .publish import metadata_of

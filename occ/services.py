@@ -28,11 +28,10 @@ from ..errors import ConflictError, DamagedTableError, InputError, RolledBackErr
 from ..storage import Outcome
 from . import archive, clustering, compaction
 from .clock import next_label
-from .commit_log import Follower
 from .execution import DECIDED, Execution, end_plan
 from .instant import Instant, file_name
 from .log_files import commits_since
-from .log_state import Begin, LogEntry, LogState
+from .log_state import Begin, Follower, LogEntry, LogState
 from .plans import Content, extent, groups_of, held, hold, plan_body
 from .publish import plain_metadata_of
 from .staging import SERVICES, write_set_of

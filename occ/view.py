@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .avro import CommitMetadata
-from .commit_log import CommitLog, Follower
+from .commit_log import CommitLog
 from .listing import list_data_files
-from .log_state import Commit
+from .log_state import Commit, Follower
 from .snapshot import Snapshot, build
 from .timeline import Timeline
 

@@ -13,7 +13,7 @@ from ..conflict import FileGroupId
 from ..conflict.predicate import Where, where_of
 from ..errors import DamagedTableError, InputError, StorageError
 from .avro import WriteStat
-from .commit_log import Follower
+from .log_state import Follower
 from .over import is_over, restored_below
 from .rounds import Rebase
 from .staging import Staged

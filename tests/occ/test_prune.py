@@ -269,20 +269,25 @@ def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
         assert len(epochs(table.store)) == 1
 
 
+@pytest.mark.parametrize("opening_comes_back", [False, True])
 @pytest.mark.parametrize("how", ["closes", "takes over"])
-def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how):
+def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how, opening_comes_back):
     """Z's close is put into an emptied slot, one before the true one; what Z has not read of the epoch is gone.
 
     The simulator found it: Z read its own close, opened the next epoch a second time, and wrote on what it knew.
     """
     a, z = world.writer("A"), world.writer("Z", host="host-b")
     z.add("a")
+    opening = z.table.store.list(LOG, recursive=True)[0].path
+    sent_long_ago = z.table.store.get(opening).body
 
     def meanwhile() -> None:
         a.add("a")
         next_epoch(a)
         a.table.clean()
         assert len(kept(world)) == 1
+        if opening_comes_back:
+            a.table.store.put_if_absent(opening, sent_long_ago)
 
     z.store.add(Pause(ENTRY, call=meanwhile))
     if how == "closes":
@@ -294,6 +299,37 @@ def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how):
     with world.fresh() as table:
         table.clean()
         check_history(table)
+        assert check(table.store).findings == ()
+
+
+def test_one_who_ends_a_transaction_in_an_epoch_that_is_gone_misses_nothing(world):
+    """Z's abort is put where A's commit had been, and Z's close where the true one had been; and the epoch's opening stands
+    again, because a put of it that was sent long ago has arrived. So Z reads on without A's commit. But the next epoch was
+    not opened with what Z has read (simulated seed 170079039: it wrote over A's rows).
+    """
+    a, z = world.writer("A"), world.writer("Z", host="host-b", epoch_slots=10)
+    z.add("a")
+    opening = z.table.store.list(LOG, recursive=True)[0].path
+    sent_long_ago = z.table.store.get(opening).body
+    ends = z.begin_add("b")
+    lands = a.begin_add("a")
+
+    def meanwhile() -> None:
+        lands.commit()
+        a.table.log.close_epoch()
+        world.env.advance(100.0)
+        assert a.table.clean(wait=True) == [ends.instant]
+        assert len(kept(world)) == 1
+        a.table.store.put_if_absent(opening, sent_long_ago)
+
+    z.store.add(Pause(ENTRY, call=meanwhile))
+    ends.abort()
+    assert len(z.table.store.list(opening.rpartition("/")[0])) == 3, "all that Z looks at stands"
+    z.add("a")
+    assert world.content() == independent_content(world.folder) == BEGUN | {"a0": 3, "a1": 3}
+    with world.fresh() as table:
+        table.clean()
+        assert len(epochs(table.store)) == 1
         assert check(table.store).findings == ()
 
 
