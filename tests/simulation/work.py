@@ -119,7 +119,7 @@ class Work:
         for unit in lost.units:
             for own in unit.ours:
                 roots = self.roots(own.group)
-                first = min(roots)
+                first = min(roots & self._changes.keys())  # a clustering may have joined others to it
                 (now,) = (each for each in unit.current if not roots.isdisjoint(self.roots(each.group)))
                 seen = self._content(now)
                 self.attempt.merged |= seen
