@@ -117,18 +117,21 @@ class Work:
     def _again(self, lost: Lost) -> list[WriteStat]:
         stats = []
         for unit in lost.units:
-            for own in unit.ours:
-                roots = self.roots(own.group)
-                first = min(roots & self._changes.keys())  # a clustering may have joined others to it
-                (now,) = (each for each in unit.current if not roots.isdisjoint(self.roots(each.group)))
+            left = {root for own in unit.ours for root in self.roots(own.group)} & self._changes.keys()
+            for now in unit.current:
+                mine = self.roots(now.group) & left  # several, if a clustering has joined what ours had changed
+                if not mine:
+                    continue
+                left -= mine
                 seen = self._content(now)
                 self.attempt.merged |= seen
                 self.attempt.reads |= seen
-                content = self._appended(seen, self._changes[first], self._rows[first])
-                file_id = lost.file_id(now)
-                facts = self._facts(unit.partition, self._rows[first], seen)
-                stats.append(self._write(unit.partition, file_id, content, number=lost.round, facts=facts))
+                rows = {key: email for root in mine for key, email in self._rows[root].items()}
+                content = self._appended(seen, sum(self._changes[root] for root in mine), rows)
+                facts = self._facts(unit.partition, rows, seen)
+                stats.append(self._write(unit.partition, lost.file_id(now), content, number=lost.round, facts=facts))
                 self.attempt.writes |= content
+            assert not left, f"{left} are in none of the file groups to merge with"
         return stats
 
     def change_mind(self) -> None:
