@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..conflict import Conflict, FileGroupId, Party
-from ..errors import CommitError, ConflictError, DuplicateKeyError, RolledBackError
+from ..errors import CommitError, ConflictError, DamagedTableError, DuplicateKeyError, RolledBackError, StorageError
 from .log_state import Begin, Commit
 
+T = TypeVar("T")
 _SHOWN = 3  # file groups of an overlap that a message names
 
 
@@ -96,6 +97,25 @@ def beaten_early(attempt: Attempt, begin: Begin, overlap: Sequence[FileGroupId])
         early=True,
         **winner_facts(begin, "it is at work on the same file groups", overlap),
     )
+
+
+def undisturbed(look: Callable[[], T], lost: Callable[[], Exception | None], shown: Callable[[], object]) -> T:
+    """What the look gives, which may be beside a restore that takes instants from the timeline, one after another.
+
+    Args:
+        lost: the error if a restore has landed since; of one that landed before, what is looked at is not concerned.
+        shown: what the timeline shows; while that changes it is worth another look.
+    """
+    last: object = None
+    while True:
+        try:
+            return look()
+        except (DamagedTableError, StorageError) as e:
+            if (error := lost()) is not None:
+                raise error from e
+            before, last = last, shown()
+            if last == before or isinstance(e, StorageError):
+                raise
 
 
 def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:

@@ -79,18 +79,25 @@ def _restore(table: Table, instant: str) -> tuple[str | None, tuple[str, ...]]:
     finish_decided(table)
     with Service(table, "restore") as txn:
         txn.refuse_beside_archival()
-        timeline = table.timeline()  # of every commit before the begin slot, and nothing lands after it
-        target = commit_at(table, timeline, instant)
-        commits = timeline.commits
-        later = commits[commits.index(target) + 1 :]
+        target, later = txn._seen(lambda: _to_take_back(table, instant))
         if not later:
             txn.abort("nothing to take back")
             return None, ()
-        _refuse_to_lose(table, timeline, target, later)
         # Newest first, as they leave.
         undone = [file_name(each) for each in reversed(later)]
         txn.settle({"slices": {}, "to": target.requested}, undone=undone)
     return txn.result.completion if txn.result else None, tuple(each.requested for each in reversed(later))
+
+
+def _to_take_back(table: Table, instant: str) -> tuple[Instant, tuple[Instant, ...]]:
+    """The commit to go back to, and those after it, the oldest first."""
+    timeline = table.timeline()  # of every commit before the begin slot, and nothing lands after it
+    target = commit_at(table, timeline, instant)
+    commits = timeline.commits
+    later = commits[commits.index(target) + 1 :]
+    if later:
+        _refuse_to_lose(table, timeline, target, later)
+    return target, later
 
 
 def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:

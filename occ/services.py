@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..conflict.operations import Kind, kind_of
-from ..errors import ConflictError, DamagedTableError, InputError, RolledBackError
+from ..errors import ConflictError, InputError, RolledBackError
 from ..storage import Outcome
 from . import archive, clustering, compaction
 from .clock import next_label
@@ -32,6 +32,7 @@ from .execution import DECIDED, Execution, end_plan
 from .instant import Instant, file_name
 from .log_files import commits_since
 from .log_state import Begin, Follower, LogEntry, LogState
+from .over import undisturbed
 from .plans import Content, extent, groups_of, held, hold, plan_body
 from .publish import plain_metadata_of
 from .staging import SERVICES, write_set_of
@@ -119,13 +120,12 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
 def _found(
     table: Table, find: Callable[[LogState], Content | None], state: LogState, follower: Follower
 ) -> Content | None:
-    try:
-        return find(state)
-    except DamagedTableError as e:
+    def stale() -> Exception | None:
         table.log.catch_up()
-        if follower.complete and not any(commit.restores for commit in follower.commits):
-            raise
-        raise _Stale("a restore took away what was looked at") from e
+        restored = not follower.complete or any(commit.restores for commit in follower.commits)
+        return _Stale("a restore took away what was looked at") if restored else None
+
+    return undisturbed(lambda: find(state), stale, lambda: table.timeline().completed)
 
 
 def _entry(

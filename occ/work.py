@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..conflict import FileGroupId
 from ..conflict.predicate import Where, where_of
-from ..errors import DamagedTableError, InputError, StorageError
+from ..errors import InputError
 from .avro import WriteStat
 from .log_state import Follower
-from .over import is_over, restored_below
+from .over import is_over, restored_below, undisturbed
 from .rounds import Rebase
 from .staging import Staged
 from .view import arrow_schema
@@ -84,18 +84,13 @@ class Work:
 
     def _seen(self, look: Callable[[], T]) -> T:
         """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at."""
-        shown = None
-        while True:
-            try:
-                return look()
-            except (DamagedTableError, StorageError) as e:
-                self._table.log.catch_up()
-                if restores := [commit for commit in self._follower.commits if commit.restores]:
-                    raise restored_below(self, restores[0]) from e
-                # What an earlier one took back may leave the timeline only now, between the listing and the reading.
-                before, shown = shown, self._table.timeline().completed
-                if shown == before or isinstance(e, StorageError):
-                    raise
+
+        def lost() -> Exception | None:
+            self._table.log.catch_up()
+            found = next((commit for commit in self._follower.commits if commit.restores), None)
+            return restored_below(self, found) if found else None
+
+        return undisturbed(look, lost, lambda: self._table.timeline().completed)
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.

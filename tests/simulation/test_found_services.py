@@ -202,6 +202,21 @@ def test_a_reader_beside_a_restore_that_is_being_published(world: World):
     assert views == 2 * [a.table.snapshot()]
 
 
+@pytest.mark.parametrize("service", ["restore", "savepoint"])
+def test_a_service_on_a_commit_that_a_restore_takes_back_meanwhile(world: World, service: str):
+    """It goes between the listing and the reading, which is no damage. Seed 190201387, of two restores."""
+    a, b = world.writer("A"), world.writer("B")
+    with b.table.transaction("insert_overwrite") as txn:  # what it replaced is read with the timeline
+        overwrite(txn, "b", "b7")
+    old, gone = a.table.timeline().commits[-2:]
+    b.add("a")
+    does = a.table.restore if service == "restore" else a.table.savepoint
+    a.store.add(Pause(On("get", a.table.timeline().path(gone)), call=lambda: b.table.restore(old.requested)))
+    with pytest.raises(lakelatch.InputError, match=f"{gone.requested} is no commit on the timeline"):
+        does(gone.requested)
+    check_sound(a.table)
+
+
 def look_twice(a: Writer, b: Writer, undone: Instant) -> Iterator[object]:
     path = a.table.timeline().path(undone)
     for words in ({}, {"as_of_completion": "99991231235959999"}):
