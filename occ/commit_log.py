@@ -247,12 +247,12 @@ class CommitLog:
             return self._strangers.found
 
     def _verify(self, commits: list[Commit]) -> None:
-        last = self.state.last
+        last, known = self.state.last, len(commits)
         shown = self._timeline.reconcile(commits or [last] if last else commits)
         self._published = last.slot if last is not None else -1
-        self._strangers.judge(shown)
+        self._strangers.judge(shown)  # may read on: what it adds is still to be verified, a restore above all
         if self._unverified is commits:  # else the log was made anew while we read on, and that one is to be verified
-            self._unverified = None
+            self._unverified = commits[known:] or None
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
         """True when these bytes stand at the path; False when others do. Repeats until the store says which."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import lakelatch
 from lakelatch.occ.instant import Instant, file_name
 from lakelatch.storage import Outcome
-from lakelatch.testing.faults import Call, On, Pause
+from lakelatch.testing.faults import Call, On, Pause, Refuse
 
 from ..occ.world import BEGUN, World, Writer, add, check_sound, overwrite
 
@@ -215,6 +216,28 @@ def test_a_service_on_a_commit_that_a_restore_takes_back_meanwhile(world: World,
     with pytest.raises(lakelatch.InputError, match=f"{gone.requested} is no commit on the timeline"):
         does(gone.requested)
     check_sound(a.table)
+
+
+def test_a_new_handle_takes_back_what_a_restore_has_undone_that_it_reads_while_it_verifies(world: World):
+    """The restorer could not take the instant away. B, which has found it on the timeline, reads on and publishes the restore:
+    not beside what it has undone. Seed 200132849.
+    """
+    a, b = world.writer("A"), world.writer("B")
+
+    def meanwhile() -> None:
+        a.add("a")
+        a.store.add(Refuse(On("delete", ".hoodie/timeline"), forever=True))
+        a.table.restore(a.table.timeline().commits[-2].requested)
+
+    of_timeline, looks = On("list", ".hoodie/timeline"), count()  # the first look is for strangers, the second verifies
+    b.store.add(Pause(lambda call: of_timeline(call) and next(looks) == 1, call=meanwhile))
+    b.add("b")
+    undone = b.table.log.state.undone
+    assert len(undone) == 1
+    assert not undone & {entry.name for entry in b.store.list(".hoodie/timeline")}
+    a.store.reset()
+    b.table.clean()
+    check_sound(b.table)
 
 
 def look_twice(a: Writer, b: Writer, undone: Instant) -> Iterator[object]:
