@@ -169,8 +169,11 @@ class Cleaner:
         Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
         are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
         """
+        state, taken_back = self._log.state, timeline.taken_back()
         for shown in timeline.completed:
-            if (name := file_name(shown)) in self._log.state.undone:  # published late, when it had been taken back
+            # Published late, when it had been taken back. What a restore is just taking back leaves in its order.
+            leaves = state.ended.get(shown.requested) == "undone" and shown.requested not in taken_back
+            if (name := file_name(shown)) in state.undone and not leaves:
                 self._store.delete(f"{self._timeline}/{name}")
         landed = {instant.requested for instant in timeline.completed}
         found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}

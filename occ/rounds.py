@@ -53,6 +53,7 @@ class Rebase:
         self._work, self._again, self._looks_again = work, again, looks_again
         self._made_from: dict[FileGroupId, FileSlice] = {}  # own file group -> slice, for files of a round
         self._now: Snapshot | None = None
+        self._before: tuple[int, Snapshot | None] = self.slot, None  # before the last round
 
     def repeatable(self, staged: Staged) -> Repeatable:
         """What `resolve` has to know."""
@@ -70,6 +71,7 @@ class Rebase:
             return None
         covered = {each.group for unit in units for each in unit.current}
         appeared = tuple(self._appeared(before, now, covered)) if self._looks_again else ()
+        self._before = self.slot, self._now
         self.round, self.slot, self._now = self.round + 1, lost.slot, now
         told = Lost(
             spec,
@@ -128,6 +130,10 @@ class Rebase:
         fresh = {group for group in superseded if work.snapshot.get(group) is None}
         work._staged.supersede(superseded, stats, moved, fresh)
         self.took_s = work._table.env.monotonic() - began
+
+    def take_back(self) -> None:
+        """The last round came to nothing; its files are no part of the transaction, and its number is not used again."""
+        self.slot, self._now = self._before
 
     def _unchanged(self, task: Round, stats: Sequence[WriteStat]) -> list[WriteStat]:
         """Copies of slices in which ours changes nothing any more: our file of that group must not come back there."""

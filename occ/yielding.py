@@ -17,7 +17,7 @@ from .log_state import Begin, LogState
 from .over import ended_by_others, lost_against, reserved_by, waited_in_vain
 from .rebase import ROUNDS_MAX
 from .reserve import touched
-from .rounds import MergeAgain
+from .rounds import MergeAgain, Round
 from .waiting import Patience
 from .work import Work
 
@@ -110,7 +110,21 @@ class Yielding(Work):
             raise lost_against(self, lost.conflicts[0])
         _log.info("%s %s merges again, round %d: %s", self.operation, self.instant, rebase.round, lost)
         self._announce_as("replacecommit")
-        rebase.run(task)
+        try:
+            rebase.run(task)
+        except Exception as e:
+            if not self._is_outdated(task, lost.slot):
+                raise
+            _log.info("%s %s: what round %d read has been cleaned: %s", self.operation, self.instant, rebase.round, e)
+            rebase.take_back()
+
+    def _is_outdated(self, task: Round, slot: int) -> bool:
+        """Whether slices of a round are gone because others have landed since: of those a clean keeps only what is newer."""
+        table = self._table
+        table.log.catch_up()
+        if all(commit.slot < slot for commit in self._follower.commits):
+            return False
+        return any(table.store.head(path) is None for each in task.slices.values() for path in each.paths)
 
     # --- the pending instant ---------------------------------------------------------------------------------
 

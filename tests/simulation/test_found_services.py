@@ -10,6 +10,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.instant import Instant, file_name
+from lakelatch.occ.timeline import read_timeline
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 
@@ -238,6 +239,24 @@ def test_a_new_handle_takes_back_what_a_restore_has_undone_that_it_reads_while_i
     a.store.reset()
     b.table.clean()
     check_sound(b.table)
+
+
+def test_a_sweep_leaves_to_a_restore_what_it_is_just_taking_back(world: World):
+    """It would go oldest first, and readers would see what never was (found among keepers only, 300042281)."""
+    a, b = world.writer("A"), world.writer("B")
+    b.add("a")
+    b.add("a")
+    b.store.add(Refuse(On("delete", ".hoodie/timeline"), forever=True))
+    b.table.restore(first_of(b))
+    a.table.log.catch_up()
+    shown = read_timeline(a.store, a.table.config)
+    names = [file_name(each) for each in shown.commits if file_name(each) in a.table.log.state.undone]
+    assert len(names) >= 2
+    a.table.cleaner.sweep_strays(shown, ())
+    a.table.clean()
+    assert [call.path.rpartition("/")[2] for call in a.store.calls if of_completed(call)][: len(names)] == names[::-1]
+    b.store.reset()
+    check_sound(a.table)
 
 
 def look_twice(a: Writer, b: Writer, undone: Instant) -> Iterator[object]:

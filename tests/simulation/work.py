@@ -123,7 +123,7 @@ class Work:
                 if not mine:
                     continue
                 left -= mine
-                seen = self._content(now)
+                seen = read(self.txn._table.store, now.path)  # may be cleaned, if others have landed since
                 self.attempt.merged |= seen
                 self.attempt.reads |= seen
                 rows = {key: email for root in mine for key, email in self._rows[root].items()}
