@@ -13,7 +13,7 @@ help:
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
-	@echo "make soak       simulated schedules of new seeds on all cores (SECONDS=600 SEED=1)"
+	@echo "make soak       simulated schedules of new seeds on all cores (SECONDS=600 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
@@ -58,7 +58,7 @@ test-jvm: venv
 # docs/simulation.md. Both end with an error when something is found, or not found.
 SECONDS ?= 60
 soak: venv
-	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers)
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.hunt

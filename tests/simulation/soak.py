@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import itertools
 import os
@@ -56,14 +57,19 @@ class Tally:
         return "\n".join(lines)
 
 
-def tally(first: int, count: int) -> Tally:
-    """Run the schedules of so many seeds. They go on after a failure, which is noted."""
+def with_keepers(shape: Shape) -> Shape:
+    """Services are at work, and every third time somebody reads under a lease: in one of ten as the seeds have it."""
+    return replace(shape, keepers=1 + shape.seed % 2, readers=shape.seed % 3 // 2)
+
+
+def tally(first: int, count: int, *, keepers: bool = False) -> Tally:
+    """Run the schedules of so many seeds. They go on after a failure, which is noted. ``keepers``: in all of them."""
     found, began = Tally(), time.process_time()
     gc.disable()  # greenlets and worlds refer to each other; collecting after each block is much cheaper
     try:
         with simulated():
             for seed in range(first, first + count):
-                shape = Shape.of(seed)
+                shape = with_keepers(Shape.of(seed)) if keepers else Shape.of(seed)
                 try:
                     world = run(shape)
                 except Exception as e:
@@ -122,6 +128,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("seconds", type=float)
     parser.add_argument("--seed", type=int, default=None, help="the first seed; otherwise the time")
+    parser.add_argument("--keepers", action="store_true", help="services in every schedule, and not in one of ten")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
@@ -133,13 +140,14 @@ def main() -> int:
     print(f"from seed {first} for {given.seconds:g} s on {given.processes} processes; Ctrl-C ends it early", flush=True)
     with ProcessPoolExecutor(given.processes, initializer=deaf) as pool:
         blocks = itertools.count(first, BLOCK)
-        running = {pool.submit(tally, next(blocks), BLOCK) for _ in range(2 * given.processes)}
+        block = functools.partial(tally, count=BLOCK, keepers=given.keepers)
+        running = {pool.submit(block, next(blocks)) for _ in range(2 * given.processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for each in done:
                 total.add(each.result())
                 if time.time() < until and not total.failed and not told.is_set():
-                    running.add(pool.submit(tally, next(blocks), BLOCK))
+                    running.add(pool.submit(block, next(blocks)))
             if time.time() - said > 10:
                 said = time.time()
                 rate = total.schedules / (said - began)
