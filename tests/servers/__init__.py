@@ -6,6 +6,7 @@ or fails them where CI=true, so that a green run there means that they ran.
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -26,6 +27,23 @@ BUCKET = "latch"
 KEY = "latchlatch"
 AZURE_ACCOUNT = "devstoreaccount1"  # Azurite's, published with its key in Microsoft's documentation
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Returns from a SIGSTOP when every thread has stopped (Linux tells): one that still runs may answer the next request."""
+    os.kill(pid, number)
+    give_up = time.monotonic() + START_S_MAX
+    while number == signal.SIGSTOP and _runs(pid) and time.monotonic() < give_up:
+        time.sleep(0.001)  # of which nothing tells us
+
+
+def _runs(pid: int) -> bool:
+    """Whether a thread of the process is not stopped; False where there is no /proc."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # that thread has just ended
+            if stat.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import boto3
 
-from . import TOOLS, free_port, missing, require, running
+from . import TOOLS, free_port, missing, require, running, send_signal
 
 REGION = "eu-west-1"
 # The emulators take any credentials and keep a database for each. The third spares botocore a look for a cloud host.
@@ -45,7 +45,7 @@ class Dynamo:
         self.stop()
 
     def signal(self, number: int) -> None:
-        os.kill(self._server.pid, number)
+        send_signal(self._server.pid, number)
 
     @property
     def endpoint(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from . import START_S_MAX, free_port, require, running
+from . import START_S_MAX, free_port, require, running, send_signal
 
 _SMALL = ["--save", "", "--bind", "127.0.0.1", "--loglevel", "notice"]
 
@@ -52,7 +51,7 @@ class RedisServer:
 
     def signal(self, number: int) -> None:
         assert self.process is not None
-        os.kill(self.process.pid, number)
+        send_signal(self.process.pid, number)
 
     def kill(self) -> None:
         """The end without notice, also of a stopped one. Twice is fine."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from . import START_S_MAX, free_port, missing, require
+from . import START_S_MAX, free_port, missing, require, send_signal
 
 JARS = Path("/usr/share/java")  # where Debian puts them
 # A message that was lost in an election is sent again after up to a minute unless told otherwise.
@@ -102,7 +102,7 @@ class Node:
 
     def signal(self, number: int) -> None:
         assert self._process is not None
-        self._process.send_signal(number)
+        send_signal(self._process.pid, number)
 
     def kill(self) -> None:
         """As a power cut would."""
