@@ -93,7 +93,9 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
                 return None
             with table.lease(f"planning {name}"):
                 # A log file that completed before the plan and is not in it would be lost, whoever executes it.
-                begin = table.log.append(_entry(table, name, content, slot, follower), look=name == "compact" or None)
+                begin = table.log.append(
+                    _entry(table, name, content, slot, follower), look=True if name == "compact" else None
+                )
         except _Stale as e:
             _log.info("%s: %s is planned again: %s", table.url, name, e)
             table.env.sleep(0.1 + table.env.random() / 2)
