@@ -15,8 +15,10 @@ A number comes from a block that was reserved between 1 and 3, while the lock wa
 have the order of the grants. Without 3, a writer that slept after 1 would come back with a larger number than its
 successor's.
 
-**Waiting.** Who finds the lock busy appends its name to the queue in the item; only the first in it takes the lock. A
-first one that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake.
+**Waiting.** Who finds the lock busy appends its name to the queue in the item; the first in it takes the lock. Who
+finds it free may overtake the first, so few times that nobody starves: most often it is who just gave the lock back, and
+a turn without a hand-over is a short one. A first one that does not come for a free lock is put out after a while. A JVM
+writer knows no queue and may overtake always.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from .dynamodb_item import (
     CREATED,
     MINE,
     NOT_RELEASED,
+    OVERTAKEN_MAX,
+    OVERTAKEN_MAX_ALONE,
     Seen,
     break_json,
     holder_values,
@@ -47,7 +51,6 @@ from .leased import LeasedLocks
 
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
-OVERTAKEN_MAX = 8  # by how many the only waiter may be overtaken: a process that comes back at once needs no hand-off
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
 _TAKE = (
@@ -57,9 +60,9 @@ _TAKE = (
 _HAS_NUMBER = " AND lakelatchFence < lakelatchLimit AND lakelatchFence >= :above"
 _FREE = "isReleased = :yes"
 _NOBODY_WAITS = " AND attribute_not_exists(lakelatchQueue[0])"
-_FEW_WAIT = (
-    " AND (attribute_not_exists(lakelatchQueue[0]) OR "
-    "(attribute_not_exists(lakelatchQueue[1]) AND lakelatchOvertaken < :times))"
+_MAY_OVERTAKE = (
+    " AND (attribute_not_exists(lakelatchQueue[0]) OR lakelatchOvertaken < :many OR "
+    "(attribute_not_exists(lakelatchQueue[1]) AND lakelatchOvertaken < :one_waits))"
 )
 _FIRST = " AND lakelatchQueue[0] = :owner"
 
@@ -97,7 +100,7 @@ class DynamoBackend:
         self._env = env
         self._watched: dict[str, tuple[str, float]] = {}  # item -> its version, and when it was first seen
         self._turns: dict[str, float] = {}
-        self._crowded: set[str] = set()  # items whose queue was long when we released them
+        self._crowded: set[str] = set()  # items whose first waiter may not be overtaken any more
 
     @property
     def requests(self) -> int:
@@ -129,7 +132,8 @@ class DynamoBackend:
             if place.queued:
                 condition += _FIRST
             elif ask.waits:
-                condition, values = condition + _FEW_WAIT, {":yes": "1", ":times": OVERTAKEN_MAX}
+                condition += _MAY_OVERTAKE
+                values |= {":many": OVERTAKEN_MAX, ":one_waits": OVERTAKEN_MAX_ALONE}
             answer = self._take(ask, place, condition, values, numbered=True)
             if answer.done:
                 return self._granted(ask, place, answer)

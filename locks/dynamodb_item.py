@@ -15,6 +15,7 @@ whole item when it takes the lock and deletes it when it releases. So ours may v
     lakelatchHolder      S  JSON: owner, since, reason, host, pid
     lakelatchUntil       S  wall-clock seconds by the holder's clock, for people
     lakelatchQueue       L  owners that wait, first come first
+    lakelatchOvertaken   N  how many took the lock before the first of them
     lakelatchBroken      S  JSON: the last record of a break
 
 A second item, which only we touch, keeps what must not vanish: the limit that was reserved, and the records of breaks.
@@ -36,6 +37,8 @@ _KEY_BYTES_MAX = 1900  # DynamoDB takes 2,048, and the second item's name is lon
 
 CREATED = "attribute_exists(recordVersionNumber)"
 NOT_RELEASED = "attribute_not_exists(isReleased)"
+OVERTAKEN_MAX = 2  # how many may take the lock before its first waiter
+OVERTAKEN_MAX_ALONE = 8  # the same while nobody else waits
 MINE = f"ownerName = :owner AND {NOT_RELEASED}"
 
 
@@ -65,12 +68,18 @@ class Seen:
     last_released: int
     until: float | None
     queue: tuple[str, ...]
+    overtaken: int
     holder: dict[str, Any]
     broken: str
 
     @property
     def ours(self) -> bool:
         return self.holder.get("owner") == self.owner
+
+    @property
+    def in_order(self) -> bool:
+        """The first waiter may not be overtaken any more."""
+        return bool(self.queue) and self.overtaken >= (OVERTAKEN_MAX if self.queue[1:] else OVERTAKEN_MAX_ALONE)
 
     @property
     def token(self) -> int:
@@ -117,6 +126,7 @@ def parse_item(item: dict[str, Any]) -> Seen:
         last_released=int(number("lakelatchReleased") or 0),
         until=number("lakelatchUntil", "S"),
         queue=tuple(each.get("S", "") for each in item.get("lakelatchQueue", {}).get("L", ())),
+        overtaken=int(number("lakelatchOvertaken") or 0),
         holder=holder if isinstance(holder, dict) else {},
         broken=text("lakelatchBroken"),
     )

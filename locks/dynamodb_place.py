@@ -27,7 +27,7 @@ _TURN_SOON_S = 0.1  # where turns are shorter, the second in the queue may be th
 class DynamoPlace:
     """A name in the queue, and the pace of looking again. ``in_doubt``: a write may have made us the owner.
 
-    ``turns`` is what this process has learned about the length of a turn, by item.
+    ``turns`` is what this process has learned, by item, about how long the queue takes to move by one.
     """
 
     def __init__(self, table: Table, item: str, env: Environment, turns: dict[str, float]) -> None:
@@ -43,7 +43,7 @@ class DynamoPlace:
         self._state: tuple[object, ...] = ()
         self._since = 0.0  # when this holder, or this free lock with this head of the queue, was first seen
         self._ends_at = 0.0
-        self._looked: tuple[int, float] | None = None  # the token of the last look, and its time
+        self._stood: tuple[int, float] | None = None  # the place in the queue, and when it was first seen
         self._turns = turns
 
     def note(self, seen: Seen, *, ends_at: float, free: bool) -> None:
@@ -52,13 +52,16 @@ class DynamoPlace:
         if state != self._state:
             self._state, self._since = state, self._env.monotonic()
         self._seen, self._ends_at = seen, ends_at
-        if seen.fence is not None:
-            now = self._env.monotonic()
-            if self._looked is not None and seen.fence > self._looked[0]:
-                turn_s = (now - self._looked[1]) / (seen.fence - self._looked[0])
-                known_s = self._turns.get(self.item, turn_s)
-                self._turns[self.item] = known_s + (turn_s - known_s) * (_SHORTER if turn_s < known_s else _LONGER)
-            self._looked = seen.fence, now
+        if self.ask is None or self.ask.owner not in seen.queue:
+            return
+        now, at = self._env.monotonic(), seen.queue.index(self.ask.owner)
+        if self._stood is None:
+            self._stood = at, now
+        elif at < self._stood[0]:
+            turn_s = (now - self._stood[1]) / (self._stood[0] - at)
+            known_s = self._turns.get(self.item, turn_s)
+            self._turns[self.item] = known_s + (turn_s - known_s) * (_SHORTER if turn_s < known_s else _LONGER)
+            self._stood = at, now
 
     def expects_soon(self) -> bool:
         """The lock may be free for us now: asking for the lock itself saves the look before it."""
@@ -145,7 +148,7 @@ class DynamoGrant:
         answer = self._table.update(self._item, change, MINE, values, want=True)
         seen = parse_item(answer.item) if answer.item else None
         if answer.done:
-            if seen is not None and len(seen.queue) > 1:
+            if seen is not None and seen.in_order:
                 self._crowded.add(self._item)
             return Release.RELEASED
         if not answer.doubt:

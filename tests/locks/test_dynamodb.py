@@ -18,7 +18,7 @@ from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockU
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.backend import Ask
 from lakelatch.locks.dynamodb import BLOCK
-from lakelatch.locks.dynamodb_item import item_key, parse_item, second_key
+from lakelatch.locks.dynamodb_item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
 from lakelatch.locks.dynamodb_place import DynamoPlace
 from lakelatch.locks.dynamodb_table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
@@ -176,7 +176,8 @@ def test_a_token_is_lifted_far_and_above_costs_nothing_when_it_is_met(world: Wor
 
 def test_a_waiter_that_died_is_put_out_of_the_queue(world: World) -> None:
     world.us.acquire(world.key, wait_s=0).release()
-    world.set("SET lakelatchQueue = :q", q={"L": [{"S": "dead:1:a"}, {"S": "dead:2:b"}]})
+    two, many = {"L": [{"S": "dead:1:a"}, {"S": "dead:2:b"}]}, {"N": str(OVERTAKEN_MAX)}
+    world.set("SET lakelatchQueue = :q, lakelatchOvertaken = :n", q=two, n=many)
     begin = world.env.monotonic()
     with pytest.raises(LockTimeoutError, match="Nothing is held"):
         world.us.acquire(world.key, wait_s=1)
@@ -184,6 +185,21 @@ def test_a_waiter_that_died_is_put_out_of_the_queue(world: World) -> None:
     with world.us.acquire(world.key, wait_s=20):
         assert world.env.monotonic() - begin < 10
     assert world.item()["lakelatchQueue"] == []
+
+
+@pytest.mark.parametrize(("waiting", "times"), [(1, OVERTAKEN_MAX_ALONE), (2, OVERTAKEN_MAX), (5, OVERTAKEN_MAX)])
+def test_waiters_are_overtaken_a_few_times_and_never_more(world: World, waiting: int, times: int) -> None:
+    """Else one process that comes back at once would be served alone, or each turn would cost a hand-over."""
+    queue = {"L": [{"S": f"waiter:{i}"} for i in range(waiting)]}
+    world.us.acquire(world.key, wait_s=0).release()
+    world.set("SET lakelatchQueue = :q, lakelatchOvertaken = :n", q=queue, n={"N": "0"})
+    for _ in range(times):
+        world.us.acquire(world.key, wait_s=0.001).release()
+    with pytest.raises(LockTimeoutError):
+        world.us.acquire(world.key, wait_s=0.001)
+    first = world.us.acquire(world.key, wait_s=20)  # those waiters are dead, and put out one by one
+    assert int(world.item()["lakelatchOvertaken"]) == 0, "it came in its turn, and may be overtaken no more often"
+    first.release()
 
 
 def test_who_tries_without_waiting_may_overtake(world: World) -> None:
@@ -200,22 +216,22 @@ def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoP
     return place
 
 
-def show(place: DynamoPlace, env: FakeEnvironment, *, fence: int, queue: list[str]) -> None:
+def show(place: DynamoPlace, env: FakeEnvironment, *, holder: int, queue: list[str]) -> None:
     """One look at the lock while somebody holds it."""
-    item = {"ownerName": {"S": f"holder {fence}"}, "lakelatchFence": {"N": str(fence)}}
-    seen = parse_item(item | {"lakelatchQueue": {"L": [{"S": each} for each in queue]}})
+    queued = {"L": [{"S": each} for each in queue]}
+    seen = parse_item({"ownerName": {"S": f"holder {holder}"}, "lakelatchQueue": queued})
     place.note(seen, ends_at=env.monotonic() + LEASE_S, free=False)
 
 
 def test_who_stands_behind_others_looks_seldom_and_all_of_a_process_know_how_seldom() -> None:
     env, turns = FakeEnvironment(), dict[str, float]()
     first = waiter(env, turns, "me")
-    show(first, env, fence=1, queue=["a", "b", "me"])
+    show(first, env, holder=1, queue=["a", "b", "me"])
     env.advance(0.02)
-    show(first, env, fence=2, queue=["b", "me"])
+    show(first, env, holder=2, queue=["b", "me"])
     assert turns == {"flights": pytest.approx(0.02)}
     another = waiter(env, turns, "me too")
-    show(another, env, fence=2, queue=[*"bcdefghi", "me too"])
+    show(another, env, holder=2, queue=[*"bcdefghi", "me too"])
     begin = env.monotonic()
     another.wait(10)
     assert 0.4 * 8 * 0.02 < env.monotonic() - begin < 8 * 0.02
@@ -225,11 +241,21 @@ def test_a_turn_that_was_long_once_is_soon_forgotten() -> None:
     """Who sleeps too long makes turns longer; if that counted in full, all would sleep longer and longer."""
     env, turns = FakeEnvironment(), {"flights": 0.02}
     place = waiter(env, turns, "me")
-    for fence, took_s in enumerate([0.0, 0.2, 0.02, 0.02, 0.02, 0.02]):
+    for ahead, took_s in zip("abcdef", [0.0, 0.2, 0.02, 0.02, 0.02, 0.02], strict=True):
         env.advance(took_s)
-        show(place, env, fence=fence, queue=["a", "me"])
+        show(place, env, holder=ord(ahead), queue=[*"abcdef"["abcdef".index(ahead) :], "me"])
         assert turns["flights"] < 0.05
     assert turns["flights"] < 0.03
+
+
+def test_a_turn_is_what_moves_the_queue() -> None:
+    """A process that takes the lock three times running is one turn to those behind it: they need not look more often."""
+    env, turns = FakeEnvironment(), dict[str, float]()
+    place = waiter(env, turns, "me")
+    for holder, queue in [(1, ["a", "b", "me"]), (2, ["a", "b", "me"]), (3, ["a", "b", "me"]), (4, ["b", "me"])]:
+        show(place, env, holder=holder, queue=queue)
+        env.advance(0.02)
+    assert turns == {"flights": pytest.approx(0.06)}
 
 
 def test_the_lock_itself_is_asked_for_when_it_may_be_free_at_once() -> None:
@@ -239,9 +265,9 @@ def test_the_lock_itself_is_asked_for_when_it_may_be_free_at_once() -> None:
         (["me"], 1.0, True), (["a", "me"], 0.02, True), (["a", "me"], 1.0, False), (["a", "b", "me"], 0.02, False),
     ]:  # fmt: skip
         turns["flights"] = turn_s
-        show(place, env, fence=1, queue=queue)
+        show(place, env, holder=1, queue=queue)
         assert place.expects_soon() is soon, queue
-    show(place, env, fence=2, queue=["me"])
+    show(place, env, holder=2, queue=["me"])
     env.advance(0.1)
     assert not place.expects_soon(), "a long hold is looked at, which costs less"
 
