@@ -106,11 +106,8 @@ def azurite(folder: Path) -> Iterator[Bucket]:
 
 @contextmanager
 def s3s_fs(folder: Path) -> Iterator[Bucket]:
-    """An S3 server whose conditional writes are not atomic. Building it takes a quarter of an hour."""
-    program = shutil.which("s3s-fs")
-    if program is None:
-        pytest.skip("s3s-fs is not on PATH: cargo install s3s-fs --version 0.14.1 --features binary")
-    port = free_port()
+    """An S3 server whose conditional writes are not atomic."""
+    program, port = require("s3s-fs"), free_port()
     (folder / BUCKET).mkdir(parents=True)
     command = [
         program,
