@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import DamagedTableError
 from ..storage import Store
-from .instant import COMMIT_ACTIONS
+from .instant import COMMIT_ACTIONS, Instant, parse
 from .log_state import Begin, Commit, End, LogEntry, LogState, Open, decode
 
 LOG = ".hoodie/.lakelatch/log"
@@ -59,10 +59,11 @@ def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEn
             raise
 
 
-def _ending(store: Store, instant: str) -> Begin | Commit | End | None:
+def _ending(store: Store, instant: str) -> Begin | Commit | End | Instant | None:
     """How a transaction ended that is not open any more: the first entry after its begin that tells.
 
-    The begin itself when its epoch is there and its end is not. None: a stranger's, or one that the log has forgotten.
+    The begin itself when its epoch is there and its end is not. Its instant when only the restore is left that took it
+    back. None: a stranger's, or one that the log has forgotten.
     """
     numbers, told = epochs(store), list[LogEntry]()
     for epoch in reversed(numbers):
@@ -70,8 +71,11 @@ def _ending(store: Store, instant: str) -> Begin | Commit | End | None:
         told[:0] = entries
         if entries and isinstance(entries[0], Open) and entries[0].top < instant:  # it began in this epoch, if anywhere
             mine = [e for e in told if isinstance(e, Begin | Commit | End) and e.instant == instant]
-            return (mine[1] if len(mine) > 1 else mine[0]) if mine and isinstance(mine[0], Begin) else None
-    return None
+            if mine and isinstance(mine[0], Begin):
+                return mine[1] if len(mine) > 1 else mine[0]
+            break
+    undone = (parse(name, layout=2) for e in told if isinstance(e, Commit) and e.restores for name in e.undone)
+    return next((each for each in undone if each and each.requested == instant), None)
 
 
 def outcome_of(store: Store, instant: str) -> str | None:
@@ -79,12 +83,16 @@ def outcome_of(store: Store, instant: str) -> str | None:
     end = _ending(store, instant)
     if isinstance(end, Commit):  # a savepoint is shown under another T; other commits a restore has taken back
         return "undone" if end.action in COMMIT_ACTIONS else "commit"
+    if isinstance(end, Instant):
+        return "undone"
     return "rollback" if isinstance(end, Begin) else end.kind if end else None
 
 
 def landed_at(store: Store, instant: str) -> str | None:
     """The completion time of such a transaction, if it landed."""
     end = _ending(store, instant)
+    if isinstance(end, Instant):
+        return end.completed
     return end.completion if isinstance(end, Commit) else None
 
 

@@ -21,7 +21,7 @@ from lakelatch.occ.publish import SIDES, Publisher
 from lakelatch.occ.timeline import TIMELINE
 from lakelatch.storage import Durable, Put
 from lakelatch.storage.local import LocalStore
-from lakelatch.testing.faults import On, Pause, Refuse
+from lakelatch.testing.faults import LoseReply, On, Pause, Refuse
 
 from .world import BEGUN, World, Writer, add, check_history, commits, content, independent_content
 
@@ -427,3 +427,32 @@ def test_a_commit_that_another_engine_took_back_keeps_no_epoch(world, action):
     (timeline / f"{later}_{next_label(0.0, later)}.{action}").write_bytes(b"")
     a.table.pruner.prune()
     assert len(kept(world)) == 1
+
+
+@pytest.mark.parametrize("epochs_since", [0, 2])
+def test_who_landed_and_was_taken_back_while_in_doubt_is_not_told_that_nothing_landed(world, epochs_since):
+    """No answer came, a restore took the commit back, and its epoch was removed; then also the restore's own (seed 210633976)."""
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    next_epoch(x)
+    before = commits(x.table)[-1].instant
+    txn = w.begin_add("a")
+
+    def meanwhile() -> None:
+        x.add("b")
+        next_epoch(x)
+        assert txn.instant in x.table.restore(before).undone
+        next_epoch(x, epochs_since)
+        x.table.clean()
+
+    w.store.add(Pause(ENTRY, call=meanwhile, after=True))
+    w.store.add(LoseReply(ENTRY))
+    if epochs_since:
+        with pytest.raises(lakelatch.CommitUnknownError, match="when restore .* took it back"):
+            txn.commit()
+    else:
+        assert txn.commit().completion
+    with world.fresh() as table:
+        assert txn.instant not in {i.requested for i in table.timeline().commits}
+        assert content(table)["a0"] == BEGUN["a0"]
+        table.clean()
+        assert check(table.store).findings == ()
