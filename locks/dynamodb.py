@@ -15,10 +15,10 @@ A number comes from a block that was reserved between 1 and 3, while the lock wa
 have the order of the grants. Without 3, a writer that slept after 1 would come back with a larger number than its
 successor's.
 
-**Waiting.** Who finds the lock busy appends its name to the queue in the item; the first in it takes the lock. Who
-finds it free may overtake the first, so few times that nobody starves: most often it is who just gave the lock back, and
-a turn without a hand-over is a short one. A first one that does not come for a free lock is put out after a while. A JVM
-writer knows no queue and may overtake always.
+**Waiting.** Who finds the lock busy appends its name to the queue in the item; the first in it takes the lock. A process
+that had it before may overtake the first, so few times that nobody starves: a turn without a hand-over is a short one. A
+first one that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake
+always.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from .dynamodb_item import (
     CREATED,
     MINE,
     NOT_RELEASED,
-    OVERTAKEN_MAX,
-    OVERTAKEN_MAX_ALONE,
     Seen,
     break_json,
     holder_values,
@@ -60,10 +58,7 @@ _TAKE = (
 _HAS_NUMBER = " AND lakelatchFence < lakelatchLimit AND lakelatchFence >= :above"
 _FREE = "isReleased = :yes"
 _NOBODY_WAITS = " AND attribute_not_exists(lakelatchQueue[0])"
-_MAY_OVERTAKE = (
-    " AND (attribute_not_exists(lakelatchQueue[0]) OR lakelatchOvertaken < :many OR "
-    "(attribute_not_exists(lakelatchQueue[1]) AND lakelatchOvertaken < :one_waits))"
-)
+_MAY_OVERTAKE = " AND (attribute_not_exists(lakelatchQueue[0]) OR lakelatchOvertaken < :most)"
 _FIRST = " AND lakelatchQueue[0] = :owner"
 
 
@@ -100,7 +95,7 @@ class DynamoBackend:
         self._env = env
         self._watched: dict[str, tuple[str, float]] = {}  # item -> its version, and when it was first seen
         self._turns: dict[str, float] = {}
-        self._crowded: set[str] = set()  # items whose first waiter may not be overtaken any more
+        self._overtakes: dict[str, int] = {}  # `Seen.overtakes` of items when we took the lock
 
     @property
     def requests(self) -> int:
@@ -123,17 +118,18 @@ class DynamoBackend:
         try:
             if place.queued and not place.expects_soon():
                 return self._follow(ask, place, self._look(place.item))
-            if ask.waits and place.item in self._crowded:
-                self._crowded.discard(place.item)
+            most = self._overtakes.pop(place.item, None)
+            if ask.waits and most == 0:
                 answer = self._join(ask, place)
                 return self._follow(ask, place, parse_item(answer.item) if answer.item else None)
             values: dict[str, Any] = {":yes": "1"}
             condition = _FREE
             if place.queued:
                 condition += _FIRST
+            elif ask.waits and most:
+                condition, values = condition + _MAY_OVERTAKE, {":yes": "1", ":most": most}
             elif ask.waits:
-                condition += _MAY_OVERTAKE
-                values |= {":many": OVERTAKEN_MAX, ":one_waits": OVERTAKEN_MAX_ALONE}
+                condition += _NOBODY_WAITS
             answer = self._take(ask, place, condition, values, numbered=True)
             if answer.done:
                 return self._granted(ask, place, answer)
@@ -278,9 +274,10 @@ class DynamoBackend:
     def _granted(self, ask: Ask, place: DynamoPlace, answer: Answer) -> Grant:
         assert answer.item is not None
         self._watched.pop(place.item, None)
-        return DynamoGrant(
-            self._table, place.item, ask, int(answer.item["lakelatchFence"]["N"]), self._env, self._crowded
-        )
+        seen = parse_item(answer.item)
+        assert seen.fence is not None
+        self._overtakes[place.item] = seen.overtakes
+        return DynamoGrant(self._table, place.item, ask, seen.fence, self._env)
 
     def _number(self, ask: Ask, place: DynamoPlace) -> Grant | None:
         """Steps 2 and 3 of the module's text; None when the lock was taken from us meanwhile."""
@@ -311,7 +308,7 @@ class DynamoBackend:
             place.version = seen.version
             grant = self._number(ask, place)
         else:
-            grant = DynamoGrant(self._table, place.item, ask, seen.fence, self._env, self._crowded)
+            grant = DynamoGrant(self._table, place.item, ask, seen.fence, self._env)
         return grant if grant is not None and grant.renew() else None
 
     def _join(self, ask: Ask, place: DynamoPlace) -> Answer:

@@ -37,7 +37,7 @@ _KEY_BYTES_MAX = 1900  # DynamoDB takes 2,048, and the second item's name is lon
 
 CREATED = "attribute_exists(recordVersionNumber)"
 NOT_RELEASED = "attribute_not_exists(isReleased)"
-OVERTAKEN_MAX = 2  # how many may take the lock before its first waiter
+OVERTAKEN_MAX = 2  # how often processes that had the lock may take it before its first waiter
 OVERTAKEN_MAX_ALONE = 8  # the same while nobody else waits
 MINE = f"ownerName = :owner AND {NOT_RELEASED}"
 
@@ -77,9 +77,10 @@ class Seen:
         return self.holder.get("owner") == self.owner
 
     @property
-    def in_order(self) -> bool:
-        """The first waiter may not be overtaken any more."""
-        return bool(self.queue) and self.overtaken >= (OVERTAKEN_MAX if self.queue[1:] else OVERTAKEN_MAX_ALONE)
+    def overtakes(self) -> int:
+        """How many may take the lock before its first waiter; 0 when so many have."""
+        most = OVERTAKEN_MAX if self.queue[1:] else OVERTAKEN_MAX_ALONE
+        return 0 if self.queue and self.overtaken >= most else most
 
     @property
     def token(self) -> int:

@@ -16,6 +16,7 @@ _log = logging.getLogger("lakelatch.locks")
 
 PATIENCE_S = 2.0  # how long the first in the queue may leave a free lock lying
 _PAUSE_S, _PAUSE_S_MAX = 0.003, 0.25
+_PAUSE_OVERTAKEN_S = 0.006  # who may still be overtaken need not hurry: most often somebody does it
 _BEHIND_S_MAX = 1.0
 _BEHIND_PART = 0.5  # of the turns before theirs that those behind let pass before they look again
 # Weights of the turn that was seen last. Who sleeps too long makes turns longer, and that must not grow by itself.
@@ -84,7 +85,8 @@ class DynamoPlace:
         else:
             behind = seen.queue.index(ask.owner) if ask.owner in seen.queue else len(seen.queue)
             lasted_s = env.monotonic() - self._since
-            pause_s = min(max(lasted_s / 4, _PAUSE_S), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
+            least_s = _PAUSE_OVERTAKEN_S if seen.overtakes else _PAUSE_S
+            pause_s = min(max(lasted_s / 4, least_s), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
             if behind:
                 pause_s = min(max(pause_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
             if env.monotonic() < self._ends_at:
@@ -117,9 +119,8 @@ class DynamoPlace:
 class DynamoGrant:
     """The owner's name is new in every grant, so it proves whose the item is, whatever answers got lost."""
 
-    def __init__(self, table: Table, item: str, ask: Ask, token: int, env: Environment, crowded: set[str]) -> None:
+    def __init__(self, table: Table, item: str, ask: Ask, token: int, env: Environment) -> None:
         self.token = token
-        self._crowded = crowded
         self._table = table
         self._item = item
         self._ask = ask
@@ -145,15 +146,13 @@ class DynamoGrant:
         """Mark as released. The item stays, and with it the token."""
         values = {":owner": self._ask.owner, ":yes": "1", ":token": self.token}
         change = "SET isReleased = :yes, lakelatchReleased = :token"
-        answer = self._table.update(self._item, change, MINE, values, want=True)
-        seen = parse_item(answer.item) if answer.item else None
+        answer = self._table.update(self._item, change, MINE, values)
         if answer.done:
-            if seen is not None and seen.in_order:
-                self._crowded.add(self._item)
             return Release.RELEASED
         if not answer.doubt:
             return Release.WAS_LOST
         # An earlier try of this release got no answer; it may be the reason that the item is not ours now.
+        seen = parse_item(answer.item) if answer.item else None
         if seen is not None and seen.last_released == self.token:
             return Release.RELEASED
         broken = parse_breaks(self._ask.key, [seen.broken]) if seen else ()

@@ -176,7 +176,7 @@ def test_a_token_is_lifted_far_and_above_costs_nothing_when_it_is_met(world: Wor
 
 def test_a_waiter_that_died_is_put_out_of_the_queue(world: World) -> None:
     world.us.acquire(world.key, wait_s=0).release()
-    two, many = {"L": [{"S": "dead:1:a"}, {"S": "dead:2:b"}]}, {"N": str(OVERTAKEN_MAX)}
+    two, many = {"L": [{"S": "dead:1:a"}, {"S": "dead:2:b"}]}, {"N": str(OVERTAKEN_MAX_ALONE)}
     world.set("SET lakelatchQueue = :q, lakelatchOvertaken = :n", q=two, n=many)
     begin = world.env.monotonic()
     with pytest.raises(LockTimeoutError, match="Nothing is held"):
@@ -192,6 +192,9 @@ def test_waiters_are_overtaken_a_few_times_and_never_more(world: World, waiting:
     """Else one process that comes back at once would be served alone, or each turn would cost a hand-over."""
     queue = {"L": [{"S": f"waiter:{i}"} for i in range(waiting)]}
     world.us.acquire(world.key, wait_s=0).release()
+    world.set("SET lakelatchQueue = :q, lakelatchOvertaken = :n", q=queue, n={"N": "0"})
+    with pytest.raises(LockTimeoutError):
+        world.them.acquire(world.key, wait_s=0.001)  # they have not had it
     world.set("SET lakelatchQueue = :q, lakelatchOvertaken = :n", q=queue, n={"N": "0"})
     for _ in range(times):
         world.us.acquire(world.key, wait_s=0.001).release()
