@@ -26,7 +26,7 @@ STRICT = ("redis", "zk")  # serve in order
 RATE_MIN = {"redis": 0.9, "zk": 0.9, "dynamodb": 0.8, "s3": 0.8}
 FAIR_MIN = {name: 0.95 if name in STRICT else 0.6 for name in lock_servers.NAMES}
 LOSS_S_MAX = 1.0
-TURNS_MIN = {name: 200 if name in STRICT else 60 for name in lock_servers.NAMES}  # fewer, and fairness is chance: some come in threes
+TURNS_MIN = {name: 200 if name in STRICT else 60 for name in lock_servers.NAMES}  # fewer, and fairness is chance
 HEAD = """\
 | | processes, hold | per s (changed hands) | ratio | least / most served | wait p50, p99 ms | p99 bound \
 | CPU us: clients, server | requests | verdict |
