@@ -127,7 +127,8 @@ class DynamoBackend:
             if place.queued:
                 condition += _FIRST
             elif ask.waits and most:
-                condition, values = condition + _MAY_OVERTAKE, {":yes": "1", ":most": most}
+                condition += _MAY_OVERTAKE
+                values[":most"] = most
             elif ask.waits:
                 condition += _NOBODY_WAITS
             answer = self._take(ask, place, condition, values, numbered=True)

@@ -382,16 +382,9 @@ class CommitLog:
         return read_all(self._store)
 
     def landed(self, instant: str) -> str | None:
-        """The completion time of a transaction that has landed, else None. Raises `CommitUnknownError`: it is forgotten."""
+        """The completion time of a transaction that has landed, else None."""
         with self._mutex:
-            found = self._landed(self.catch_up(), instant) or landed_at(self._store, instant)
-            if found is None and (restore := self._timeline.taken_back_by(instant)):
-                raise CommitUnknownError(
-                    f"{self._store.url}: {instant} had landed, at a time that is not known any more, when restore {restore} took "
-                    "it back; no state has had its rows since. Run it again if they should be there",
-                    table=self._store.url, instant=instant,
-                )  # fmt: skip
-            return found
+            return self._landed(self.catch_up(), instant) or landed_at(self._store, instant)
 
     def _landed(self, state: LogState, instant: str) -> str | None:
         if state.last is not None and state.last.instant == instant:

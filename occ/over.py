@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ..conflict import Conflict, FileGroupId, Party
-from ..errors import CommitError, ConflictError, DamagedTableError, DuplicateKeyError, RolledBackError, StorageError
+from ..errors import (
+    CommitError,
+    CommitUnknownError,
+    ConflictError,
+    DamagedTableError,
+    DuplicateKeyError,
+    RolledBackError,
+    StorageError,
+)
 from .log_state import Begin, Commit
 
 T = TypeVar("T")
@@ -63,6 +71,16 @@ def log_made_anew(attempt: Attempt) -> RolledBackError:
         "known. Nothing of it landed; run the write again",
         table=attempt.url,
         instant=attempt.instant,
+    )
+
+
+def forgotten(url: str, instant: str, restore: str) -> CommitUnknownError:
+    """It landed and was taken back, and nobody knows any more when it had landed."""
+    return CommitUnknownError(
+        f"{url}: {instant} had landed, at a time that is not known any more, when restore {restore} took it back; no state has "
+        "had its rows since. Run it again if they should be there",
+        table=url,
+        instant=instant,
     )
 
 

@@ -16,7 +16,7 @@ from ..conflict.unique import Values
 from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
-from .avro import CommitMetadata, decode_commit, decode_container, encode_commit
+from .avro import CommitMetadata, decode_commit, encode_commit
 from .history import History
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse, parse_unknown
 from .log_files import SIDES
@@ -242,17 +242,6 @@ class Publisher:
             if found.action != "savepoint":  # which bears the name of the commit that it keeps
                 return found.completed
         return self._history.completion_of(instant) if self._history.begun() else None
-
-    def taken_back_by(self, instant: str) -> str | None:
-        """T of a restore on the timeline that says it took this transaction back."""
-        for entry in self._store.list(self._folder, after=f"{instant}_"):
-            found = parse(entry.name, layout=2)
-            if found is None or found.action != "restore" or found.completed is None:
-                continue
-            stored = self._store.get(entry.path)
-            if stored and instant in decode_container(stored.body, name=entry.name)["instantsToRollback"]:
-                return found.requested
-        return None
 
     def _path(self, commit: Commit) -> str:
         """Where its instant lies; "" for one that only takes others back."""

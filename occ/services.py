@@ -202,7 +202,7 @@ def execute(table: Table, instant: str) -> Executed:
             end_plan(table, begin, str(e))
         raise
     except RolledBackError:
-        if (completion := table.log.landed(instant)) is None:
+        if (completion := table.landed(instant)) is None:
             raise
     else:
         assert run.result is not None

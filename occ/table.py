@@ -27,6 +27,7 @@ from .history import History
 from .log_files import LOG
 from .log_state import LogEntry, LogState, Setting
 from .maintenance import Maintenance
+from .over import forgotten
 from .properties import TableConfig
 from .prune import Pruner
 from .publish import Publisher
@@ -257,6 +258,16 @@ class Table(Reading, Maintenance):
                 columns=missing,
             )
         return FileSpec(self.store, instant, schema, self.config, self.settings.buckets), avro
+
+    def landed(self, instant: str) -> str | None:
+        """The completion time of a transaction of ours that is not open any more; None: nothing of it has landed.
+
+        Raises `CommitUnknownError` when a restore took it back, and the log tells of neither any more.
+        """
+        completion = self.log.landed(instant)
+        if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
+            raise forgotten(self.url, instant, restore)
+        return completion
 
     def look_after_others(self) -> None:
         """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""

@@ -79,14 +79,18 @@ class Timeline:
         kept = tuple(i for i in self.completed if i.requested not in requested or i.action not in COMMIT_ACTIONS)
         return replace(self, completed=kept)
 
-    def taken_back(self) -> frozenset[str]:
-        """T of the commits that restores have taken back: gone before the restore appeared, and perhaps put back since."""
-        undone: set[str] = set()
+    def taken_back(self) -> dict[str, str]:
+        """T of the commits that restores have taken back: gone before the restore appeared, and perhaps put back since.
+
+        Each with T of the restore.
+        """
+        undone: dict[str, str] = {}
         for each in self.completed:
             if each.action == "restore" and (stored := self.store.get(self.path(each))) and stored.body:
                 with suppress(DamagedTableError):  # which `check` names; nobody's rows depend on it
-                    undone.update(decode_container(stored.body, name=self.path(each)).get("instantsToRollback") or ())
-        return frozenset(undone)
+                    names = decode_container(stored.body, name=self.path(each)).get("instantsToRollback") or ()
+                    undone.update(dict.fromkeys(names, each.requested))
+        return undone
 
     def is_committed(self, requested: str) -> bool:
         """Whether files of that T count."""

@@ -201,7 +201,7 @@ class Transaction(Yielding):
                 return
             except RolledBackError:
                 # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
-                completion = table.log.landed(self.instant)
+                completion = table.landed(self.instant)
                 if completion is None:
                     raise
                 self.result = CommitResult(self.instant, completion, table.log.next_slot - 1)

@@ -23,7 +23,7 @@ ANSWER_S = 60
 
 
 class Notebook:
-    """One kernel; `run` gives what a cell printed, or raises with what it said."""
+    """One kernel; `run` gives what a cell printed, and the name of its error."""
 
     def __init__(self, folder: Path) -> None:
         spec = KernelSpec(argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"])
