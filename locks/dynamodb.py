@@ -15,10 +15,10 @@ A number comes from a block that was reserved between 1 and 3, while the lock wa
 have the order of the grants. Without 3, a writer that slept after 1 would come back with a larger number than its
 successor's.
 
-**Waiting.** Who finds the lock busy appends its name to the queue in the item; the first in it takes the lock. A process
-that had it before may overtake the first, so few times that nobody starves: a turn without a hand-over is a short one. A
-first one that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake
-always.
+**Waiting.** Who finds the lock busy appends its name to the queue in the item, if others stand there at once, otherwise
+after a few more looks, which most often find it free; the first in the queue takes the lock. A process that had it
+before may overtake the first, so few times that nobody starves: a turn without a hand-over is a short one. A first one
+that does not come for a free lock is put out after a while. A JVM writer knows no queue and may overtake always.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from .leased import LeasedLocks
 
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
+LOOKS_ALONE = 4  # where nobody queues, a lock this often found busy is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
 _TAKE = (
@@ -221,6 +222,9 @@ class DynamoBackend:
                     if answer.done:
                         return self._granted(ask, place, answer) if numbered else self._number(ask, place)
                 elif ask.waits and ask.owner not in seen.queue:
+                    if not seen.queue and place.looks < LOOKS_ALONE:
+                        place.looks += 1
+                        return None
                     answer = self._join(ask, place)
                 elif free and place.head_is_absent():
                     answer = self._table.update(

@@ -35,6 +35,7 @@ class DynamoPlace:
         self.item = item
         self.ask: Ask | None = None
         self.queued = False
+        self.looks = 0  # at a busy lock for which nobody queued
         self.in_doubt = False
         self.version = ""
         self.until = float("inf")  # how long the caller waits; known from the first wait on

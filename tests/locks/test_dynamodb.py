@@ -17,7 +17,7 @@ from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.backend import Ask
-from lakelatch.locks.dynamodb import BLOCK
+from lakelatch.locks.dynamodb import BLOCK, LOOKS_ALONE
 from lakelatch.locks.dynamodb_item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
 from lakelatch.locks.dynamodb_place import DynamoPlace
 from lakelatch.locks.dynamodb_table import Table
@@ -202,6 +202,25 @@ def test_waiters_are_overtaken_a_few_times_and_never_more(world: World, waiting:
     first = world.us.acquire(world.key, wait_s=20)  # those waiters are dead, and put out one by one
     assert int(world.item()["lakelatchOvertaken"]) == 0, "it came in its turn, and may be overtaken no more often"
     first.release()
+
+
+@pytest.mark.parametrize(("others", "looks"), [([], LOOKS_ALONE), (["alive:1:a"], 0)])
+def test_where_nobody_queues_a_busy_lock_is_looked_at_again_before_joining(
+    world: World, others: list[str], looks: int
+) -> None:
+    backend = world.us._backend  # type: ignore[attr-defined]
+    with world.them.acquire(world.key, wait_s=0):
+        world.set("SET lakelatchQueue = :q", q={"L": [{"S": each} for each in others]})
+        place = backend.line_up(world.key)
+        ask = Ask(world.key, "me", world.env.process(), LEASE_S, None, 0, "", waits=True)
+        for _ in range(looks):
+            before = backend.requests
+            assert backend.try_grant(ask, place) is None
+            assert (place.queued, backend.requests) == (False, before + 1)
+        assert backend.try_grant(ask, place) is None
+        assert [each["S"] for each in world.item()["lakelatchQueue"]] == [*others, "me"]
+        place.leave()
+        assert [each["S"] for each in world.item()["lakelatchQueue"]] == others
 
 
 def test_who_tries_without_waiting_may_overtake(world: World) -> None:
