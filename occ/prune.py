@@ -73,7 +73,9 @@ class Pruner:
     def _remove(self, epoch: int) -> None:
         entries = self._entries(epoch)
         self._sweep({entry.instant for entry in entries if isinstance(entry, Begin)})
-        landed = {entry.instant for entry in entries if isinstance(entry, Commit)}
+        commits = [entry for entry in entries if isinstance(entry, Commit)]
+        self._publisher.keep_away(commits)
+        landed = {entry.instant for entry in commits}
         for side in self._store.list(SIDES):
             if side.name.partition("-")[0] in landed:
                 self._store.delete(side.path)

@@ -200,12 +200,8 @@ class Publisher:
         earlier moment. Returns the instants of commits that the listing shows.
         """
         names = {entry.name for entry in self._store.list(self._folder)}
-        undone = {file_name(each): each for commit in commits for each in undone_by(commit)}
-        archived = {name for commit in commits if commit.operation == "ARCHIVE" for name in commit.undone}
-        self.take_back(undone[name] for name in sorted(undone.keys() & names & archived))  # oldest first
-        newest_first = sorted(undone.keys() & names - archived, key=lambda name: undone[name].order, reverse=True)
-        self.take_back(undone[name] for name in newest_first)
-        shown = _of_commits(names - undone.keys())
+        undone = self._take_undone(commits, names)
+        shown = _of_commits(names - undone)
         first = _first_active(shown)
         for commit in commits:
             name = self._path(commit).rpartition("/")[2]
@@ -213,6 +209,22 @@ class Publisher:
             if commit.instant >= first and name and name not in names and name not in undone:
                 self.publish(commit)
         return shown
+
+    def keep_away(self, commits: Iterable[Commit]) -> None:
+        """What these have undone is not on the timeline; a put that arrived late may have brought it back."""
+        self._take_undone(commits, {entry.name for entry in self._store.list(self._folder)})
+
+    def _take_undone(self, commits: Iterable[Commit], names: set[str]) -> set[str]:
+        """The names of what ``commits`` have undone; those among ``names``, which are on the timeline, leave it."""
+        undone: dict[str, Instant] = {}
+        archived: set[str] = set()
+        for commit in commits:
+            undone |= {file_name(each): each for each in undone_by(commit)}
+            archived.update(commit.undone if commit.operation == "ARCHIVE" else ())
+        there = undone.keys() & names
+        self.take_back(undone[name] for name in sorted(there & archived))  # oldest first
+        self.take_back(sorted((undone[name] for name in there - archived), key=lambda each: each.order, reverse=True))
+        return set(undone)
 
     def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
         """The instants of commits from that T on, but for those whose T is ``known``, of one ranged listing."""

@@ -170,10 +170,11 @@ class Cleaner:
         are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
         """
         state, taken_back = self._log.state, timeline.taken_back()
+        undone = self._undone(timeline)
         for shown in timeline.completed:
             # Published late, when it had been taken back. What a restore is just taking back leaves in its order.
             leaves = state.ended.get(shown.requested) == "undone" and shown.requested not in taken_back
-            if (name := file_name(shown)) in state.undone and not leaves:
+            if (name := file_name(shown)) in undone and not leaves:
                 self._store.delete(f"{self._timeline}/{name}")
         landed = {instant.requested for instant in timeline.completed}
         found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}
@@ -192,6 +193,13 @@ class Cleaner:
                     self._store.delete(path)
                 deleted += len(found[instant]) + self._sweep_dead(instant, "")
         return deleted
+
+    def _undone(self, timeline: Timeline) -> set[str]:
+        """Names of instants that are taken back. Of a deleted savepoint only the log says so, perhaps an older epoch."""
+        undone = set(self._log.state.undone)
+        if any(each.action == "savepoint" for each in timeline.completed):
+            undone.update(name for e in self._log.entries() if isinstance(e, Commit) for name in e.undone)
+        return undone
 
     def _sweep_unnamed(self, files: Mapping[str, list[str]]) -> int:
         """Of transactions that landed: files that their commits do not name, of a failed task or a superseded round."""

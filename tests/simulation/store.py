@@ -31,6 +31,9 @@ class Objects:
     def __init__(self, bodies: Bodies) -> None:
         self.stored: dict[str, Stored] = {}
         self.taken_away: Bodies = {}  # what stood first where something was deleted
+        self.came_back: dict[
+            str, set[str]
+        ] = {}  # deleted savepoints that were put again, and all that was gone by then
         self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
         self._folders: dict[str, dict[str, None]] = {"": {}}
         self._writes = 0
@@ -60,6 +63,8 @@ class Objects:
         new = path not in self.stored
         if new:
             self._grow(folder)
+            if path in self.taken_away and path.endswith(".savepoint"):
+                self.came_back[path] = self.taken_away.keys() - self.stored.keys()
         self.stored[path] = Stored(body, tag)
         self._entries.setdefault(folder, {})[path] = Entry(path, len(body), now)
         self.changed(path, "made" if new else "replaced")

@@ -302,3 +302,40 @@ def test_a_plan_is_of_the_epoch_that_it_begins_in(tmp_path: Path):
     assert planned is not None
     assert a.table.execute(planned).mine
     world.close()
+
+
+def bring_back(writer: Writer) -> Path:
+    """A savepoint is made and deleted, and the put of its instant arrives once more."""
+    kept = writer.table.savepoint()
+    path = Path(writer.table.url.removeprefix("file://"), ".hoodie/timeline", file_name(kept.shown))
+    body = path.read_bytes()
+    writer.table.delete_savepoint(kept.instant)
+    assert not path.exists()
+    path.write_bytes(body)
+    return path
+
+
+def test_a_deleted_savepoint_that_comes_back_is_taken_away_by_whoever_cleans_in_a_later_epoch(world: World):
+    """Its instant is put late. The newest epoch does not tell that it was deleted. Seed 231067925."""
+    a = world.writer("A", epoch_slots=12)
+    kept = a.table.savepoint(first_of(a))
+    path = bring_back(a)
+    epoch = a.table.log.epoch
+    while a.table.log.epoch == epoch:
+        a.add("b")
+    with world.fresh() as table:
+        table.clean()
+        assert not path.exists()
+        assert [each.instant for each in table.savepoints()] == [kept.instant], "another one stays"
+
+
+def test_a_deleted_savepoint_that_comes_back_goes_with_the_epoch_that_tells_of_it(world: World):
+    """Later nobody would know. Seed 231067925."""
+    a = world.writer("A", epoch_slots=12)
+    a.table.change_settings(log_epochs=1)
+    epoch = a.table.log.epoch
+    path = bring_back(a)
+    while a.table.log.epoch == epoch:
+        a.add("b")
+    assert epoch in a.table.pruner.prune()
+    assert not path.exists()

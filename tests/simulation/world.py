@@ -27,6 +27,7 @@ from lakelatch.errors import (
 from lakelatch.locks import LockProvider
 from lakelatch.occ.cleaning import kept_from
 from lakelatch.occ.heartbeat import HEARTBEATS
+from lakelatch.occ.instant import file_name
 from lakelatch.occ.listing import BaseFile
 from lakelatch.occ.log_files import LOG, read_all
 from lakelatch.occ.names import PARTITION_METADATA, new_file_id, partition_metadata
@@ -333,6 +334,7 @@ class World:
         table.clean(wait=True)
         if self.shape.keepers:
             self.upkeep.finish(table)
+            self._delete_what_is_forgotten(table)
         entries = list(read_all(SimStore(self.objects.before_pruning(LOG), None)))
         self.entries = entries
         table.log.entries = lambda: iter(entries)
@@ -364,6 +366,14 @@ class World:
             Work(txn, Attempt("last"), self.scheduler.random, self.roots).insert()
         assert txn.result is not None
         table.close()
+
+    def _delete_what_is_forgotten(self, table: Table) -> None:
+        """A savepoint that comes back when no epoch tells any more that it was deleted: its user deletes it again."""
+        for each in table.savepoints():
+            gone = self.objects.came_back.get(table.timeline().path(each.shown), set())
+            deletions = (self.objects.taken_away[path] for path in gone if path.startswith(LOG))
+            if any(b"SAVEPOINT_DELETE" in body and file_name(each.shown).encode() in body for body in deletions):
+                table.delete_savepoint(each.instant)
 
     def state(self, table: Table) -> State:
         return self.content(table.snapshot())
