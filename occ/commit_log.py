@@ -28,7 +28,7 @@ from ..errors import (
     UnsupportedTableError,
 )
 from ..storage import Durable, Entry, Outcome, Store
-from .log_files import commits_since, epochs, landed_at, outcome_of, read_all, read_epoch, slot_path
+from .log_files import commits_since, epochs, first_slot, landed_at, outcome_of, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
 from .publish import Publisher
 from .settings import Settings
@@ -72,8 +72,8 @@ class CommitLog:
                 if stored is not None:
                     entry = decode(stored.body, path)
                     if self.next_slot == self._first_slot and not isinstance(entry, Open):
-                        if self._newest_epoch() > self.epoch:
-                            self._start_at_newest_epoch()  # ours is being removed
+                        if self._newest_epoch() > self.epoch or first_slot(self._store, self.epoch) < self.next_slot:
+                            self._start_at_newest_epoch()  # ours is being removed; or a zombie's close led us here
                             continue
                         raise DamagedTableError(
                             f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "

@@ -15,7 +15,7 @@ from lakelatch.errors import StorageError
 from lakelatch.occ.check import check
 from lakelatch.occ.clock import next_label
 from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.log_files import LOG, epochs, first_slot
+from lakelatch.occ.log_files import LOG, epochs, first_slot, read_epoch
 from lakelatch.occ.log_state import Begin, encode
 from lakelatch.occ.publish import SIDES, Publisher
 from lakelatch.occ.timeline import TIMELINE
@@ -331,6 +331,28 @@ def test_one_who_ends_a_transaction_in_an_epoch_that_is_gone_misses_nothing(worl
         table.clean()
         assert len(epochs(table.store)) == 1
         assert check(table.store).findings == ()
+
+
+def test_one_whose_entry_stands_where_a_close_had_been_is_told_of_no_damage(world):
+    """Z's abort is put where the close of a pruned epoch had been, and Z's close behind it. So Z looks for the beginning of
+    the next epoch one slot too far, where another entry stands (simulated seed 400010935).
+    """
+    a, z = world.writer("A"), world.writer("Z", host="host-b", epoch_slots=9)
+    z.add("a")
+    ends = z.begin_add("b")
+
+    def meanwhile() -> None:
+        a.table.log.catch_up()
+        a.table.log.close_epoch()
+        world.env.advance(100.0)
+        assert a.table.clean(wait=True) == [ends.instant]
+        assert len(kept(world)) == 1
+
+    z.store.add(Pause(ENTRY, call=meanwhile))
+    ends.abort()
+    assert [[each.slot for each in read_epoch(z.table.store, n)] for n in kept(world)] == [[9, 10], [10, 11]]
+    z.add("a")
+    assert world.content() == independent_content(world.folder) == BEGUN | {"a0": 2, "a1": 2}
 
 
 def test_the_log_of_before_a_rebuild_goes_too(world):
