@@ -31,9 +31,8 @@ class Objects:
     def __init__(self, bodies: Bodies) -> None:
         self.stored: dict[str, Stored] = {}
         self.taken_away: Bodies = {}  # what stood first where something was deleted
-        self.came_back: dict[
-            str, set[str]
-        ] = {}  # deleted savepoints that were put again, and all that was gone by then
+        # Deleted savepoints that were put again, each with all that was gone by then.
+        self.came_back: dict[str, set[str]] = {}
         self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
         self._folders: dict[str, dict[str, None]] = {"": {}}
         self._writes = 0
