@@ -52,10 +52,7 @@ QUEUE_MAX = 100
 LOOKS_ALONE = 4  # where nobody queues, a lock this often found busy is worth the request that joining takes
 _DRIFT = 1.001  # two machines' clocks do not run equally fast
 
-_TAKE = (
-    "SET ownerName = :owner, recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder, "
-    "lakelatchUntil = :until"
-)
+_TAKE = "SET ownerName = :owner, recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
 _HAS_NUMBER = " AND lakelatchFence < lakelatchLimit AND lakelatchFence >= :above"
 _FREE = "isReleased = :yes"
 _NOBODY_WAITS = " AND attribute_not_exists(lakelatchQueue[0])"
@@ -282,7 +279,7 @@ class DynamoBackend:
         seen = parse_item(answer.item)
         assert seen.fence is not None
         self._overtakes[place.item] = seen.overtakes
-        return DynamoGrant(self._table, place.item, ask, seen.fence, self._env)
+        return DynamoGrant(self._table, place.item, ask, seen, self._env)
 
     def _number(self, ask: Ask, place: DynamoPlace) -> Grant | None:
         """Steps 2 and 3 of the module's text; None when the lock was taken from us meanwhile."""
@@ -313,7 +310,7 @@ class DynamoBackend:
             place.version = seen.version
             grant = self._number(ask, place)
         else:
-            grant = DynamoGrant(self._table, place.item, ask, seen.fence, self._env)
+            grant = DynamoGrant(self._table, place.item, ask, seen, self._env)
         return grant if grant is not None and grant.renew() else None
 
     def _join(self, ask: Ask, place: DynamoPlace) -> Answer:

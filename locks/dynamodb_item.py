@@ -12,8 +12,7 @@ whole item when it takes the lock and deletes it when it releases. So ours may v
     lakelatchFence       N  the token of the last grant
     lakelatchLimit       N  tokens up to this one may be granted from this item alone
     lakelatchReleased    N  the token of the last lease that was released by its holder
-    lakelatchHolder      S  JSON: owner, since, reason, host, pid
-    lakelatchUntil       S  wall-clock seconds by the holder's clock, for people
+    lakelatchHolder      S  JSON: owner, since, until (both by the holder's clock, for people), reason, host, pid
     lakelatchQueue       L  owners that wait, first come first
     lakelatchOvertaken   N  how many took the lock before the first of them
     lakelatchBroken      S  JSON: the last record of a break
@@ -66,7 +65,6 @@ class Seen:
     fence: int | None
     limit: int
     last_released: int
-    until: float | None
     queue: tuple[str, ...]
     overtaken: int
     holder: dict[str, Any]
@@ -94,8 +92,8 @@ class Seen:
         facts = self.holder if self.ours else {}
         return Holder(
             key=key, owner=self.owner, token=self.token, since=float(facts.get("since", 0.0)),
-            until=self.until if facts else None, reason=str(facts.get("reason", "")), host=str(facts.get("host", "")),
-            pid=int(facts.get("pid", 0)), queue=self.queue,
+            until=float(facts["until"]) if "until" in facts else None, reason=str(facts.get("reason", "")),
+            host=str(facts.get("host", "")), pid=int(facts.get("pid", 0)), queue=self.queue,
             details={} if facts else {"client": "Amazon DynamoDB lock client"},
         )  # fmt: skip
 
@@ -125,7 +123,6 @@ def parse_item(item: dict[str, Any]) -> Seen:
         fence=None if fence is None else int(fence),
         limit=int(number("lakelatchLimit") or 0),
         last_released=int(number("lakelatchReleased") or 0),
-        until=number("lakelatchUntil", "S"),
         queue=tuple(each.get("S", "") for each in item.get("lakelatchQueue", {}).get("L", ())),
         overtaken=int(number("lakelatchOvertaken") or 0),
         holder=holder if isinstance(holder, dict) else {},
@@ -138,12 +135,15 @@ def holder_values(ask: Ask, *, version: str, now: float) -> dict[str, Any]:
     facts = {
         "owner": ask.owner, "since": now, "reason": ask.reason, "host": ask.process.host, "pid": ask.process.pid,
     }  # fmt: skip
+    return {":owner": ask.owner, **sign_of_life(ask, facts, version=version, now=now)}
+
+
+def sign_of_life(ask: Ask, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
+    """What a holder writes again and again. ``facts`` are those of `Seen.holder`."""
     return {
-        ":owner": ask.owner,
         ":version": version,
         ":lease": str(round(ask.lease_s * 1000)),
-        ":holder": json.dumps(facts),
-        ":until": str(round(now + ask.lease_s, 3)),
+        ":holder": json.dumps({**facts, "until": round(now + ask.lease_s, 3)}),
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..environment import Environment
 from ..errors import LatchError
 from .backend import Ask
-from .dynamodb_item import MINE, Seen, parse_breaks, parse_item
+from .dynamodb_item import MINE, Seen, parse_breaks, parse_item, sign_of_life
 from .dynamodb_table import Table
 from .interface import Release
 
@@ -120,8 +120,10 @@ class DynamoPlace:
 class DynamoGrant:
     """The owner's name is new in every grant, so it proves whose the item is, whatever answers got lost."""
 
-    def __init__(self, table: Table, item: str, ask: Ask, token: int, env: Environment) -> None:
-        self.token = token
+    def __init__(self, table: Table, item: str, ask: Ask, seen: Seen, env: Environment) -> None:
+        assert seen.fence is not None
+        self.token = seen.fence
+        self._facts = seen.holder
         self._table = table
         self._item = item
         self._ask = ask
@@ -129,13 +131,9 @@ class DynamoGrant:
 
     def renew(self) -> bool:
         """A new version, unless it is no longer ours."""
-        values = {
-            ":owner": self._ask.owner,
-            ":version": self._env.uuid(),
-            ":lease": str(round(self._ask.lease_s * 1000)),
-            ":until": str(round(self._env.now() + self._ask.lease_s, 3)),
-        }
-        change = "SET recordVersionNumber = :version, leaseDuration = :lease, lakelatchUntil = :until"
+        values = sign_of_life(self._ask, self._facts, version=self._env.uuid(), now=self._env.now())
+        values[":owner"] = self._ask.owner
+        change = "SET recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
         return self._table.update(self._item, change, MINE, values).done
 
     def check(self) -> bool:

@@ -11,8 +11,6 @@ from ..errors import InputError
 from ..occ.keys import refuse_key_type
 from ..occ.properties import TableConfig
 
-BUCKET_COLUMN = "_lakelatch_bucket"
-
 
 def arrow_schema(schema: Any) -> pa.Schema:
     """The Arrow schema of a Spark schema, times in UTC.
@@ -72,20 +70,39 @@ def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
 
 
 def bucket_column(fields: Sequence[str], buckets: int) -> Any:
-    """Hudi's bucket of a row without leaving the JVM; equals `occ.keys.bucket_ids`.
-
-    Non-deterministic for Spark (it calls a Java method), so it must stand in a select of its own.
-    """
+    """Hudi's bucket of a row without leaving the JVM; equals `occ.keys.bucket_ids`. Null where a key is null."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     mask = F.lit(0xFFFFFFFF)
     total = F.lit(1).cast("bigint")
     for name in fields:
-        text = F.col(_quoted(name)).cast("string")
-        one = F.reflect(F.lit("java.util.Objects"), F.lit("hashCode"), text).cast("bigint")
+        one = _java_hash(F.col(_quoted(name)).cast("string")).cast("bigint")
         # 64-bit sums cut to 32: Java's int wraps round, Spark's would raise.
         total = (total * F.lit(31).cast("bigint") + one).bitwiseAND(mask)
     return (total.bitwiseAND(F.lit(0x7FFFFFFF)) % F.lit(buckets)).cast("int")
+
+
+def _java_hash(text: Any) -> Any:
+    """``String.hashCode`` of a text column.
+
+    By the calls of methods that Spark's own encoders are made of. Its public ``reflect`` is not deterministic to Spark,
+    so it needs a column of its own in the shuffle, and it keeps the scan before it out of the generated code.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql.classic.column import Column
+
+    context = SparkContext._active_spark_context
+    assert context is not None
+    jvm: Any = context._jvm
+    none = jvm.PythonUtils.toSeq([])
+    string = jvm.org.apache.spark.sql.types.ObjectType(jvm.java.lang.Class.forName("java.lang.String"))
+    integer = jvm.org.apache.spark.sql.types.DataTypes.IntegerType
+    expression = jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(text._jc)
+    for method, kind in (("toString", string), ("hashCode", integer)):
+        expression = jvm.org.apache.spark.sql.catalyst.expressions.objects.Invoke(
+            expression, method, kind, none, none, True, True, True
+        )
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 
 def key_column(fields: Sequence[str]) -> Any:

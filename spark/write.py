@@ -225,8 +225,7 @@ class Writes:
             match way:
                 case "bucket":
                     bucket = columns.bucket_column(config.record_key_fields, plan.spec.buckets or 0)
-                    rows = rows.withColumn(columns.BUCKET_COLUMN, bucket)
-                    return rows.repartition(tasks, *places, columns.BUCKET_COLUMN).drop(columns.BUCKET_COLUMN)
+                    return rows.repartition(tasks, *places, bucket)
                 case "partition":
                     return rows.repartition(tasks, *places)
                 case "one task":
