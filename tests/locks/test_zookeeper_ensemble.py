@@ -28,9 +28,9 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 
 @pytest.fixture
-def servers(started: Ensemble) -> Iterator[Ensemble]:
-    yield started
+def servers(started: Ensemble) -> Ensemble:
     started.mend()
+    return started
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_tokens_grow_across_servers_and_elections(servers: Ensemble, key: str) -
     tokens = []
     for round_ in range(2):
         for door in servers.doors:
-            with open_on(f"127.0.0.1:{door.port}") as locks, locks.acquire(key, wait_s=PATIENCE_S) as lease:
+            with open_on(f"127.0.0.1:{door.port}") as locks, acquire(locks, key) as lease:
                 tokens.append(lease.token)
         if not round_:
             servers.restart_leader()
