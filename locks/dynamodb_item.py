@@ -135,12 +135,13 @@ def holder_values(ask: Ask, *, version: str, now: float) -> dict[str, Any]:
     facts = {
         "owner": ask.owner, "since": now, "reason": ask.reason, "host": ask.process.host, "pid": ask.process.pid,
     }  # fmt: skip
-    return {":owner": ask.owner, **sign_of_life(ask, facts, version=version, now=now)}
+    return sign_of_life(ask, facts, version=version, now=now)
 
 
 def sign_of_life(ask: Ask, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
     """What a holder writes again and again. ``facts`` are those of `Seen.holder`."""
     return {
+        ":owner": ask.owner,
         ":version": version,
         ":lease": str(round(ask.lease_s * 1000)),
         ":holder": json.dumps({**facts, "until": round(now + ask.lease_s, 3)}),

@@ -132,7 +132,6 @@ class DynamoGrant:
     def renew(self) -> bool:
         """A new version, unless it is no longer ours."""
         values = sign_of_life(self._ask, self._facts, version=self._env.uuid(), now=self._env.now())
-        values[":owner"] = self._ask.owner
         change = "SET recordVersionNumber = :version, leaseDuration = :lease, lakelatchHolder = :holder"
         return self._table.update(self._item, change, MINE, values).done
 

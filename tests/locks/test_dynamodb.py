@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -322,6 +323,19 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < give_up
         time.sleep(0.01)  # nothing tells us of the server's state
+
+
+def test_a_renewal_tells_a_later_end_and_leaves_the_other_facts(world: World) -> None:
+    with world.us.acquire(world.key, wait_s=0, lease_s=LEASE_S, reason="nightly delete"):
+        granted = world.them.inspect(world.key)
+        world.env.advance(LEASE_S / 2)
+        renewed = world.them.inspect(world.key)
+    assert granted is not None
+    assert renewed is not None
+    assert granted.until is not None
+    assert renewed.until is not None
+    assert renewed.until > granted.until
+    assert replace(renewed, until=granted.until) == granted
 
 
 # Amazon's client.
