@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from ..conflict.unique import NEW_KEYS
 from ..errors import CommitError, RolledBackError, StorageError
 from ..storage import Outcome
 from .avro import NO_PREVIOUS_COMMIT, WriteStat
+from .dictionaries import plain
 from .file_rows import SEQNO, FileRows, RowNumbers
 from .file_spec import FileSpec, group_id, refuse_if_over, token
 from .keys import RECORD_KEY
@@ -77,7 +78,6 @@ class BaseFileWriter:
             spec,
             partition=partition,
             name=self.name,
-            io=io,
             numbers=numbers or RowNumbers(int(token.partition("-")[0])),
             trusted=trusted,
             keep_hashes=keep_hashes,
@@ -178,11 +178,11 @@ class BaseFileWriter:
             unique = {} if small else _encodings_of_unique(first)
             self._parquet = pq.ParquetWriter(
                 self._object.stream,
-                self._shape.schema,
+                first.schema,
                 compression=codec,
                 compression_level=_LEVEL.get(codec),
                 store_schema=False,  # else dictionary types of the meta columns return to pyarrow's readers
-                use_dictionary=True if small else [leaf for leaf in _leaves(self._shape.schema) if leaf not in unique],
+                use_dictionary=True if small else [leaf for leaf in _leaves(first.schema) if leaf not in unique],
                 column_encoding=unique or None,
                 coerce_timestamps="us",
                 metadata_collector=self._footer,
@@ -196,7 +196,14 @@ class BaseFileWriter:
         parquet = self._parquet or self._open_parquet(self._shape.schema.empty_table())
         if parquet.is_open:
             inserts, updates, deletes = self._settled_counts()
-            note = {"digest": self._shape.digest, "inserts": inserts, "updates": updates, "deletes": deletes}
+            note: dict[str, Any] = {
+                "digest": self._shape.digest,
+                "inserts": inserts,
+                "updates": updates,
+                "deletes": deletes,
+            }
+            if self._shape.key_column:
+                note["key"] = self._shape.key_column
             footer = {_NOTE: json.dumps(note)}
             if self._shape.min_key is not None and self._shape.max_key is not None:
                 footer |= {_MIN_KEY: self._shape.min_key, _MAX_KEY: self._shape.max_key}
@@ -253,7 +260,7 @@ class BaseFileWriter:
             )
         with self._spec.store.open(self.path) as stream:
             footer = pq.read_metadata(stream)
-        note = json.loads((footer.metadata or {}).get(_NOTE.encode(), b"{}"))
+        note = note_of(footer)
         if note.get("digest") != self._shape.digest or footer.num_rows != self._rows:
             raise CommitError(
                 f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
@@ -308,6 +315,12 @@ class BaseFileWriter:
         self._stack.close()
 
 
+def note_of(footer: pq.FileMetaData) -> dict[str, Any]:
+    """What our writer told in the footer: ``digest``, counts, and ``key``, the column that holds the record keys."""
+    found: dict[str, Any] = json.loads((footer.metadata or {}).get(_NOTE.encode(), b"{}"))
+    return found
+
+
 def _announce_partition(spec: FileSpec, partition: str) -> None:
     """JVM readers find a partition only by this file, so it stands before the first data file."""
     path = join(partition, PARTITION_METADATA)
@@ -324,10 +337,11 @@ def _encodings_of_unique(first: pa.Table) -> dict[str, str]:
     sample = first.slice(0, _SAMPLED_ROWS)
     found = dict.fromkeys((SEQNO, RECORD_KEY), "DELTA_BYTE_ARRAY")
     for field in sample.schema:
-        whole_number = pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
-        if not (whole_number or pa.types.is_string(field.type)) or field.name in found or not sample.num_rows:
+        values = plain(sample.column(field.name))
+        whole_number = pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)
+        if not (whole_number or pa.types.is_string(values.type)) or field.name in found or not sample.num_rows:
             continue
-        if pc.count_distinct(sample.column(field.name)).as_py() > 0.9 * sample.num_rows:
+        if pc.count_distinct(values).as_py() > 0.9 * sample.num_rows:
             found[field.name] = "DELTA_BINARY_PACKED" if whole_number else "DELTA_BYTE_ARRAY"
     return found
 

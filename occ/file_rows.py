@@ -16,15 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
+from .dictionaries import cast, filled, holds, without_unused
 from .file_spec import FileSpec
 from .keys import RECORD_KEY, record_keys, wide_hashes
-from .markers import Io
 from .partition_path import distinct_paths
 from .schema import META_COLUMNS
 from .uniqueness import Hashed, constraint_values, joined, name_of
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
 _FEW_ROWS = 256
+_TEXTS = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass
@@ -47,6 +48,7 @@ class FileRows:
         new_rows: rows so far that this transaction changed.
         digest: sum of the new keys' hashes: the same keys in any order give the same.
         min_key, max_key: of all rows so far.
+        key_column: the column that the record keys of all rows so far are equal to, if there is one.
         key_hashes: `wide_hashes` of the new keys, where they are wanted.
     """
 
@@ -56,26 +58,25 @@ class FileRows:
         *,
         partition: str,
         name: str,
-        io: Io,
         numbers: RowNumbers,
         trusted: bool,
         keep_hashes: bool,
     ) -> None:
         self._instant, self._schema, self._config = spec.instant, spec.schema, spec.config
-        self._partition, self._name, self._io = partition, name, io
+        self._partition, self._name = partition, name
         self._numbers, self._trusted, self._wanted = numbers, trusted, spec.wanted
         self.new_rows, self.digest = 0, 0
         self.min_key: str | None = None
         self.max_key: str | None = None
+        fields = spec.config.record_key_fields
+        self.key_column = fields[0] if len(fields) == 1 and fields[0] in spec.schema.names else None
         self.key_hashes: list[npt.NDArray[np.uint64]] | None = [] if keep_hashes or spec.wanted.keys else None
         self._under: dict[str, list[Hashed | None]] = {}
 
     @functools.cached_property
     def schema(self) -> pa.Schema:
         """Of the file, as it is handed to the Parquet writer."""
-        dictionary = pa.dictionary(pa.int32(), pa.string())
-        times = dictionary if self._io == "CREATE" else pa.string()
-        types = [times, pa.string(), pa.string(), dictionary, dictionary]
+        types = [_TEXTS, pa.string(), pa.string(), _TEXTS, _TEXTS]
         meta = [pa.field(n, t) for n, t in zip(META_COLUMNS, types, strict=True)]
         return pa.schema([*meta, *(f.with_nullable(True).remove_metadata() for f in self._schema)])
 
@@ -83,22 +84,29 @@ class FileRows:
         """The rows with all columns of the file. Raises `InputError` as `BaseFileWriter.write` says."""
         data = self._data_columns(rows)
         new = self._new_rows(rows)
-        fresh = rows if new is None else rows.filter(new)
-        if fresh.num_rows and not self._trusted:
-            self._refuse_strangers(fresh)
-        keys = self._keys(rows, fresh, new)
+        count = rows.num_rows if new is None else new.true_count
+        if count and not self._trusted:
+            self._refuse_strangers(_those(rows, new))
+        keys = self._keys(rows, new)
         zeros = pa.array(np.zeros(rows.num_rows, np.int32))
         meta = [
             self._commit_times(rows, new, zeros),
-            self._seqnos(rows, new, fresh.num_rows),
+            self._seqnos(rows, new, count),
             keys,
             _constant(self._partition, zeros),
             _constant(self._name, zeros),
         ]
         self._note_keys(keys, new)
+        if self.key_column and not _equal(keys, data.column(self.key_column)):
+            self.key_column = None
         self._note_values(data, new)
         arrays = [*meta, *data.columns]
-        return pa.Table.from_arrays(arrays, schema=self.schema)
+        kinds = (column.type for column in arrays)  # a dictionary where the rows come with one
+        fields = [
+            field if field.type == kind else field.with_type(kind)
+            for field, kind in zip(self.schema, kinds, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def _data_columns(self, rows: pa.Table) -> pa.Table:
         schema = self._schema
@@ -114,7 +122,10 @@ class FileRows:
                 columns.append(pa.nulls(rows.num_rows, wanted.type))
                 continue
             column = rows.column(wanted.name)
-            columns.append(column if column.type == wanted.type else _cast(column, wanted))
+            if column.type == wanted.type:
+                columns.append(column)
+            else:
+                columns.append(without_unused(column) if holds(column.type, wanted.type) else _cast(column, wanted))
         return pa.Table.from_arrays(columns, names=schema.names)
 
     def _new_rows(self, rows: pa.Table) -> pa.Array | None:
@@ -123,13 +134,14 @@ class FileRows:
             return None
         return rows.column(COMMIT_TIME).is_null().combine_chunks()
 
-    def _keys(self, rows: pa.Table, fresh: pa.Table, new: pa.Array | None) -> Any:
+    def _keys(self, rows: pa.Table, new: pa.Array | None) -> Any:
         fields = self._config.record_key_fields
         if RECORD_KEY not in rows.column_names:
             return record_keys(rows, fields)
         keys = rows.column(RECORD_KEY)
         if not keys.null_count:
             return keys
+        fresh = _those(rows, new)
         if new is None or fresh.column(RECORD_KEY).null_count != keys.null_count:
             raise InputError(
                 f"rows that were copied have no {RECORD_KEY}; keep the meta columns of copied rows together"
@@ -138,10 +150,8 @@ class FileRows:
 
     def _commit_times(self, rows: pa.Table, new: pa.Array | None, zeros: pa.Array) -> Any:
         if new is None:
-            times = _constant(self._instant, zeros)
-            return times if self._io == "CREATE" else times.cast(pa.string())
-        times = rows.column(COMMIT_TIME).cast(pa.string()).fill_null(self._instant)
-        return times if self._io == "MERGE" else times.combine_chunks().dictionary_encode()
+            return _constant(self._instant, zeros)
+        return without_unused(filled(cast(rows.column(COMMIT_TIME), _TEXTS), self._instant))
 
     def _seqnos(self, rows: pa.Table, new: pa.Array | None, count: int) -> Any:
         first = self._numbers.take(count)
@@ -197,6 +207,14 @@ class FileRows:
         """The values that these rows have under each unique constraint."""
         found = {name: joined(pieces) for name, pieces in self._under.items()}
         return {name: values for name, values in found.items() if values is not None}
+
+
+def _those(rows: pa.Table, chosen: pa.Array | None) -> pa.Table:
+    return rows if chosen is None else rows.filter(chosen)
+
+
+def _equal(some: Any, others: pa.ChunkedArray) -> bool:
+    return bool(others.equals(some if isinstance(some, pa.ChunkedArray) else pa.chunked_array([some])))
 
 
 def _constant(text: str, zeros: pa.Array) -> pa.DictionaryArray:

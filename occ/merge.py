@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
+from .dictionaries import cast, plain
 from .keys import RECORD_KEY, shown
 
 
@@ -90,7 +91,7 @@ def _newer(base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArr
     """Marks the base rows whose place the incoming row at ``partner`` may take."""
     if ordering not in base.column_names:
         return np.ones(base.num_rows, bool)
-    old, new = _array(base, ordering), _array(incoming, ordering).take(pa.array(partner))
+    old, new = plain(_array(base, ordering)), plain(_array(incoming, ordering)).take(pa.array(partner))
     greater = pc.fill_null(pc.greater_equal(new, old), fill_value=False)
     return np.asarray(pc.or_(greater, pc.is_null(old)))
 
@@ -167,7 +168,7 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(pa.nulls(rows.num_rows, field.type))
             continue
         column = rows.column(field.name)
-        columns.append(column if column.type == field.type else column.cast(field.type))
+        columns.append(cast(column, field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
 
 

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from ..conflict import FileGroupId
 from ..errors import DamagedTableError
 from .avro import WriteStat
-from .basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, token
+from .basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, note_of, token
+from .dictionaries import holds, stored_texts
 from .file_rows import FILE_NAME, PARTITION_PATH
 from .keys import RECORD_KEY, bucket_ids, key_parts, record_keys
 from .merge import Effects, Merged, deduplicate, merge, remove, remove_where
@@ -361,17 +362,25 @@ def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str =
 
 
 def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:
-    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table."""
+    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
+
+    Texts that the file stores with a dictionary are in one.
+    """
     with spec.store.open(old if isinstance(old, str) else old.path) as stream:
-        file = pq.ParquetFile(stream)
+        metadata = pq.read_metadata(stream)
+        texts = stored_texts(metadata, but=(RECORD_KEY, *spec.config.record_key_fields))
+        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
         # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
+        same = note_of(metadata).get("key")
         rows = file.read(
-            [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME)], use_threads=False
+            [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME, same)], use_threads=False
         )
+    if same:
+        rows = rows.append_column(same, rows.column(RECORD_KEY))
     wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
     for place, column in enumerate(rows.schema):
         kind = wanted.get(column.name, column.type)
-        if column.type != kind:
+        if not holds(column.type, kind):
             rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
     return rows
 

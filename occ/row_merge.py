@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .avro import WriteStat
+from .dictionaries import plain, stored_texts
 from .file_rows import COMMIT_TIME
 from .file_spec import FileSpec
 from .keys import RECORD_KEY
@@ -104,7 +105,8 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
 def _theirs(lost: Lost, rows: pa.Table) -> pa.Table:
     """Key and commit time of the rows that others have set since ours began."""
     told = rows.select([COMMIT_TIME, RECORD_KEY])
-    return told.filter(pc.is_in(told.column(COMMIT_TIME), value_set=pa.array(sorted(lost.winners), pa.string())))
+    times = plain(told.column(COMMIT_TIME))
+    return told.filter(pc.is_in(times, value_set=pa.array(sorted(lost.winners), pa.string())))
 
 
 def _refuse_same(lost: Lost, theirs: pa.Table, keys: pa.Array) -> None:
@@ -153,7 +155,7 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
     """
     with spec.store.open(path) as stream:
         metadata = pq.read_metadata(stream)
-        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=_with_dictionary(metadata))
+        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=stored_texts(metadata))
 
         def column(name: str) -> pa.ChunkedArray:
             return file.read([name], use_threads=False).column(0)
@@ -169,14 +171,6 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
                 else pa.nulls(len(found[RECORD_KEY]), each.type)
             )
     return pa.table(found), keys.combine_chunks()
-
-
-def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
-    """Text columns that are stored with a dictionary; Arrow cannot read others into one."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    texts = {c.path_in_schema for c in columns if c.physical_type == "BYTE_ARRAY" and "." not in c.path_in_schema}
-    return sorted(texts - {c.path_in_schema for c in columns if "RLE_DICTIONARY" not in c.encodings})
 
 
 def held_keys(spec: FileSpec, slice_: FileSlice) -> pa.Array:

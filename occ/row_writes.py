@@ -17,6 +17,7 @@ from ..conflict.predicate import Condition, Where, where_of
 from ..conflict.write_set import Region
 from ..errors import InputError
 from .avro import WriteStat
+from .dictionaries import plain
 from .early import take_turn, targets
 from .keys import record_keys
 from .merge import Effects, remove_where
@@ -174,7 +175,7 @@ def mask_of(rows: pa.Table, where: Where) -> pa.Array:
     mask = pa.repeat(pa.scalar(value=True), rows.num_rows)
     for each in where:
         if each.column in rows.column_names:
-            met = pc.fill_null(_met(rows.column(each.column), each), fill_value=False)
+            met = pc.fill_null(_met(plain(rows.column(each.column)), each), fill_value=False)
         else:  # the file is older than the column
             met = pa.repeat(pa.scalar(each.op == "is null"), rows.num_rows)
         mask = pc.and_(mask, met)
