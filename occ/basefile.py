@@ -23,7 +23,6 @@ from ..conflict.unique import NEW_KEYS
 from ..errors import CommitError, RolledBackError, StorageError
 from ..storage import Outcome
 from .avro import NO_PREVIOUS_COMMIT, WriteStat
-from .dictionaries import plain
 from .file_rows import SEQNO, FileRows, RowNumbers
 from .file_spec import FileSpec, group_id, refuse_if_over, token
 from .keys import RECORD_KEY
@@ -39,6 +38,7 @@ _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
 _NOTE = "lakelatch.file"
 _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
+_UNIQUE = 0.9  # of the rows have a value that no other one has
 _SMALL_BYTES = 4096
 
 
@@ -337,11 +337,16 @@ def _encodings_of_unique(first: pa.Table) -> dict[str, str]:
     sample = first.slice(0, _SAMPLED_ROWS)
     found = dict.fromkeys((SEQNO, RECORD_KEY), "DELTA_BYTE_ARRAY")
     for field in sample.schema:
-        values = plain(sample.column(field.name))
-        whole_number = pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)
-        if not (whole_number or pa.types.is_string(values.type)) or field.name in found or not sample.num_rows:
+        if field.name in found or not sample.num_rows:
             continue
-        if pc.count_distinct(values).as_py() > 0.9 * sample.num_rows:
+        if pa.types.is_dictionary(field.type):  # of the file before; large where its writer gave it up on the way
+            if sum(len(chunk.dictionary) for chunk in first.column(field.name).chunks) > _UNIQUE * first.num_rows:
+                found[field.name] = "DELTA_BYTE_ARRAY"
+            continue
+        whole_number = pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+        if not (whole_number or pa.types.is_string(field.type)):
+            continue
+        if pc.count_distinct(sample.column(field.name)).as_py() > _UNIQUE * sample.num_rows:
             found[field.name] = "DELTA_BINARY_PACKED" if whole_number else "DELTA_BYTE_ARRAY"
     return found
 

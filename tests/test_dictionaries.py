@@ -93,6 +93,19 @@ def test_other_columns_than_text_in_dictionaries_are_left_as_they_are(tmp_path: 
     assert stored_texts(metadata, but=["few"]) == []
 
 
+def test_unique_text_that_came_in_a_dictionary_is_stored_by_its_differences(tmp_path: Path) -> None:
+    names = [f"name {n:07}" for n in range(3000)]
+    rows = pa.table({"id": [f"k{n}" for n in range(3000)], "name": names, "v": range(3000)}, schema=SCHEMA)
+    coded = rows.set_column(1, "name", rows["name"].dictionary_encode())
+    with BaseFileWriter(_spec(tmp_path), partition="", file_id=group_id(T1, "", 0)) as writer:
+        writer.write(coded)
+    assert writer.stat is not None
+    group = pq.read_metadata(tmp_path / writer.stat.path).row_group(0)
+    (name,) = (c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "name")
+    assert set(name.encodings) == {"DELTA_BYTE_ARRAY", "RLE"}
+    assert pq.ParquetFile(tmp_path / writer.stat.path).read(["name"])["name"].to_pylist() == names
+
+
 def _spec(root: Path, fields: tuple[str, ...] = ("id",)) -> FileSpec:
     (root / ".hoodie").mkdir(exist_ok=True)
     store = LocalStore(root)
