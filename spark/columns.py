@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,9 @@ def arrow_schema(schema: Any) -> pa.Schema:
                 column=field.name,
             )
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        # Before it could be named, it was always UTC.
+        named = "timezone" in inspect.signature(to_arrow_schema).parameters
+        return to_arrow_schema(schema, **({"timezone": "UTC"} if named else {}))
     except Exception as error:
         raise InputError(
             f"the rows have a column type that cannot be stored: {error}; cast it or leave it out"
