@@ -28,6 +28,7 @@ from .file_spec import FileSpec, group_id, refuse_if_over, token
 from .keys import RECORD_KEY
 from .landed import is_no_part
 from .markers import announce, stands
+from .merge import widened
 from .names import PARTITION_METADATA, BaseName, base_file_name, join, partition_metadata
 from .statistics import encoded, of_footer
 from .uniqueness import FileFacts, Hashed, hashed_keys, keys_in, without
@@ -166,7 +167,10 @@ class BaseFileWriter:
         whole = pending.num_rows // size * size if keep_rest else pending.num_rows
         for start in range(0, whole, size):
             group = self._shape.completed(pending.slice(start, min(size, whole - start)))
-            self._open_parquet(group).write_table(group, row_group_size=size)
+            parquet = self._open_parquet(group)
+            if group.schema != parquet.schema:  # texts came in a dictionary in one call and plain in another
+                group = widened(group, parquet.schema)
+            parquet.write_table(group, row_group_size=size)
         rest = pending.slice(whole)
         self._buffer, self._buffered = ([rest] if rest.num_rows else []), rest.num_rows
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+TEXTS = pa.dictionary(pa.int32(), pa.string())
 _DICTIONARY = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
 
 
@@ -30,8 +31,9 @@ def stored_texts(metadata: pq.FileMetaData, *, but: Collection[str] = ()) -> lis
 
 
 def holds(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of ``kind`` are those of ``wanted``, plain or in a dictionary."""
-    return bool(kind == wanted or (pa.types.is_dictionary(kind) and kind.value_type == wanted))
+    """Whether values of ``kind`` are those of ``wanted``; texts may be in a dictionary."""
+    texts = pa.types.is_string(wanted) and pa.types.is_dictionary(kind)
+    return bool(kind == wanted or (texts and kind.value_type == wanted))
 
 
 def plain(column: Any) -> Any:
@@ -55,12 +57,12 @@ def joined(column: Any) -> pa.DictionaryArray:
 
 
 def without_unused(column: Any) -> pa.DictionaryArray:
-    """The column with those values only that some row has: a deleted row's must not stay in the file."""
+    """The column as `TEXTS`, with those values only that some row has: a deleted row's must not stay in the file."""
     whole = joined(column)
     codes = np.asarray(whole.indices.drop_null())
     used = np.zeros(len(whole.dictionary), bool)
     used[codes] = True
-    if used.all():
+    if used.all() and whole.type == TEXTS:
         return whole
     places = pa.array(np.cumsum(used, dtype=np.int32) - np.int32(1))
     return pa.DictionaryArray.from_arrays(places.take(whole.indices), whole.dictionary.filter(pa.array(used)))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
-from .dictionaries import cast, filled, holds, without_unused
+from .dictionaries import TEXTS, cast, filled, holds, without_unused
 from .file_spec import FileSpec
 from .keys import RECORD_KEY, record_keys, wide_hashes
 from .partition_path import distinct_paths
@@ -25,7 +25,6 @@ from .uniqueness import Hashed, constraint_values, joined, name_of
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
 _FEW_ROWS = 256
-_TEXTS = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass
@@ -76,7 +75,7 @@ class FileRows:
     @functools.cached_property
     def schema(self) -> pa.Schema:
         """Of the file, as it is handed to the Parquet writer."""
-        types = [_TEXTS, pa.string(), pa.string(), _TEXTS, _TEXTS]
+        types = [TEXTS, pa.string(), pa.string(), TEXTS, TEXTS]
         meta = [pa.field(n, t) for n, t in zip(META_COLUMNS, types, strict=True)]
         return pa.schema([*meta, *(f.with_nullable(True).remove_metadata() for f in self._schema)])
 
@@ -151,7 +150,7 @@ class FileRows:
     def _commit_times(self, rows: pa.Table, new: pa.Array | None, zeros: pa.Array) -> Any:
         if new is None:
             return _constant(self._instant, zeros)
-        return without_unused(filled(cast(rows.column(COMMIT_TIME), _TEXTS), self._instant))
+        return without_unused(filled(cast(rows.column(COMMIT_TIME), TEXTS), self._instant))
 
     def _seqnos(self, rows: pa.Table, new: pa.Array | None, count: int) -> Any:
         first = self._numbers.take(count)

@@ -1,5 +1,6 @@
 """Texts as codes: the same values as plain, nothing of a deleted row left, the key column read once only if it is the key."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,19 @@ def test_unique_text_that_came_in_a_dictionary_is_stored_by_its_differences(tmp_
     (name,) = (c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "name")
     assert set(name.encodings) == {"DELTA_BYTE_ARRAY", "RLE"}
     assert pq.ParquetFile(tmp_path / writer.stat.path).read(["name"])["name"].to_pylist() == names
+
+
+def test_a_writer_may_hand_in_text_in_a_dictionary_in_one_call_and_plain_in_another(tmp_path: Path) -> None:
+    rows = pa.table({"id": list("abcdef"), "name": list("xyxyzz"), "v": range(6)}, schema=SCHEMA)
+    small = rows["name"].cast(pa.dictionary(pa.int8(), pa.string()))
+    coded = rows.set_column(1, "name", small)
+    numbers = rows.set_column(2, "v", rows["v"].dictionary_encode())
+    spec = replace(_spec(tmp_path), row_group_rows=2)
+    with BaseFileWriter(spec, partition="", file_id=group_id(T1, "", 0)) as writer:
+        for call in (coded.slice(0, 2), rows.slice(2, 2), numbers.slice(4, 2)):
+            writer.write(call)
+    assert writer.stat is not None
+    assert pq.ParquetFile(tmp_path / writer.stat.path).read(SCHEMA.names).to_pydict() == rows.to_pydict()
 
 
 def _spec(root: Path, fields: tuple[str, ...] = ("id",)) -> FileSpec:
