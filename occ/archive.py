@@ -208,7 +208,7 @@ def _row(table: Table, instant: Instant) -> Archived | None:
 
 def _shown(table: Table) -> list[Instant]:
     """Completed commits as they are listed, whatever the log or the history says of them, in order of T."""
-    names = (each.name for each in table.store.list(table.config.timeline_folder))
+    names = table.store.names(table.config.timeline_folder)
     found = (instant for name in names if (instant := parse(name, layout=2)) and instant.state == "completed")
     return sorted((each for each in found if each.action in COMMIT_ACTIONS), key=lambda each: each.requested)
 

@@ -27,7 +27,7 @@ from ..errors import (
     StorageError,
     UnsupportedTableError,
 )
-from ..storage import Durable, Entry, Outcome, Store
+from ..storage import Durable, Outcome, Store
 from .log_files import commits_since, epochs, first_slot, landed_at, outcome_of, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
 from .publish import Publisher
@@ -108,10 +108,10 @@ class CommitLog:
         return True
 
     def _start_at_newest_epoch(self) -> None:
-        newest, entries, gone = self._newest_epoch(), list[Entry](), 0
-        while newest != gone and not (entries := self._store.list(slot_path(newest, 0).rpartition("/")[0])):
+        newest, slots, gone = self._newest_epoch(), list[str](), 0
+        while newest != gone and not (slots := self._store.names(slot_path(newest, 0).rpartition("/")[0])):
             gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
-        if not entries:
+        if not slots:
             raise NotATableError(
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
                 table=self._store.url,
@@ -120,7 +120,7 @@ class CommitLog:
             follower.complete = False
         # With the settings known so far: threads that share the handle look at them without the mutex.
         self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
-        self.epoch, self.next_slot = newest, int(entries[0].name)
+        self.epoch, self.next_slot = newest, int(slots[0])
         self._first_slot = self.next_slot
 
     def _newest_epoch(self) -> int:

@@ -93,8 +93,8 @@ class History:
         return Manifest(int(version), files)
 
     def _largest(self) -> str:
-        entries = self._store.list(self.folder)
-        found = [n for each in entries if (n := each.name.removeprefix("manifest_")) != each.name and n.isdigit()]
+        names = self._store.names(self.folder)
+        found = [n for name in names if (n := name.removeprefix("manifest_")) != name and n.isdigit()]
         return max(found, key=int, default="")
 
     def begun(self) -> bool:

@@ -34,7 +34,7 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
     except LatchError:
         return False
     # A log that was made anew may not tell of it any more, and the timeline does.
-    shown = store.list(TIMELINE, after=f"{instant}_")
-    if not known or any(each.name.startswith(f"{instant}_") for each in shown):
+    shown = store.names(TIMELINE, after=f"{instant}_")
+    if not known or any(name.startswith(f"{instant}_") for name in shown):
         return False
     return History(store, TIMELINE).completion_of(instant) is None

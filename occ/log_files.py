@@ -25,16 +25,17 @@ def epochs(store: Store, *, since: int = 0) -> list[int]:
 
 def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
     """The entries of one epoch, in slot order."""
-    for found in store.list(f"{LOG}/{epoch:013d}"):
-        stored = store.get(found.path)
+    for name in store.names(f"{LOG}/{epoch:013d}"):
+        path = f"{LOG}/{epoch:013d}/{name}"
+        stored = store.get(path)
         if stored is not None:
-            yield decode(stored.body, found.path)
+            yield decode(stored.body, path)
 
 
 def first_slot(store: Store, epoch: int) -> int:
     """The slot that an epoch begins at; 0 when it is gone."""
-    found = store.list(f"{LOG}/{epoch:013d}")
-    return int(found[0].name) if found else 0
+    names = store.names(f"{LOG}/{epoch:013d}")
+    return int(names[0]) if names else 0
 
 
 def read_all(store: Store) -> Iterator[LogEntry]:

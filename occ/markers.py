@@ -52,8 +52,8 @@ def list_markers(store: Store, instant: str) -> list[Marker]:
     """All markers of one transaction, sorted by the path of the marker."""
     folder = f"{MARKERS}/{instant}"
     found = []
-    for entry in store.list(folder, recursive=True):
-        path, infix, io = entry.path[len(folder) + 1 :].rpartition(_INFIX)
+    for name in store.names(folder, recursive=True):
+        path, infix, io = name.rpartition(_INFIX)
         if infix:
             found.append(Marker(instant, path, io))
     return found

@@ -84,7 +84,7 @@ class Pruner:
 
     def _sweep(self, begun: set[str]) -> None:
         """What ended transactions left goes now: later nobody knows their outcome."""
-        left = {*instants_with_markers(self._store), *(entry.name for entry in self._store.list(HEARTBEATS))}
+        left = {*instants_with_markers(self._store), *self._store.names(HEARTBEATS)}
         left |= {each.requested for each in self._publisher.since(EARLIEST) if each.state != "completed"}
         for instant in sorted(left & begun):
             self._cleaner.sweep(instant)

@@ -39,7 +39,7 @@ def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mappi
 
     Inline, or in side objects that are written and read back first.
     """
-    bare, commit = replace(metadata, schema=None), replace(commit, recent=weakref.ref(metadata))
+    bare, recent = replace(metadata, schema=None), weakref.ref(metadata)
     unique = {}
     if values:
         from .uniqueness import to_entry
@@ -51,11 +51,11 @@ def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mappi
         plain = bare.to_json() | ({"unique": unique} if unique else {})
         body = json.dumps(plain, separators=(",", ":")).encode()
         if len(body) <= _INLINE_BYTES:
-            return replace(commit, metadata=plain)
+            return replace(commit, metadata=plain, recent=recent)
     # The names of its files say which content it is, before all of it has been encoded.
     paths = _sha256(stat.path.encode() for stat in bare.stats)[:16]
     pieces = (piece.encode() for piece in bare.json_pieces({"unique": unique} if unique else {}))
-    return replace(commit, side=_put_aside(store, f"{commit.instant}-{paths}.json", pieces))
+    return replace(commit, side=_put_aside(store, f"{commit.instant}-{paths}.json", pieces), recent=recent)
 
 
 def _sha256(pieces: Iterable[bytes]) -> str:
@@ -199,7 +199,7 @@ class Publisher:
         What one of them has undone is taken back first, the newest first: after each one the timeline is that of an
         earlier moment. Returns the instants of commits that the listing shows.
         """
-        names = {entry.name for entry in self._store.list(self._folder)}
+        names = set(self._store.names(self._folder))
         undone = self._take_undone(commits, names)
         shown = _of_commits(names - undone)
         first = _first_active(shown)
@@ -212,7 +212,7 @@ class Publisher:
 
     def keep_away(self, commits: Iterable[Commit]) -> None:
         """What these have undone is not on the timeline; a put that arrived late may have brought it back."""
-        self._take_undone(commits, {entry.name for entry in self._store.list(self._folder)})
+        self._take_undone(commits, set(self._store.names(self._folder)))
 
     def _take_undone(self, commits: Iterable[Commit], names: set[str]) -> set[str]:
         """The names of what ``commits`` have undone; those among ``names``, which are on the timeline, leave it."""
@@ -228,12 +228,12 @@ class Publisher:
 
     def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
         """The instants of commits from that T on, but for those whose T is ``known``, of one ranged listing."""
-        names = (entry.name for entry in self._store.list(self._folder, after=first))
+        names = self._store.names(self._folder, after=first)
         return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
 
     def lacking(self, commits: Sequence[Commit]) -> list[str]:
         """T of those commits that the timeline does not show although nothing explains it."""
-        names = {entry.name for entry in self._store.list(self._folder)}
+        names = set(self._store.names(self._folder))
         shown = [found for found in (parse(name, layout=2) for name in names) if found]
         # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
         first = _first_active(shown)
@@ -247,8 +247,8 @@ class Publisher:
 
     def completion_of(self, instant: str) -> str | None:
         """C of a transaction that is on the timeline as completed, or was archived; else None. One listing."""
-        for entry in self._store.list(self._folder, after=f"{instant}_"):
-            found = parse(entry.name, layout=2)
+        for name in self._store.names(self._folder, after=f"{instant}_"):
+            found = parse(name, layout=2)
             if found is None or found.requested != instant:
                 break
             if found.action != "savepoint":  # which bears the name of the commit that it keeps

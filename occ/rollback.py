@@ -96,7 +96,7 @@ class Cleaner:
         if instant in self._log.state.ended:
             return True
         # Of commits only: a restore or savepoint stays when the commits around it are archived.
-        shown = (parse(e.name, layout=2) for e in self._store.list(self._timeline))
+        shown = (parse(name, layout=2) for name in self._store.names(self._timeline))
         times = [i.requested for i in shown if i and COMPLETED_AS.get(i.action, i.action) in COMMIT_ACTIONS]
         if not times or instant >= min(times):
             return True
@@ -148,11 +148,11 @@ class Cleaner:
 
     def _files_of(self, instant: str) -> set[str] | None:
         """Data files of a commit on the timeline; None where it is not to be found there."""
-        for entry in self._store.list(self._timeline, after=f"{instant}_"):
-            found, stored = parse(entry.name, layout=2), self._store.get(entry.path)
+        for name in self._store.names(self._timeline, after=f"{instant}_"):
+            found, stored = parse(name, layout=2), self._store.get(f"{self._timeline}/{name}")
             if found is None or stored is None or found.requested != instant:
                 return None
-            return {stat.path for stat in decode_commit(stored.body, name=entry.name, layout=2).stats}
+            return {stat.path for stat in decode_commit(stored.body, name=name, layout=2).stats}
         return None
 
     def sweep_leftovers(self, mine: Iterable[str]) -> int:
@@ -160,7 +160,7 @@ class Cleaner:
 
         Returns the number of data files deleted.
         """
-        left = set(instants_with_markers(self._store)) | {e.name for e in self._store.list(HEARTBEATS)}
+        left = {*instants_with_markers(self._store), *self._store.names(HEARTBEATS)}
         return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
 
     def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:

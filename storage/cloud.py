@@ -135,6 +135,10 @@ class CloudStore:
             entries = [entry for entry in entries if "/" not in entry.path[start:]]
         return sorted(entries, key=lambda entry: entry.path)
 
+    def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
+        start = len(folder.rstrip("/")) + 1 if folder else 0
+        return [entry.path[start:] for entry in self.list(folder, after=after, recursive=recursive)]
+
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = check_path(folder, folder=True)
         try:

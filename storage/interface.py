@@ -106,6 +106,10 @@ class Store(Protocol):
         """
         ...
 
+    def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
+        """The same objects as paths below the folder: an eighth of the cost where sizes are asked for one by one."""
+        ...
+
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         """Names of the sub-folders, sorted. Only folders that hold something count; ``after`` as in `list`."""
         ...

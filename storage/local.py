@@ -14,7 +14,7 @@ import builtins
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO
 
 from .disk import (
@@ -23,6 +23,7 @@ from .disk import (
     NewFile,
     create_empty,
     exclusive,
+    folder_of,
     make_folder,
     read,
     refuse,
@@ -32,14 +33,17 @@ from .disk import (
 )
 from .interface import Durable, Entry, Outcome, Put, Stored
 from .location import check_path, parse
+from .turn import turn
 
 __all__ = ["LocalStore"]
 
 _TABLE = ".hoodie"
 _TEMP_FOLDER = ".hoodie/.lakelatch/tmp"
+_TURNS = f".hoodie/.lakelatch/{TEMP_PREFIX}turns"
 # Folders of our own are removed with their last object, or each transaction would leave empty ones behind for ever.
 # Other folders stay: JVM Hudi expects some of its own to exist.
-_PRUNED_BELOW = (".hoodie/.temp/", ".hoodie/.lakelatch/", ".lakelatch-probe-")
+_MARKERS = ".hoodie/.temp/"
+_PRUNED_BELOW = (_MARKERS, ".hoodie/.lakelatch/", ".lakelatch-probe-")
 
 
 class LocalStore:
@@ -64,11 +68,12 @@ class LocalStore:
         full = self._full(path)
         if not body:
             return create_empty(full, durable)
-        if os.path.lexists(full):
-            return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
-        with self._new(path, durable) as new:
-            new.write(body)
-            return new.publish(durable=durable)
+        with turn(f"{self.root}/{_TURNS}", path) if durable else nullcontext():
+            if os.path.lexists(full):
+                return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
+            with self._new(path, durable) as new:
+                new.write(body)
+                return new.publish(durable=durable)
 
     @contextmanager
     def create(self, path: str) -> Iterator[NewFile]:
@@ -82,7 +87,7 @@ class LocalStore:
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         with self._named(path, body, durable) as temp:
-            with exclusive(os.path.dirname(temp.full), required=False, make=True):
+            with exclusive(folder_of(temp.full), required=False, make=True):
                 temp.replace()
             return temp.done(durable)
 
@@ -90,7 +95,7 @@ class LocalStore:
         if not self._has(path, tag):
             return Put(Outcome.LOST)  # without writing anything first
         with self._named(path, body, durable=True) as temp:
-            with exclusive(os.path.dirname(temp.full), required=True, make=True):
+            with exclusive(folder_of(temp.full), required=True, make=True):
                 if not self._has(path, tag):
                     return Put(Outcome.LOST)
                 temp.replace()
@@ -99,13 +104,13 @@ class LocalStore:
     def delete(self, path: str) -> Outcome:
         full = self._full(path)
         try:
-            with exclusive(os.path.dirname(full), required=False):
+            with self._undisturbed(folder_of(full), path):
                 os.unlink(full)
         except (FileNotFoundError, NotADirectoryError):
             return Outcome.DONE
         except OSError as error:
             refuse(error, full, "was not deleted")
-        self._prune(os.path.dirname(path))
+        self._prune(folder_of(path))
         return Outcome.DONE
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -160,6 +165,12 @@ class LocalStore:
                     info = item.stat()
                     found.append(Entry(path, info.st_size, info.st_mtime))
         return sorted(found, key=lambda entry: entry.path)
+
+    def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
+        folder = check_path(folder, folder=True)
+        start = len(folder) + 1 if folder else 0
+        found = (path[start:] for path, _ in self._walk(folder, recursive=recursive))
+        return sorted(name for name in found if name > after)
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = check_path(folder, folder=True)
@@ -231,11 +242,15 @@ class LocalStore:
         while folder.startswith(_PRUNED_BELOW):
             full = os.path.join(self.root, folder)
             try:
-                with exclusive(full, required=False):
+                with self._undisturbed(full, folder):
                     os.rmdir(full)
             except OSError:
                 return  # not empty, or somebody else's doing
-            folder = os.path.dirname(folder)
+            folder = folder_of(folder)
+
+    def _undisturbed(self, folder: str, path: str) -> AbstractContextManager[None]:
+        """No replacement goes on in the folder while something of it is deleted; nobody replaces a marker."""
+        return nullcontext() if path.startswith(_MARKERS) else exclusive(folder, required=False)
 
     def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
         full = self._full(path)
@@ -253,7 +268,7 @@ class LocalStore:
 
     def _temp_folder(self, full: str) -> str:
         """Choose where the temporary file for ``full`` goes: in a table not beside it, where readers would meet it."""
-        folder = os.path.dirname(full)
+        folder = folder_of(full)
         if os.path.isdir(os.path.join(self.root, _TABLE)):
             ours = os.path.join(self.root, _TEMP_FOLDER)
             make_folder(ours, durable=False)

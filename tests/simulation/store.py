@@ -169,6 +169,10 @@ class SimStore:
         folder = folder.rstrip("/")
         return self._read("list", folder, lambda: self._objects.list(folder, after=after, recursive=recursive))
 
+    def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
+        start = len(folder.rstrip("/")) + 1 if folder else 0
+        return [entry.path[start:] for entry in self.list(folder, after=after, recursive=recursive)]
+
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         folder = folder.rstrip("/")
         return self._read("list", folder, lambda: self._objects.folders(folder, after=after))

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import InputError, StorageError
-from lakelatch.storage import Outcome
+from lakelatch.storage import Outcome, disk, local, turn
 from lakelatch.storage.disk import TEMP_PREFIX
 from lakelatch.storage.local import LocalStore
 
@@ -184,6 +185,53 @@ def test_a_write_that_need_not_be_durable_spares_the_flushes(store, flushed):
     store.put_if_absent("a/b", b"x", durable=False)
     store.put("a/c", b"x")
     assert flushed == []
+
+
+@pytest.mark.parametrize("durable", [True, "bytes"])
+def test_who_wants_a_name_that_is_being_flushed_waits_for_it_and_flushes_nothing(store, flushed, monkeypatch, durable):
+    for name in ("log/0", ".hoodie/.lakelatch/x"):
+        store.put_if_absent(name, b"x")
+    waits, go = threading.Event(), threading.Event()
+    real, pauses = os.fsync, []
+
+    def slow(fd):
+        monkeypatch.setattr(os, "fsync", real)
+        waits.set()
+        assert go.wait(30)
+        real(fd)
+
+    def pause(seconds):
+        pauses.append(seconds)
+        go.set()  # the second is waiting; so the first goes on
+        writer.join(30)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    monkeypatch.setattr(turn.time, "sleep", pause)
+    writer = threading.Thread(target=LocalStore(store.root).put_if_absent, args=("log/1", b"first"))
+    writer.start()
+    assert waits.wait(30)
+    flushed.clear()
+    assert store.put_if_absent("log/1", b"second", durable=durable).outcome is Outcome.LOST
+    assert len(pauses) == 1
+    assert flushed == ["file", "folder"]  # of the first alone
+    assert store.get("log/1").body == b"first"
+
+
+def test_a_writer_that_was_suspended_in_its_turn_holds_up_nobody_for_long(store, monkeypatch):
+    for name in ("log/0", ".hoodie/.lakelatch/x"):
+        store.put_if_absent(name, b"x")
+    clock = iter(range(10))
+    monkeypatch.setattr(turn.time, "monotonic", lambda: next(clock))
+    with turn.turn(f"{store.root}/{local._TURNS}", "log/1"):
+        assert store.put_if_absent("log/1", b"y").done
+        assert store.delete("log/1") is Outcome.DONE
+
+
+def test_markers_are_deleted_without_waiting_for_the_folder(store):
+    store.put_if_absent(".hoodie/.temp/1/p/a.marker.CREATE", b"", durable=False)
+    with disk.exclusive(f"{store.root}/.hoodie/.temp/1/p", required=True):
+        assert store.delete(".hoodie/.temp/1/p/a.marker.CREATE") is Outcome.DONE
+    assert not os.path.exists(f"{store.root}/.hoodie/.temp/1")
 
 
 def test_a_failed_flush_of_the_bytes_means_nothing_was_written(store, monkeypatch):

@@ -197,6 +197,9 @@ class FaultStore:
     def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
         return self._do("list", folder, lambda: self.inner.list(folder, after=after, recursive=recursive))
 
+    def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
+        return self._do("list", folder, lambda: self.inner.names(folder, after=after, recursive=recursive))
+
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
         return self._do("folders", folder, lambda: self.inner.folders(folder, after=after))
 

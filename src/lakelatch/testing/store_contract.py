@@ -283,6 +283,8 @@ def _body(store: Store, path: str) -> bytes:
 
 
 def _paths(store: Store, folder: str, *, after: str = "", recursive: bool = False) -> list[str]:
-    """Paths relative to the folder."""
+    """Paths relative to the folder, which both ways of listing have to agree on."""
     start = len(folder) + 1 if folder else 0
-    return [entry.path[start:] for entry in store.list(folder, after=after, recursive=recursive)]
+    found = [entry.path[start:] for entry in store.list(folder, after=after, recursive=recursive)]
+    assert store.names(folder, after=after, recursive=recursive) == found
+    return found
