@@ -1,6 +1,6 @@
 """Commits a second without Spark: N processes on one table, ours against delta-rs, on the same disk.
 
-    python benchmarks/commit_path.py [--seconds 8] [--writers 1,4,16] [--work append,disjoint] [--folder DIR]
+    python benchmarks/commit_path.py [--seconds 8] [--writers 1,4,16] [--work append,disjoint] [--folder DIR] [--rest 60]
 
 append    every commit adds one small file (10 rows): nothing can conflict
 disjoint  every writer replaces the one file of its own partition: nothing should conflict
@@ -182,6 +182,7 @@ def main() -> None:
     options.add_argument("--writers", default="1,4,16")
     options.add_argument("--work", default="append,disjoint")
     options.add_argument("--folder", type=Path, default=None, help="on the disk to measure; a temporary one otherwise")
+    options.add_argument("--rest", type=float, default=0, help="seconds of rest before each (docs/benchmarks.md says why)")
     options.add_argument("--no-delta", action="store_true", help="ours alone")
     options.add_argument("--no-lock", action="store_true", help="also ours without a lock (none://)")
     given = options.parse_args()
@@ -198,6 +199,7 @@ def main() -> None:
                 found = []
                 for system in systems:
                     label = system.name + (" none://" if getattr(system, "lock", "") == "none://" else "")
+                    time.sleep(given.rest)
                     found.append(measure(system, work, n, given.seconds))
                     show(f"{work} N={n} {label}", found[-1])
                 if len(found) > 1:
