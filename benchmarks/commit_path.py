@@ -182,7 +182,9 @@ def main() -> None:
     options.add_argument("--writers", default="1,4,16")
     options.add_argument("--work", default="append,disjoint")
     options.add_argument("--folder", type=Path, default=None, help="on the disk to measure; a temporary one otherwise")
-    options.add_argument("--rest", type=float, default=0, help="seconds of rest before each (docs/benchmarks.md says why)")
+    options.add_argument(
+        "--rest", type=float, default=0, help="seconds of rest before each (docs/benchmarks.md says why)"
+    )
     options.add_argument("--no-delta", action="store_true", help="ours alone")
     options.add_argument("--no-lock", action="store_true", help="also ours without a lock (none://)")
     given = options.parse_args()
