@@ -201,7 +201,7 @@ def main() -> None:
                 found = []
                 for system in systems:
                     label = system.name + (" none://" if getattr(system, "lock", "") == "none://" else "")
-                    time.sleep(given.rest)
+                    time.sleep(given.rest)  # what the one before has deleted slows this ext4 for a minute
                     found.append(measure(system, work, n, given.seconds))
                     show(f"{work} N={n} {label}", found[-1])
                 if len(found) > 1:

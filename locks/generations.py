@@ -77,7 +77,7 @@ class Newest:
 def look(folder: str) -> Newest:
     """List the folder once and find the newest generation. Raises `FileNotFoundError` when there is no folder."""
     names = frozenset(os.listdir(folder))
-    newest = max([name for name in names if len(name) == 20 and name.isdigit()], default="")
+    newest = max((name for name in names if len(name) == 20 and name.isdigit()), default="")
     broken = f"{newest}.broken" in names
     return Newest(int(newest or 0), not newest or broken or f"{newest}.released" in names, broken, names)
 

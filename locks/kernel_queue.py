@@ -26,19 +26,17 @@ import errno
 import fcntl
 import logging
 import os
-import struct
 import threading
 import weakref
 from typing import Protocol
 
 from ..environment import Environment, Event
+from ..storage.byte_locks import OFD as _OFD
+from ..storage.byte_locks import byte_lock
 
 _log = logging.getLogger("lakelatch.locks")
 
 _BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
-# struct flock of 64-bit Linux: type, whence, start, length, pid (must be 0). Elsewhere flock() is used.
-_OFD = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("l") == 8
-_FLOCK = struct.Struct("hhqqi4x")
 _END = 1 << 62
 _STAND_TRIES = 4
 
@@ -183,11 +181,11 @@ class _Tickets:
         """Until at the head."""
         mine = self._stand()
         while (before := _last(self._fd, mine)) is not None:
-            _lock(self._fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, before, 1)
-            _lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, before, 1)
+            byte_lock(self._fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, before)
+            byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, before)
 
     def leave(self) -> None:
-        _lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 0)
+        byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 0)
 
     def _stand(self) -> int:
         tries = 0
@@ -195,7 +193,7 @@ class _Tickets:
             ticket = int(self._env.now() * 1e9) + tries
             tries += 1
             try:
-                _lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, ticket, 1)
+                byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, ticket)
             except OSError as e:
                 if e.errno not in _BUSY:
                     raise
@@ -261,10 +259,5 @@ def _last(fd: int, end: int) -> int | None:
 
 def _find(fd: int, start: int, end: int) -> int | None:
     """Some byte from ``start`` on and below ``end`` that another place has, or None."""
-    answer = _lock(fd, fcntl.F_OFD_GETLK, fcntl.F_RDLCK, start, end - start)
-    kind, _, found, _, _ = _FLOCK.unpack(answer)
+    kind, found = byte_lock(fd, fcntl.F_OFD_GETLK, fcntl.F_RDLCK, start, end - start)
     return None if kind == fcntl.F_UNLCK else found
-
-
-def _lock(fd: int, command: int, kind: int, start: int, length: int) -> bytes:
-    return fcntl.fcntl(fd, command, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))

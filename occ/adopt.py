@@ -139,7 +139,7 @@ def _publish(publisher: Publisher, commits: list[Commit]) -> None:
 
 def _latest(store: Store, config: TableConfig) -> str:
     """The largest time that anything on the table has, also of what an older log left open (trap 8)."""
-    left = [*instants_with_markers(store), *(entry.name for entry in store.list(HEARTBEATS))]
+    left = [*instants_with_markers(store), *store.names(HEARTBEATS)]
     return max([read_timeline(store, config).latest_time or EARLIEST, *(name for name in left if is_time(name))])
 
 
@@ -149,7 +149,7 @@ def _wait_for_silence(
     """Return when every heartbeat has been silent for the time-out. The log cannot tell who is open, so all count."""
     watch, since, settings = Watch(store, env), env.monotonic(), state.settings
     while True:
-        left = [entry.name for entry in store.list(HEARTBEATS) if is_time(entry.name)]
+        left = [name for name in store.names(HEARTBEATS) if is_time(name)]
         waits = {
             instant: settings.heartbeat_timeout_s - watch.silent_for(instant)
             for instant in left

@@ -58,7 +58,7 @@ def check_archived(
     """Compare what was archived with the active timeline and the log."""
     if archived is None:
         return
-    names = {entry.name for entry in store.list(config.timeline_folder)}
+    names = set(store.names(config.timeline_folder))
     commits = {name: each for name, each in archived.items() if each.action in COMMIT_ACTIONS}
     gone = max((each.requested for name, each in commits.items() if name not in names), default="")
     for name in sorted(names & commits.keys()):

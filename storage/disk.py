@@ -223,7 +223,7 @@ def _open_unnamed(folder: str, durable: Durable) -> int:
 
 
 def folder_of(full: str) -> str:
-    """The folder that it lies in: of a path in one spelling, at a tenth of the cost of `os.path.dirname`."""
+    """The folder that it lies in: of a path in one spelling, at a quarter of the cost of `os.path.dirname`."""
     return full.rpartition("/")[0]
 
 

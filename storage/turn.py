@@ -14,48 +14,47 @@ from __future__ import annotations
 
 import fcntl
 import os
-import struct
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .byte_locks import BUSY, OFD, byte_lock
+
 _WAIT_S, _PAUSE_S = 0.02, 0.0002
-# A lock of the open file excludes threads too. struct flock of 64-bit Linux; elsewhere nobody waits.
-_SET = getattr(fcntl, "F_OFD_SETLK", None) if struct.calcsize("l") == 8 else None
-_FLOCK = struct.Struct("hhqqi4x")
 
 
 @contextmanager
 def turn(file: str, name: str) -> Iterator[None]:
     """Wait while another has the turn of that name, 20 ms at most, then have it for the block.
 
-    ``file`` is made if its folder is there; without that, and where it cannot be locked, nobody waits.
+    ``file`` is made if its folder is there; without that, and where bytes cannot be locked, nobody waits.
     """
-    fd = -1
     try:
-        if _SET is not None:
-            fd = _locked(file, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, zlib.crc32(name.encode()), 1, 0), _SET)
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) if OFD else -1
+    except OSError:
+        fd = -1
+    try:
+        if fd >= 0:
+            _wait(fd, zlib.crc32(name.encode()))
         yield
     finally:
         if fd >= 0:
             os.close(fd)
 
 
-def _locked(file: str, byte: bytes, command: int) -> int:
-    """The open file, locked or not."""
-    try:
-        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError:
-        return -1
+def _wait(fd: int, byte: int) -> None:
+    """Until the byte is locked, or the time is over."""
     give_up = time.monotonic() + _WAIT_S
     while True:
         try:
-            fcntl.fcntl(fd, command, byte)
-        except (BlockingIOError, PermissionError):  # another has it
+            byte_lock(fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, byte)
+        except BUSY:
             if time.monotonic() < give_up:
-                time.sleep(_PAUSE_S)
+                time.sleep(
+                    _PAUSE_S
+                )  # half of a flush: a wait in the kernel has no limit, and its owner may be suspended
                 continue
         except OSError:
-            pass  # no such locks here
-        return fd
+            pass  # no such locks here: nobody takes turns, and the link decides as ever
+        return

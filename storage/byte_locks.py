@@ -1,0 +1,23 @@
+"""Locks on single bytes of an open file (Linux). They exclude threads too, and stay when another descriptor of the file
+is closed; the kernel frees those of a process that died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+OFD = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("l") == 8
+BUSY = (BlockingIOError, PermissionError)  # another has it
+# struct flock of 64-bit Linux: type, whence, start, length, pid (must be 0).
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def byte_lock(fd: int, command: int, kind: int, start: int, length: int = 1) -> tuple[int, int]:
+    """Carry out an ``F_OFD_...`` command for those bytes; the kind and the first byte of the kernel's answer.
+
+    Raises `OSError`, one of `BUSY` where the lock is another's and the command does not wait.
+    """
+    kind, _, first, _, _ = _FLOCK.unpack(fcntl.fcntl(fd, command, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)))
+    return kind, first
