@@ -22,7 +22,6 @@ file is closed. Systems without them get ``flock``: one lock for all, and an ord
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
 import os
@@ -31,12 +30,12 @@ import weakref
 from typing import Protocol
 
 from ..environment import Environment, Event
+from ..storage.byte_locks import BUSY as _BUSY
 from ..storage.byte_locks import OFD as _OFD
 from ..storage.byte_locks import byte_lock
 
 _log = logging.getLogger("lakelatch.locks")
 
-_BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 _END = 1 << 62
 _STAND_TRIES = 4
 

@@ -49,12 +49,8 @@ def _wait(fd: int, byte: int) -> None:
     while True:
         try:
             byte_lock(fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, byte)
-        except BUSY:
-            if time.monotonic() < give_up:
-                time.sleep(
-                    _PAUSE_S
-                )  # half of a flush: a wait in the kernel has no limit, and its owner may be suspended
-                continue
-        except OSError:
-            pass  # no such locks here: nobody takes turns, and the link decides as ever
-        return
+            return
+        except OSError as e:
+            if e.errno not in BUSY or time.monotonic() >= give_up:
+                return  # nobody takes turns here, or it takes too long: the link decides as ever
+        time.sleep(_PAUSE_S)  # in the kernel the wait would have no limit, and who has the turn may be suspended

@@ -227,6 +227,16 @@ def test_a_writer_that_was_suspended_in_its_turn_holds_up_nobody_for_long(store,
         assert store.delete("log/1") is Outcome.DONE
 
 
+def test_nobody_waits_for_a_turn_where_a_sandbox_forbids_locks(store, monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    store.put_if_absent(".hoodie/.lakelatch/x", b"x")
+    monkeypatch.setattr(turn, "byte_lock", forbidden)
+    monkeypatch.setattr(turn.time, "sleep", lambda _: pytest.fail("it waits"))
+    assert store.put_if_absent("log/1", b"y").done
+
+
 def test_markers_are_deleted_without_waiting_for_the_folder(store):
     store.put_if_absent(".hoodie/.temp/1/p/a.marker.CREATE", b"", durable=False)
     with disk.exclusive(f"{store.root}/.hoodie/.temp/1/p", required=True):
