@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -184,7 +185,16 @@ class Grant:
         """Be told when somebody removes the node; asks for that and waits for no answer."""
         if not self._watched:
             self._watched = True
-            self._session.post(partial(KazooClient.get_children_async, path=self.path, watch=self._news))
+            self._session.post(
+                partial(KazooClient.get_children_async, path=self.path, watch=self._news), self._watch_answered
+            )
+
+    def _watch_answered(self, answer: Any) -> None:
+        if isinstance(answer.exception, NoNodeError):  # removed before the servers knew that we watch
+            if not self._released:
+                self._ended(STOLEN)
+        elif not answer.successful():
+            self._watched = False
 
     def _news(self, news: WatchedEvent) -> None:
         if news.type != EventType.DELETED:

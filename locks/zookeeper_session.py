@@ -182,10 +182,10 @@ class Session:
             self.proved_at = max(self.proved_at, sent_at)
         return answer
 
-    def post(self, send: Callable[[KazooClient], Any]) -> None:
-        """Send without waiting for the answer."""
+    def post(self, send: Callable[[KazooClient], Any], answered: Callable[[Any], None]) -> None:
+        """Send without waiting; ``answered`` is called with kazoo's result, on a thread that must not wait."""
         self._counted()
-        send(self.open())
+        send(self.open()).rawlink(answered)
 
     def are_there(self, paths: list[str]) -> list[bool]:
         """Whether each node is there, as a majority sees it: one request unless one is missing."""

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from lakelatch.environment import SystemEnvironment
 from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError, TokenBehindError
-from lakelatch.locks import LockProvider, Release, open_provider
+from lakelatch.locks import Lease, LockProvider, Release, open_provider
 from lakelatch.locks.interface import BREAKS_KEPT
 from lakelatch.locks.zookeeper_nodes import node_name
 from lakelatch.testing import FakeEnvironment, LockProviderContract
@@ -183,18 +183,49 @@ def test_a_holder_is_told_at_once_when_its_session_ends(node: Node, address: str
         assert lease.release() is Release.WAS_LOST
 
 
-def test_a_holder_is_told_when_somebody_removes_its_node(address: str, admin: KazooClient, key: str) -> None:
+def listen_only(locks: LockProvider, key: str) -> tuple[Lease, Any, Event]:
+    """A lease whose loss neither a renewal nor the clock will tell, its grant, and what is set when it is lost."""
     told = Event()
-    with open_provider(address) as locks:
-        lease = locks.acquire(key, wait_s=20)
-        lease.on_lost(lambda _: told.set())
-        hold = lease._hold  # type: ignore[attr-defined]
-        hold.next_at = hold.deadline = float("inf")  # no renewal will notice it, nor the clock
-        assert hold.grant.renew()  # with it the holder begins to listen
+    lease = locks.acquire(key, wait_s=20)
+    lease.on_lost(lambda _: told.set())
+    hold = lease._hold  # type: ignore[attr-defined]
+    hold.next_at = hold.deadline = float("inf")
+    return lease, hold.grant, told
+
+
+def test_a_holder_is_told_when_somebody_removes_its_node(address: str, admin: KazooClient, key: str) -> None:
+    with open_provider(address.replace("session=6s", "session=40s")) as locks:
+        lease, grant, told = listen_only(locks, key)
+        assert grant.renew()  # with it the holder begins to listen
+        assert locks.inspect(key)  # answered after that
         admin.delete(f"/tests/{key}/{line(admin, key)[0]}")
         assert told.wait(PATIENCE_S)
         assert lease.lost == "stolen"
         assert lease.release() is Release.WAS_LOST
+
+
+def test_a_holder_is_told_of_a_removal_just_before_it_began_to_listen(
+    address: str, admin: KazooClient, key: str
+) -> None:
+    with open_provider(address.replace("session=6s", "session=40s")) as locks:
+        lease, grant, told = listen_only(locks, key)
+        admin.delete(f"/tests/{key}/{line(admin, key)[0]}")
+        grant.watch()
+        assert told.wait(PATIENCE_S)
+        assert lease.lost == "stolen"
+
+
+def test_a_holder_whose_wish_to_listen_was_not_answered_wishes_again(node: Node, admin: KazooClient, key: str) -> None:
+    with Wire(node.port) as wire, open_provider(f"zk://127.0.0.1:{wire.port}/tests?session=40s") as locks:
+        _, grant, told = listen_only(locks, key)
+        wire.lose_next_reply()
+        grant.watch()
+        until(lambda: not grant._watched, "nobody notices that no answer came")
+        until(lambda: locks._backend._session().connected, "no connection again")  # type: ignore[attr-defined]
+        assert grant.renew()
+        assert locks.inspect(key)  # answered after that
+        admin.delete(f"/tests/{key}/{line(admin, key)[0]}")
+        assert told.wait(PATIENCE_S)
 
 
 def test_a_record_of_a_break_is_no_contender(address: str, locks: LockProvider, admin: KazooClient, key: str) -> None:
