@@ -14,9 +14,11 @@ import socket
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 _log = logging.getLogger("lakelatch")
@@ -121,6 +123,28 @@ class _SystemTimer:
             self._thread.join(join_s)
 
 
+_Calls = SimpleQueue[tuple[Callable[[], None], str]]
+_spare: deque[_Calls] = deque()  # of threads that have made their call: whoever waits for a lock needs one, each time
+_SPARE_MAX, _SPARE_S = 8, 1.0
+
+
+def _work(calls: _Calls) -> None:
+    while True:
+        try:
+            call, threading.current_thread().name = calls.get(timeout=_SPARE_S)
+        except Empty:
+            try:
+                _spare.remove(calls)
+            except ValueError:
+                continue  # it has just been chosen: the call comes
+            return
+        call()
+        del call  # and with it what it has held
+        if len(_spare) >= _SPARE_MAX:
+            return
+        _spare.append(calls)
+
+
 class SystemEnvironment:
     """The real clocks, threads and processes. Stateless, so it pickles."""
 
@@ -146,7 +170,12 @@ class SystemEnvironment:
         return _SystemTimer(period_s, call, name)
 
     def thread(self, call: Callable[[], None], *, name: str) -> None:
-        threading.Thread(target=call, name=name, daemon=True).start()
+        try:
+            calls = _spare.pop()
+        except IndexError:
+            calls = SimpleQueue()
+            threading.Thread(target=_work, args=(calls,), name=name, daemon=True).start()
+        calls.put((call, name))
 
     def process(self) -> Process:
         return _this_process()
@@ -171,6 +200,7 @@ def _this_process() -> Process:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_this_process.cache_clear)
+    os.register_at_fork(after_in_child=_spare.clear)  # those threads are not in the child
 
 
 def _start_time(pid: int) -> str:
