@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -285,12 +285,16 @@ class Ensemble:
         for node in self.nodes:
             if not node.runs():
                 node.start()
+        self.unhang(self.nodes)
         for node in self.nodes:
+            node.wait_ready()
+
+    def unhang(self, nodes: Iterable[Node]) -> None:
+        """Start anew those of them that do not serve within the time that any election takes."""
+        for node in nodes:
             if not node.serves(HANGS_S):
                 node.kill()
                 node.start()
-        for node in self.nodes:
-            node.wait_ready()
 
     def stop(self) -> None:
         for node in self.nodes:
