@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from ..environment import Environment
@@ -68,9 +69,9 @@ class CommitLog:
                 self._start_at_newest_epoch()
             while True:
                 path = slot_path(self.epoch, self.next_slot)
-                stored = self._store.get(path)
-                if stored is not None:
-                    entry = decode(stored.body, path)
+                body = self._store.body(path)
+                if body is not None:
+                    entry = decode(body, path)
                     if self.next_slot == self._first_slot and not isinstance(entry, Open):
                         if self._newest_epoch() > self.epoch or first_slot(self._store, self.epoch) < self.next_slot:
                             self._start_at_newest_epoch()  # ours is being removed; or a zombie's close led us here
@@ -80,7 +81,7 @@ class CommitLog:
                             "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
                             table=self._store.url,
                         )
-                    if self.state.closed and stored.body != self._opening():
+                    if self.state.closed and body != self._opening():
                         self._start_at_newest_epoch()  # taken over; or some of what we have read was a zombie's
                         continue
                     self._apply(entry)
@@ -89,7 +90,7 @@ class CommitLog:
                 # Elsewhere the log was replaced while we slept, and what stands where we read may be a zombie's: neither
                 # publish nor decide anything by it.
                 if epochs(self._store, since=self.epoch if self.state.closed else self.epoch + 1):
-                    if self._store.get(path) is None:
+                    if self._store.body(path) is None:
                         self._start_at_newest_epoch()
                 elif not (self.state.closed and self._open_epoch(path)):
                     return self.state
@@ -221,6 +222,10 @@ class CommitLog:
                 ".hoodie folder writable and try again",
                 table=self._store.url,
             )
+
+    def ready(self, commit: Commit) -> AbstractContextManager[None]:
+        """Before the lock is taken, so that nobody waits for it: all that can be done to publish this commit of ours."""
+        return self._timeline.ready(commit)
 
     def publish_last(self) -> None:
         """Put the newest commit on the timeline, unless this handle has seen it there."""

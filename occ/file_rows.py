@@ -176,8 +176,7 @@ class FileRows:
             )
 
     def _note_keys(self, keys: Any, new: pa.Array | None) -> None:
-        span = pc.min_max(keys)
-        low, high = span["min"].as_py(), span["max"].as_py()
+        low, high = _span(keys)
         self.min_key = low if self.min_key is None else min(self.min_key, low)
         self.max_key = high if self.max_key is None else max(self.max_key, high)
         fresh = keys if new is None else keys.filter(new)
@@ -210,6 +209,14 @@ class FileRows:
 
 def _those(rows: pa.Table, chosen: pa.Array | None) -> pa.Table:
     return rows if chosen is None else rows.filter(chosen)
+
+
+def _span(keys: Any) -> tuple[Any, Any]:
+    if len(keys) < _FEW_ROWS:
+        texts = keys.to_pylist()
+        return min(texts, default=None), max(texts, default=None)
+    span = pc.min_max(keys)
+    return span["min"].as_py(), span["max"].as_py()
 
 
 def _equal(some: Any, others: pa.ChunkedArray) -> bool:

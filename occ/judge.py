@@ -61,6 +61,9 @@ class Judge:
         self._store, self._staged, self._isolation, self._priority = store, staged, isolation, priority
         self._counts, self._began = counts, settings
         self._plans: dict[str, WriteSet] = {}  # by requested time
+        # How many of the commits are no obstacle under these settings: begins take many of the slots that are tried. What
+        # is merged again later was merged with all of those (`since`).
+        self._cleared: tuple[int, Settings | None] = 0, None
         self._seen: dict[int, Party] = {}  # by slot: a commit's side object is read once, however many slots are tried
 
     def decide(
@@ -98,17 +101,29 @@ class Judge:
         )
         landed = [self._landed(commit) for commit in commits]
         others = (each for each in state.open.values() if each.instant != instant)
-        verdict = resolve(
-            ours,
-            staged.read_set(),
-            [*(p for p, c in zip(landed, commits, strict=True) if c.slot >= since), *self._pending(others, settings)],
-            by=settings.strategy,
-            isolation=self.isolation(settings),
-            bucketed=settings.buckets is not None,
-            repeatable=repeatable,
-        )
+        pending = self._pending(others, settings)
+
+        def compared(after: int) -> Verdict:
+            theirs = zip(landed[after:], commits[after:], strict=True)
+            return resolve(
+                ours,
+                staged.read_set(),
+                [*(party for party, commit in theirs if commit.slot >= since), *pending],
+                by=settings.strategy,
+                isolation=self.isolation(settings),
+                bucketed=settings.buckets is not None,
+                repeatable=repeatable,
+            )
+
+        count, under = self._cleared
+        known = count if under is settings else 0
+        verdict = compared(known)
+        if verdict.again and known:
+            verdict = compared(0)  # to merge again may be wrong because of one that was no obstacle by itself
         if verdict.lost:
             return verdict.lost
+        if not verdict.again:
+            self._cleared = len(commits), settings
         schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
         if isinstance(schema, Conflict) or not verdict.again:
             return schema

@@ -75,7 +75,7 @@ def key_parts(table: pa.Table, fields: Sequence[str]) -> list[pa.Array]:
 
 
 def _refuse_blank(table: pa.Table, name: str, part: pa.Array) -> None:
-    if not part.null_count and pc.index(part, "").as_py() < 0:
+    if not part.null_count and np.diff(_offsets(part)).all():
         return
     rows = table.filter(pc.fill_null(pc.equal(part, ""), fill_value=True))
     raise InputError(
@@ -142,11 +142,10 @@ def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.ND
     kind = base.dtype
     if not len(strings):
         return np.zeros(0, kind), np.zeros(0, np.uint8), np.zeros(1, np.int32)
-    _, offset_buffer, octet_buffer = strings.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    offsets = _offsets(strings)
     first, last = int(offsets[0]), int(offsets[-1])
     offsets = offsets - first
-    octets = np.frombuffer(octet_buffer, np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
+    octets = np.frombuffer(strings.buffers()[2], np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
     hashes = np.empty(len(strings), kind)
     begin = 0
     while begin < len(strings):
@@ -156,6 +155,13 @@ def _polynomial(strings: pa.Array, base: Any, inverse: Any) -> tuple[Any, npt.ND
         hashes[begin:end] = _of_some(octets[low:high], offsets[begin : end + 1] - low, base, inverse)
         begin = end
     return hashes, octets, offsets
+
+
+def _offsets(strings: pa.Array) -> npt.NDArray[np.int32]:
+    """Where each string begins among the octets, and where the last one ends."""
+    if not len(strings):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(strings.buffers()[1], np.int32)[strings.offset : strings.offset + len(strings) + 1]
 
 
 def _of_some(octets: npt.NDArray[np.uint8], offsets: Any, base: Any, inverse: Any) -> Any:

@@ -230,10 +230,16 @@ def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
     return json.dumps(head | entry.fields(), separators=(",", ":"), ensure_ascii=False).encode()
 
 
+_JSON = json.JSONDecoder()
+
+
 def decode(body: bytes, path: str) -> LogEntry:
     """An entry from its bytes. Raises `DamagedTableError` for a torn one, `UnsupportedTableError` for a newer one."""
     try:
-        raw = json.loads(body.decode())
+        text = body.decode()
+        raw, end = _JSON.raw_decode(text)  # `json.loads` looks for blanks around it first
+        if end != len(text):
+            raise ValueError("more follows")
         version, kind = raw["v"], raw["kind"]
     except (ValueError, KeyError, TypeError) as e:
         raise DamagedTableError(

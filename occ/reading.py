@@ -15,7 +15,7 @@ from .instant import COMMIT_ACTIONS, Instant, file_name
 from .log_state import Commit, Follower
 from .plans import undone_by
 from .properties import TableConfig
-from .publish import metadata_of
+from .publish import files_of, metadata_of
 from .timeline import Timeline, has_archive, read_timeline
 from .view import View, cold_view, with_unpublished
 
@@ -181,6 +181,9 @@ class Reading:
 
     def _metadata_of(self, commit: Commit) -> Any:
         return metadata_of(self.store, commit)
+
+    def _files_of(self, commit: Commit) -> Any:
+        return files_of(self.store, commit)
 
     def _cold_view(self, top: str) -> View:
         return cold_view(self.store, self.timeline(), as_of_completion=top)

@@ -65,7 +65,7 @@ class Rebase:
         now = before
         for commit in commits:
             if self.slot <= commit.slot < lost.slot:
-                now = now.after(work._table._metadata_of(commit), commit.instant, commit.completion)
+                now = now.after_all([(work._table._files_of(commit), commit.completion)])
         units = self._units(lost.groups, before, now, bucketed=spec.buckets is not None)
         if any(not unit.current for unit in units):
             return None

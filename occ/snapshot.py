@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..conflict import FileGroupId
 from ..errors import DamagedTableError, UnsupportedTableError
@@ -168,12 +169,13 @@ class Snapshot:
     def after(self, commit: CommitMetadata, requested: str, completed: str) -> Snapshot:
         """The snapshot once this commit counts as well."""
         del requested  # the files' own names carry it
-        return self.after_all([(commit, completed)])
+        return self.after_all([(commit.to_json(), completed)])
 
-    def after_all(self, commits: Iterable[tuple[CommitMetadata, str]]) -> Snapshot:
+    def after_all(self, commits: Iterable[tuple[Mapping[str, Any], str]]) -> Snapshot:
         """The snapshot once these commits (and their C) count as well; work and memory are per partition that they touch.
 
-        They must be such that validated, one after another: none writes a group that an earlier one replaced.
+        They come as the plain values of their log entries, because every writer does this for all others' commits, and
+        must be such that validated, one after another: none writes a group that an earlier one replaced.
         """
         changed: dict[str, dict[str, FileSlice]] = {}
 
@@ -183,16 +185,19 @@ class Snapshot:
             return changed[partition]
 
         for commit, completed in commits:
-            for partition, file_ids in commit.replaced.items():
+            replaced = commit.get("replaced", {})
+            for partition, file_ids in replaced.items():
                 slices = slices_of(partition)
                 for file_id in file_ids:
                     slices.pop(file_id, None)
-            for stat in commit.stats:
-                folder = f"{stat.partition}/" if stat.partition else ""
-                paths = {stat.path} | {folder + name.rpartition("/")[2] for name in stat.log_files or ()}
-                for path in sorted(paths):
-                    file = BaseFile.at(path, stat.file_size) or LogFile.at(path, stat.file_size, completed=completed)
-                    if file is not None and file.file_id not in commit.replaced.get(file.partition, ()):
+            for stat in commit.get("stats", ()):
+                paths, size = [stat["path"]], stat.get("file_size", 0)
+                if logs := stat.get("log_files"):
+                    folder = f"{stat['partition']}/" if stat["partition"] else ""
+                    paths = sorted({*paths, *(folder + name.rpartition("/")[2] for name in logs)})
+                for path in paths:
+                    file = BaseFile.at(path, size) or LogFile.at(path, size, completed=completed)
+                    if file is not None and file.file_id not in replaced.get(file.partition, ()):
                         slices = slices_of(file.partition)
                         slices[file.file_id] = _with_file(slices.get(file.file_id), file)
         return Snapshot({name: slices for name, slices in {**self._partitions, **changed}.items() if slices})
@@ -256,8 +261,10 @@ def _snapshot(bases: Mapping[FileGroupId, BaseFile], logs: Mapping[FileGroupId, 
     return Snapshot(partitions)
 
 
-def _since(base: BaseFile | None, logs: Iterable[LogFile]) -> tuple[LogFile, ...]:
+def _since(base: BaseFile | None, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
     """The log files that are not yet part of the base file, in the order of merging."""
+    if not logs:
+        return ()
     kept = [log for log in logs if base is None or log.completed >= base.instant]
     return tuple(sorted(kept, key=lambda log: log.order))
 

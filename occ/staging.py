@@ -256,10 +256,11 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
 
     Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
     """
-    groups = {FileGroupId(s["partition"], s["file_id"]) for s in plain.get("stats", ())}
-    groups |= {FileGroupId(p, f) for p, ids in plain.get("replaced", {}).items() for f in ids}
-    groups |= groups_of(plain)
-    known = {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in plain.get("stats", ()) if "columns" in s}
+    known = {FileGroupId(s["partition"], s["file_id"]): s.get("columns") for s in plain.get("stats", ())}
+    groups = set(known)
+    groups.update(FileGroupId(p, f) for p, ids in plain.get("replaced", {}).items() for f in ids)
+    if "slices" in plain:
+        groups |= groups_of(plain)
     unique: dict[str, Values] = {}
     if "unique" in plain:
         from .uniqueness import from_entry
@@ -271,17 +272,20 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
 class InEntry(Mapping[FileGroupId, FileStatistics]):
     """Statistics of a commit's files, decoded when a condition asks for them."""
 
-    def __init__(self, plain: Mapping[FileGroupId, Mapping[str, Any]]) -> None:
+    def __init__(self, plain: Mapping[FileGroupId, Mapping[str, Any] | None]) -> None:
         self._plain = plain
 
     def __getitem__(self, group: FileGroupId) -> FileStatistics:
-        return FileStatistics.from_json(self._plain[group])
+        columns = self._plain[group]
+        if columns is None:
+            raise KeyError(group)
+        return FileStatistics.from_json(columns)
 
     def __iter__(self) -> Iterator[FileGroupId]:
-        return iter(self._plain)
+        return (group for group, columns in self._plain.items() if columns is not None)
 
     def __len__(self) -> int:
-        return len(self._plain)
+        return sum(1 for _ in self)
 
 
 def _region(partition: str | None) -> Region:

@@ -18,7 +18,7 @@ from .instant import Instant
 if TYPE_CHECKING:
     from .commit_log import CommitLog
 
-_SHARE, _EVERY_S = 0.005, 1.0  # of the time, what looking may cost; and not more often than that
+_SHARE, _EVERY_S = 0.001, 1.0  # of the time, what looking may cost; and not more often than that
 
 
 class Strangers:

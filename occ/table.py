@@ -88,7 +88,7 @@ class Table(Reading, Maintenance):
             self.leases = Leases(store, env)
             self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats)
             self.reservations = Reservations(self)
-            self.views = ViewCache(self.log, self._cold_view, self._metadata_of)
+            self.views = ViewCache(self.log, self._cold_view, self._files_of)
             self._swept = False
 
     # --- looking ---------------------------------------------------------------------------------------------

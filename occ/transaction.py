@@ -187,6 +187,12 @@ class Transaction(Yielding):
         self._schema_seen()  # before the lock: it may list the table
         table.log.look()
         template = self._template()
+        expected = template.placed(completion="", token=0, schema=self._schema or self._schema_seen())
+        with table.log.ready(expected):
+            self._land_as(template)
+
+    def _land_as(self, template: Commit) -> None:
+        table = self._table
         give_up = table.env.monotonic() + table.settings.lock_wait_s
         while True:
             lease = self._lease or table.lease(self.operation)

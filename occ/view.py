@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .avro import CommitMetadata
 from .commit_log import CommitLog
@@ -51,9 +51,9 @@ class View:
         """The view once this commit counts as well."""
         return View(self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema)
 
-    def after_all(self, commits: Sequence[Commit], metadata_of: Callable[[Commit], CommitMetadata]) -> View:
+    def after_all(self, commits: Sequence[Commit], files_of: Callable[[Commit], Mapping[str, Any]]) -> View:
         """The view once these commits, in slot order, count as well."""
-        snapshot = self.snapshot.after_all((metadata_of(each), each.completion) for each in commits)
+        snapshot = self.snapshot.after_all((files_of(each), each.completion) for each in commits)
         return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema))
 
 
@@ -90,12 +90,13 @@ class ViewCache:
 
     Args:
         cold: the view from one listing, of all commits with a completion time up to its argument.
+        files_of: what `Snapshot.after_all` needs to know of a commit.
     """
 
     def __init__(
-        self, log: CommitLog, cold: Callable[[str], View], metadata_of: Callable[[Commit], CommitMetadata]
+        self, log: CommitLog, cold: Callable[[str], View], files_of: Callable[[Commit], Mapping[str, Any]]
     ) -> None:
-        self._log, self._cold, self._metadata_of = log, cold, metadata_of
+        self._log, self._cold, self._files_of = log, cold, files_of
         self._mutex = threading.Lock()
         self._view: View | None = None
         self._slot = -1
@@ -134,7 +135,7 @@ class ViewCache:
 
     def _advance(self, view: View, slot: int) -> View:
         before = self._before(slot)
-        return self._moved(view.after_all(before, self._metadata_of), slot, before)
+        return self._moved(view.after_all(before, self._files_of), slot, before)
 
     def _skip(self, view: View, slot: int) -> View:
         """The schema goes on, the slices do not: a handle that only adds has never asked for them."""

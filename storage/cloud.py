@@ -17,7 +17,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO, Any, NoReturn
 
 from ..errors import InputError, StorageError
@@ -56,6 +56,9 @@ class CloudStore:
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:  # noqa: ARG002 - always durable
         return self._write(path, body, "create")
+
+    def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:  # noqa: ARG002 - nothing to be gained
+        return nullcontext(body)
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
         version, _, e_tag = tag.partition(" ")
@@ -101,6 +104,10 @@ class CloudStore:
             if failure.verdict is not Verdict.ABSENT:
                 self._refuse(failure, path, "was not read")
             return None
+
+    def body(self, path: str) -> bytes | None:
+        found = self.get(path)
+        return None if found is None else found.body
 
     def head(self, path: str) -> Entry | None:
         try:

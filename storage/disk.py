@@ -45,6 +45,7 @@ class NewFile:
         self._fd = fd
         self._temp_folder = temp_folder
         self._stream: IO[bytes] | None = None
+        self._settled = False
 
     @property
     def stream(self) -> IO[bytes]:
@@ -62,13 +63,16 @@ class NewFile:
             refuse(error, self.full, "was not written")
 
     def settle(self, durable: Durable) -> None:
-        """Make the bytes final: stamped and, if ``durable``, on disk."""
+        """Make the bytes final, once: stamped and, if ``durable``, on disk."""
+        if self._settled:
+            return
         try:
             if self._stream is not None:
                 self._stream.close()
             stamp(self._fd)
             if durable:
                 os.fsync(self._fd)
+            self._settled = True
         except OSError as error:
             refuse(error, self.full, "was not written")
 
@@ -230,7 +234,7 @@ def folder_of(full: str) -> str:
 def read(fd: int, size: int) -> bytes:
     """Read the whole file, which is expected to have ``size`` bytes, wherever the descriptor stands.
 
-    One system call for a small file: every commit reads the log entries of all other writers.
+    Few system calls for a small file: every commit reads the log entries of all other writers.
     """
     body = os.pread(fd, size + 1, 0)
     while more := os.pread(fd, 1 << 20, len(body)) if len(body) != size else b"":

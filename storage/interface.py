@@ -83,6 +83,13 @@ class Store(Protocol):
         """Create the object; LOST when the path is taken. ``durable`` says what a power cut may take away."""
         ...
 
+    def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
+        """The same bytes for one `put_if_absent` into the folder with ``durable="bytes"``, in the block.
+
+        What can be done before the name is known has been done then, so the put is quicker; any other use is as with ``body``.
+        """
+        ...
+
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
         """Replace the object that has ``tag``; LOST when it has changed or is gone."""
         ...
@@ -93,6 +100,10 @@ class Store(Protocol):
 
     def get(self, path: str) -> Stored | None:
         """The whole object, or None when there is none."""
+        ...
+
+    def body(self, path: str) -> bytes | None:
+        """The bytes of a small object without its tag, or None when there is none."""
         ...
 
     def head(self, path: str) -> Entry | None:

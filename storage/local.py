@@ -11,6 +11,7 @@ name by `link`: the one call that fails when the name is taken. Replacing goes b
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -33,10 +34,12 @@ from .disk import (
 )
 from .interface import Durable, Entry, Outcome, Put, Stored
 from .location import check_path, parse
+from .settled import Settled, settled
 from .turn import turn
 
 __all__ = ["LocalStore"]
 
+_SMALL_BYTES = 1 << 14
 _TABLE = ".hoodie"
 _TEMP_FOLDER = ".hoodie/.lakelatch/tmp"
 _TURNS = f".hoodie/.lakelatch/{TEMP_PREFIX}turns"
@@ -71,9 +74,11 @@ class LocalStore:
         with turn(f"{self.root}/{_TURNS}", path) if durable else nullcontext():
             if os.path.lexists(full):
                 return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
-            with self._new(path, durable) as new:
-                new.write(body)
+            with self._filled(path, body, durable) as new:
                 return new.publish(durable=durable)
+
+    def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
+        return settled(body, self._new(f"{folder}/settled", "bytes"))
 
     @contextmanager
     def create(self, path: str) -> Iterator[NewFile]:
@@ -117,13 +122,8 @@ class LocalStore:
 
     def get(self, path: str) -> Stored | None:
         full = self._full(path)
-        try:
-            # Not to be blocked by a named pipe that somebody left there.
-            fd = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except (FileNotFoundError, NotADirectoryError):
+        if (fd := _open_to_read(full)) is None:
             return None
-        except OSError as error:
-            refuse(error, full, "was not read")
         try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
@@ -131,6 +131,19 @@ class LocalStore:
             body = read(fd, found.st_size)
             return Stored(body, tag_of(found, body))
         except OSError as error:
+            refuse(error, full, "was not read")
+        finally:
+            os.close(fd)
+
+    def body(self, path: str) -> bytes | None:
+        full = self._full(path)
+        if (fd := _open_to_read(full)) is None:
+            return None
+        try:
+            return read(fd, _SMALL_BYTES)
+        except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ESPIPE):  # a folder, or a pipe
+                return None
             refuse(error, full, "was not read")
         finally:
             os.close(fd)
@@ -173,12 +186,15 @@ class LocalStore:
         return sorted(name for name in found if name > after)
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
-        folder = check_path(folder, folder=True)
-        return sorted(
-            item.name
-            for item in self._scan(folder)
-            if item.name > after and item.is_dir() and self._holds(_join(folder, item.name))
-        )
+        full = self._full(folder, folder=True)
+        try:
+            names = os.listdir(full)  # most often nothing is left of it: every commit asks for newer epochs of the log
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            refuse(error, full, "was not listed")
+        wanted = sorted(name for name in names if name > after and not name.startswith(TEMP_PREFIX))
+        return [n for n in wanted if os.path.isdir(f"{full}/{n}") and self._holds(_join(folder, n))]
 
     def empty_folders(self) -> builtins.list[str]:
         """Paths of the folders that hold no file at any depth; object stores have none, so `Store` has no such call."""
@@ -259,6 +275,18 @@ class LocalStore:
         return temporary(full, self._temp_folder, durable)
 
     @contextmanager
+    def _filled(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
+        """Yield a new file that holds ``body``."""
+        with body.taken() if isinstance(body, Settled) else nullcontext() as made:
+            if made is not None:
+                made.full = self._full(path)
+                yield made
+                return
+        with self._new(path, durable) as new:
+            new.write(body)
+            yield new
+
+    @contextmanager
     def _named(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
         """Yield a temporary file that holds ``body``, flushed if ``durable``."""
         with temporary(self._full(path), self._temp_folder, durable) as temp:
@@ -275,6 +303,16 @@ class LocalStore:
             if os.stat(ours).st_dev == os.stat(folder).st_dev:  # a link or rename cannot leave its file system
                 return ours
         return folder
+
+
+def _open_to_read(full: str) -> int | None:
+    try:
+        # Not to be blocked by a named pipe that somebody left there.
+        return os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        refuse(error, full, "was not read")
 
 
 def _join(folder: str, name: str) -> str:

@@ -73,8 +73,9 @@ def test_two_writers_of_the_same_words_write_different_bytes(entry, one, other):
 def test_a_torn_entry_is_refused_in_a_sentence(entry, data):
     body = encode(entry, 1, entry.slot, "n")
     torn = body[: data.draw(st.integers(0, len(body) - 1))]
-    with pytest.raises(DamagedTableError, match="torn"):
-        decode(torn, "log/7")
+    for damaged in (torn, body + b"\0", body + body):
+        with pytest.raises(DamagedTableError, match="torn"):
+            decode(damaged, "log/7")
 
 
 @given(entries)

@@ -172,7 +172,7 @@ def test_one_that_was_at_work_for_long_is_noticed_whatever_its_t(world):
 def test_looking_is_bounded_in_its_share_of_the_time(world, monkeypatch):
     looks = []
     real = Publisher.since
-    slow_s = 0.2
+    slow_s = 0.02
 
     def since(self: Publisher, *given: Any) -> Any:
         looks.append(a.env.monotonic())
@@ -185,7 +185,7 @@ def test_looking_is_bounded_in_its_share_of_the_time(world, monkeypatch):
     while a.env.monotonic() - started < 80.0:
         a.add("a")
         a.env.suspend(0.5)
-    assert 2 <= len(looks) <= 80.0 * 0.005 / slow_s + 1
+    assert 2 <= len(looks) <= 80.0 * 0.001 / slow_s + 1
 
 
 def test_an_epoch_is_not_closed_over_a_strangers_commit(world):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
+import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.occ import judge, publish
+from lakelatch.occ.log_state import Setting
 from lakelatch.occ.snapshot import Snapshot
+from lakelatch.occ.table_lock import TableLease, TableLock
 from lakelatch.occ.view import _COMMITS_KEPT
 from lakelatch.testing.faults import On, Pause, Refuse
 
@@ -68,6 +74,72 @@ def test_a_commit_that_could_not_be_read_is_in_the_next_snapshot(world, monkeypa
         a.add("a")
     a.add("a", 100)
     assert world.content() == BEGUN | {"a0": 111, "a1": 111}
+
+
+def test_nobody_waits_for_the_lock_while_an_instant_is_encoded_or_flushed(world, monkeypatch):
+    a, told = world.writer("A"), []
+    a.add("a")
+
+    def tell(place, name: str, what: str) -> None:
+        real = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *given, **named: told.append(what) or real(*given, **named))
+
+    tell(publish, "encode_commit", "encoded")
+    tell(os, "fsync", "flushed")
+    tell(TableLock, "lease", "locked")
+    tell(TableLease, "release", "released")
+    a.add("a")
+    locked, released = told.index("locked"), told.index("released")
+    assert told[locked + 1 : released] == ["flushed", "flushed"]  # the log entry and its name
+    assert told[:locked].count("encoded") == 1
+
+
+def test_an_instant_made_before_the_lock_is_made_anew_when_the_schema_has_grown(world):
+    a, b = world.writer("A"), world.writer("B")
+    txn = a.begin_add("a")
+    with b.table.transaction("insert") as wider:
+        wider.create("part=b").write(rows("b", {"b9": 9}).append_column("more", pa.array([1])))
+    assert txn.commit().published
+    with world.fresh() as table:
+        timeline = table.timeline()
+        told = [timeline.metadata(each).schema for each in timeline.commits[-2:]]
+        assert told[0] == told[1]
+        assert "more" in told[0]
+        check_sound(table)
+
+
+def test_after_a_lost_slot_only_what_is_new_is_compared(make_world, monkeypatch):
+    world = make_world(lock="none://")
+    a, b = world.writer("A"), world.writer("B")
+    compared = []
+    real = judge.resolve
+
+    def resolve(ours, reads, those, **more):
+        compared.append((ours.writer, len(those)))
+        return real(ours, reads, those, **more)
+
+    monkeypatch.setattr(judge, "resolve", resolve)
+    txn = a.begin_add("a")
+    for _ in range(2):
+        b.add("b")
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: b.table.transaction("upsert")))
+    assert txn.commit()
+    assert [count for writer, count in compared if writer == "A"] == [2, 0]
+    compared.clear()
+    txn = a.begin_add("a")
+    for _ in range(2):
+        b.add("b")
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: b.add("b")))
+    assert txn.commit()
+    assert [count for writer, count in compared if writer == "A"] == [2, 1]
+    compared.clear()
+    txn = a.begin_add("a")
+    for _ in range(2):
+        b.add("b")
+    other = Setting(b.table.settings.changed(lock_wait_s=61.0), "B")
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: b.table.log.append(lambda _: other)))
+    assert txn.commit()
+    assert [count for writer, count in compared if writer == "A"] == [2, 2]
 
 
 @pytest.mark.parametrize("lock", ["table", "none://"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, TypeVar
 
 from lakelatch.errors import StorageError
@@ -137,6 +137,9 @@ class SimStore:
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
         return self._write("put", path, body, lambda now: self._objects.put_if_absent(path, body, now))
 
+    def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
+        return nullcontext(body)
+
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
         return self._write("replace", path, body, lambda now: self._objects.replace_if_match(path, body, tag, now))
 
@@ -154,6 +157,10 @@ class SimStore:
 
     def get(self, path: str) -> Stored | None:
         return self._read("get", path, lambda: self._objects.stored.get(path))
+
+    def body(self, path: str) -> bytes | None:
+        found = self.get(path)
+        return None if found is None else found.body
 
     def head(self, path: str) -> Entry | None:
         return self._read("head", path, lambda: self._objects.head(path))

@@ -244,6 +244,47 @@ def test_markers_are_deleted_without_waiting_for_the_folder(store):
     assert not os.path.exists(f"{store.root}/.hoodie/.temp/1")
 
 
+def test_settled_bytes_need_nothing_but_their_name(store, flushed):
+    store.put_if_absent("a/old", b"x")
+    with store.settled("a", b"body") as body:
+        flushed.clear()
+        assert store.put_if_absent("a/new", body, durable="bytes").done
+        assert flushed == []
+        assert store.put_if_absent("a/again", body).done  # their file has been used up
+        assert flushed == ["file", "folder"]
+    assert (store.body("a/new"), store.body("a/again")) == (b"body", b"body")
+    assert files(store.root) == ["a/again", "a/new", "a/old"]
+
+
+def test_settled_bytes_that_nobody_puts_in_time_leave_nothing(store):
+    open_before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyError), store.settled("a", b"body") as body:
+        raise KeyError
+    assert files(store.root) == []
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert store.put_if_absent("a/late", body).done
+    assert store.body("a/late") == b"body"
+
+
+def test_bytes_that_could_not_be_settled_are_for_the_put_to_complain_of(store, monkeypatch):
+    def full(fd):
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with store.settled("a", b"body") as body, pytest.raises(StorageError, match="Make room"):
+            store.put_if_absent("a/new", body)
+        assert files(store.root) == []
+    with store.settled("a", b"body") as body:
+        assert store.put_if_absent("a/new", body).done
+
+
+def test_no_reader_is_blocked_by_a_pipe(store):
+    store.put("a", b"x")
+    os.mkfifo(f"{store.root}/pipe")
+    assert (store.get("pipe"), store.body("pipe"), store.head("pipe")) == (None, None, None)
+
+
 def test_a_failed_flush_of_the_bytes_means_nothing_was_written(store, monkeypatch):
     def fsync(_fd):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

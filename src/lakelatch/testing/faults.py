@@ -182,6 +182,9 @@ class FaultStore:
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
         return self._write("put_if_absent", path, lambda: self.inner.put_if_absent(path, body, durable=durable))
 
+    def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
+        return self._do("settled", folder, lambda: self.inner.settled(folder, body))
+
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
         return self._write("replace_if_match", path, lambda: self.inner.replace_if_match(path, body, tag))
 
@@ -190,6 +193,9 @@ class FaultStore:
 
     def get(self, path: str) -> Stored | None:
         return self._do("get", path, lambda: self.inner.get(path))
+
+    def body(self, path: str) -> bytes | None:
+        return self._do("get", path, lambda: self.inner.body(path))
 
     def head(self, path: str) -> Entry | None:
         return self._do("head", path, lambda: self.inner.head(path))

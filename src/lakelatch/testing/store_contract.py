@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ..errors import InputError, StorageError
-from ..storage.interface import Outcome, Store
+from ..storage.interface import Durable, Outcome, Store
 from ..storage.probe import Racers, probe
 
 __all__ = ["StoreContract"]
@@ -41,6 +41,7 @@ class StoreContract:
         found = store.get("folder/object")
         assert found is not None
         assert (found.body, found.tag) == (body, put.tag)
+        assert store.body("folder/object") == body
         entry = store.head("folder/object")
         assert entry is not None
         assert (entry.path, entry.name, entry.size) == ("folder/object", "object", len(body))
@@ -52,6 +53,20 @@ class StoreContract:
         assert store.put_if_absent("a", b"first", durable=durable).done
         assert store.put_if_absent("a", b"second", durable=durable).outcome is Outcome.LOST
         assert _body(store, "a") == b"first"
+
+    @pytest.mark.parametrize("durable", [True, False, "bytes"])
+    def test_settled_bytes_are_put_as_any_others(self, store: Store, durable: Durable) -> None:
+        with store.settled("folder", b"first") as body:
+            put = store.put_if_absent("folder/a", body, durable=durable)
+            assert put.done
+            found = store.get("folder/a")
+            assert found is not None
+            assert (found.body, found.tag) == (b"first", put.tag)
+        with store.settled("folder", b"second") as body:
+            assert store.put_if_absent("folder/a", body, durable=durable).outcome is Outcome.LOST
+            assert store.put_if_absent("folder/b", body, durable=durable).done
+        assert (_body(store, "folder/a"), _body(store, "folder/b")) == (b"first", b"second")
+        assert [each.path for each in store.list("folder")] == ["folder/a", "folder/b"]
 
     @pytest.mark.parametrize("durable", [True, False])
     def test_put_overwrites_whoever_wrote_before(self, store: Store, durable: bool) -> None:
@@ -65,6 +80,7 @@ class StoreContract:
         store.put("a/b", b"x")
         for path in ("none", "a", "a/none", "a/b/below"):
             assert store.get(path) is None
+            assert store.body(path) is None
             assert store.head(path) is None
         assert store.list("none") == []
         assert store.folders("none") == []
