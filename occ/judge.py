@@ -131,6 +131,8 @@ class Judge:
         return verdict if schema == (wanted or began) else verdict.again[0]
 
     def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
+        if settings is self._began:
+            return
         if set(settings.unique) <= set(self._began.unique) and settings.unique_keys <= self._began.unique_keys:
             return
         rule = "the table's settings say since that more is unique, which this transaction has not checked"
@@ -164,7 +166,7 @@ class Judge:
         for each in others:
             first = rules.by_priority and each.priority > self._priority
             yields = first or (ours, kind_of(each.operation)) in rules.yields
-            reserved = each.reserved if self._counts(each) else None
+            reserved = each.reserved if each.reserved and self._counts(each) else None
             if reserved or yields:
                 writes = self.announced(each) if yields else WriteSet()
                 silent = yields and each.plan is None and not writes.groups

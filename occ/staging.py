@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..conflict import FileGroupId, ReadSet, Scan, WriteSet
@@ -256,9 +257,10 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
 
     Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
     """
-    known = {FileGroupId(s["partition"], s["file_id"]): s.get("columns") for s in plain.get("stats", ())}
-    groups = set(known)
-    groups.update(FileGroupId(p, f) for p, ids in plain.get("replaced", {}).items() for f in ids)
+    stats = plain.get("stats", ())
+    groups = {FileGroupId(s["partition"], s["file_id"]) for s in stats}
+    if "replaced" in plain:
+        groups |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
     if "slices" in plain:
         groups |= groups_of(plain)
     unique: dict[str, Values] = {}
@@ -266,26 +268,27 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
         from .uniqueness import from_entry
 
         unique = from_entry(store, plain["unique"])
-    return WriteSet(frozenset(groups), commit.region, statistics=InEntry(known), unique=unique)
+    return WriteSet(frozenset(groups), commit.region, statistics=InEntry(stats), unique=unique)
 
 
 class InEntry(Mapping[FileGroupId, FileStatistics]):
-    """Statistics of a commit's files, decoded when a condition asks for them."""
+    """Statistics of a commit's files, looked up and decoded when a condition asks for them."""
 
-    def __init__(self, plain: Mapping[FileGroupId, Mapping[str, Any] | None]) -> None:
-        self._plain = plain
+    def __init__(self, stats: Sequence[Mapping[str, Any]]) -> None:
+        self._stats = stats
+
+    @cached_property
+    def _plain(self) -> dict[FileGroupId, Mapping[str, Any]]:
+        return {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in self._stats if "columns" in s}
 
     def __getitem__(self, group: FileGroupId) -> FileStatistics:
-        columns = self._plain[group]
-        if columns is None:
-            raise KeyError(group)
-        return FileStatistics.from_json(columns)
+        return FileStatistics.from_json(self._plain[group])
 
     def __iter__(self) -> Iterator[FileGroupId]:
-        return (group for group, columns in self._plain.items() if columns is not None)
+        return iter(self._plain)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._plain)
 
 
 def _region(partition: str | None) -> Region:
