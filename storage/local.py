@@ -186,6 +186,7 @@ class LocalStore:
         return sorted(name for name in found if name > after)
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
+        folder = check_path(folder, folder=True)
         full = self._full(folder, folder=True)
         try:
             names = os.listdir(full)  # most often nothing is left of it: every commit asks for newer epochs of the log

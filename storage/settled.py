@@ -35,9 +35,10 @@ class Settled(bytes):
 def settled(body: bytes, new: AbstractContextManager[NewFile]) -> Iterator[Settled]:
     """Yield the bytes, written into the new file and flushed. If that fails, it is for the put to say so."""
     found = Settled(body)
+    del body  # that of a large commit is not kept twice
     with suppress(StorageError), ExitStack() as stack:
         file = stack.enter_context(new)
-        file.write(body)
+        file.write(found)
         file.settle("bytes")
         found._files.append((file, stack.pop_all()))
     try:
