@@ -304,8 +304,8 @@ class CommitLog:
             fresh = LogState()
             for found in read_epoch(self._store, self._newest_epoch()):
                 fresh.apply(found)
-            return fresh.counts(entry, lambda instant: self._landed(fresh, instant) is not None)
-        except StorageError as e:
+            return fresh.counts(entry, lambda instant: self._landed(fresh, instant))
+        except (StorageError, DamagedTableError) as e:
             # The entry stands. An error that says "nothing landed" would make its writer run the same work twice.
             raise CommitUnknownError(
                 f"{self._store.url}: the log entry {path} was written, but whether it counts could not be looked up ({e}). "

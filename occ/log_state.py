@@ -344,9 +344,9 @@ class LogState:
             case Commit() if entry.instant in self.open:
                 del self.open[entry.instant]
                 self.ended[entry.instant] = "commit"
-                self.undone.update(entry.undone)
                 if entry.restores:
                     self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
+                self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
                 self.top = max(self.top, entry.completion)
                 self.token = max(self.token, entry.token)
                 self.last = entry
@@ -364,15 +364,16 @@ class LogState:
                 self.open = {b.instant: b for b in entry.open}
                 self.closed = False
 
-    def counts(self, entry: LogEntry, landed: Callable[[str], bool]) -> bool:
-        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: whether that instant has."""
+    def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
+        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
         match entry:
             case Begin():
                 # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
                 # one, of a clock behind ours, has begun with that T since.
                 return entry.instant in self.open and self.open[entry.instant].slot == entry.slot
             case Commit():
-                return entry.instant not in self.open and landed(entry.instant)
+                # By its C: the same T may have landed by the entry of another one, who executes the same plan.
+                return entry.instant not in self.open and landed(entry.instant) == entry.completion
             case End():
                 return entry.instant not in self.open
             case Setting():

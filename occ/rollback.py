@@ -170,7 +170,7 @@ class Cleaner:
         are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
         """
         state, taken_back = self._log.state, timeline.taken_back()
-        undone = self._undone(timeline)
+        undone = self._undone(state, timeline)
         for shown in timeline.completed:
             # Published late, when it had been taken back. What a restore is just taking back leaves in its order.
             leaves = state.ended.get(shown.requested) == "undone" and shown.requested not in taken_back
@@ -194,11 +194,15 @@ class Cleaner:
                 deleted += len(found[instant]) + self._sweep_dead(instant, "")
         return deleted
 
-    def _undone(self, timeline: Timeline) -> set[str]:
-        """Names of instants that are taken back. Of a deleted savepoint only the log says so, perhaps an older epoch."""
-        undone = set(self._log.state.undone)
+    def _undone(self, state: LogState, timeline: Timeline) -> set[str]:
+        """Names of instants that are taken back. Of a deleted savepoint only the log says so, perhaps an older epoch.
+
+        Of the log as it is now nothing else is taken: a restore in it, of which ``state`` does not know, is at it.
+        """
+        undone = set(state.undone)
         if any(each.action == "savepoint" for each in timeline.completed):
-            undone.update(name for e in self._log.entries() if isinstance(e, Commit) for name in e.undone)
+            deleted = (e for e in self._log.entries() if isinstance(e, Commit) and e.operation == "SAVEPOINT_DELETE")
+            undone.update(name for e in deleted for name in e.undone)
         return undone
 
     def _sweep_unnamed(self, files: Mapping[str, list[str]]) -> int:

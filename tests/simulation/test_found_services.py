@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
+from lakelatch.occ.check import check
 from lakelatch.occ.instant import Instant, file_name
 from lakelatch.occ.timeline import read_timeline
 from lakelatch.storage import Outcome
@@ -241,16 +242,21 @@ def test_a_new_handle_takes_back_what_a_restore_has_undone_that_it_reads_while_i
     check_sound(b.table)
 
 
-def test_a_sweep_leaves_to_a_restore_what_it_is_just_taking_back(world: World):
-    """It would go oldest first, and readers would see what never was (found among keepers only, 300042281)."""
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_sweep_leaves_to_a_restore_what_it_is_just_taking_back(world: World, knows: bool):
+    """It would go oldest first, and readers would see what never was (found among keepers only, 300042281). Also one who
+    reads of the restore only where he looks for deleted savepoints (850000689).
+    """
     a, b = world.writer("A"), world.writer("B")
+    b.table.savepoint(first_of(b))
     b.add("a")
     b.add("a")
     b.store.add(Refuse(On("delete", ".hoodie/timeline"), forever=True))
     b.table.restore(first_of(b))
-    a.table.log.catch_up()
+    if knows:
+        a.table.log.catch_up()
     shown = read_timeline(a.store, a.table.config)
-    names = [file_name(each) for each in shown.commits if file_name(each) in a.table.log.state.undone]
+    names = [file_name(each) for each in shown.commits if file_name(each) in b.table.log.state.undone]
     assert len(names) >= 2
     a.table.cleaner.sweep_strays(shown, ())
     a.table.clean()
@@ -301,6 +307,34 @@ def test_a_plan_is_of_the_epoch_that_it_begins_in(tmp_path: Path):
     planned = a.table.plan_clustering()
     assert planned is not None
     assert a.table.execute(planned).mine
+    world.close()
+
+
+def test_an_execution_whose_plan_another_one_has_landed_two_epochs_ago_is_told_so(tmp_path: Path):
+    """Its entry is put where the epoch was pruned. The T has landed, by the entry of the other execution, with another C:
+    who takes that for its own publishes the same T a second time. Seed 850001095.
+    """
+    world = World(tmp_path / "table", lock="none://", log_epochs=1)
+    a = world.writer("A")
+    b = world.writer("B", host="host-b", wall=a.env.now() + 1, epoch_slots=4)
+    for name in "xy":
+        a.insert("a", name)
+    planned = a.table.plan_clustering()
+    assert planned is not None
+    told = []
+
+    def meanwhile() -> None:
+        told.append(b.table.execute(planned))
+        epoch = b.table.log.epoch
+        while b.table.log.epoch == epoch:
+            b.add("b")
+        assert epoch in b.table.pruner.prune()
+
+    a.store.add(Pause(On("put_if_absent", "/log/"), call=meanwhile))
+    mine = a.table.execute(planned)
+    assert (mine.mine, mine.completion) == (False, told[0].completion)
+    assert [i.completed for i in a.table.timeline().commits if i.requested == planned] == [mine.completion]
+    assert check(a.table.store).findings == ()
     world.close()
 
 
