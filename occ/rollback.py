@@ -182,7 +182,8 @@ class Cleaner:
             found.setdefault(side.name.partition("-")[0], [])
         for file in list_data_files(self._store).bases:
             found.setdefault(file.instant, []).append(file.path)
-        deleted = self._sweep_unnamed({t: paths for t, paths in found.items() if t in landed and paths})
+        names = {file_name(instant) for instant in timeline.completed}
+        deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})
         told: dict[str, str] = {}
         for instant in sorted(found.keys() - landed - set(mine)):
             outcome = self._log.outcome(instant)
@@ -205,11 +206,14 @@ class Cleaner:
             undone.update(name for e in deleted for name in e.undone)
         return undone
 
-    def _sweep_unnamed(self, files: Mapping[str, list[str]]) -> int:
-        """Of transactions that landed: files that their commits do not name, of a failed task or a superseded round."""
+    def _sweep_unnamed(self, shown: Collection[str], files: Mapping[str, list[str]]) -> int:
+        """Of transactions that landed: files that their commits do not name, of a failed task or a superseded round.
+
+        Only what is ``shown`` has landed: an entry that was put where an epoch was removed may tell of another round.
+        """
         deleted = 0
         for entry in self._log.entries():
-            if isinstance(entry, Commit) and entry.instant in files:
+            if isinstance(entry, Commit) and entry.instant in files and entry.shown in shown:
                 named = {stat.path for stat in metadata_of(self._store, entry).stats}
                 for path in files[entry.instant]:
                     if path not in named:

@@ -15,7 +15,7 @@ from lakelatch.errors import StorageError
 from lakelatch.occ.check import check
 from lakelatch.occ.clock import next_label
 from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.log_files import LOG, epochs, first_slot, read_epoch
+from lakelatch.occ.log_files import LOG, epochs, first_slot, read_epoch, slot_path
 from lakelatch.occ.log_state import Begin, encode
 from lakelatch.occ.publish import SIDES, Publisher
 from lakelatch.occ.timeline import TIMELINE
@@ -206,6 +206,24 @@ def test_a_commit_put_into_a_pruned_epoch_does_harm_when_nobody_looks(world, mon
     monkeypatch.setattr(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
     rolled_back_while_paused(world)  # acknowledged, and lost
     assert world.content() == BEGUN | {"b0": 2, "b1": 2}
+
+
+def test_what_a_commit_put_into_a_pruned_epoch_does_not_name_stays(world):
+    """W's entry of an earlier round stands where its T did not land by it, and the put of the open entry has come back."""
+    w = world.writer("W")
+    begun = next(w.table.log.entries())
+    w.add("a")
+    (landed,) = [e for e in commits(w.table) if e.instant == w.table.timeline().commits[-1].requested]
+    epoch = w.table.log.epoch
+    next_epoch(w, 2)
+    w.table.clean()
+    assert epoch not in kept(world)
+    earlier = replace(landed, completion=next_label(0.0, landed.completion), metadata={**landed.metadata, "stats": []})
+    for entry in (begun, earlier):
+        w.table.store.put(slot_path(epoch, entry.slot), encode(entry, epoch, entry.slot, "z"))
+    assert earlier in w.table.log.entries()
+    w.table.cleaner.sweep_strays(w.table.timeline(), ())
+    assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 
 def begin_where_another_began(world: World) -> tuple[str, str]:
