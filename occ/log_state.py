@@ -375,7 +375,7 @@ class LogState:
                 # By its C: the same T may have landed by the entry of another one, who executes the same plan.
                 return entry.instant not in self.open and landed(entry.instant) == entry.completion
             case End():
-                return entry.instant not in self.open
+                return entry.instant not in self.open and landed(entry.instant) is None
             case Setting():
                 return entry.settings == self.settings
         return False

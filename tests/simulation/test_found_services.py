@@ -11,6 +11,7 @@ import pytest
 import lakelatch
 from lakelatch.occ.check import check
 from lakelatch.occ.instant import Instant, file_name
+from lakelatch.occ.services import Executed
 from lakelatch.occ.timeline import read_timeline
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, On, Pause, Refuse
@@ -25,6 +26,14 @@ def world(tmp_path: Path) -> Iterator[World]:
     """One commit on top of the first one: a is added to."""
     world = World(tmp_path / "table", lock="none://")
     world.writer("founder").add("a")
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def pruned(tmp_path: Path) -> Iterator[World]:
+    """All epochs but the newest may go."""
+    world = World(tmp_path / "table", lock="none://", log_epochs=1)
     yield world
     world.close()
 
@@ -289,12 +298,11 @@ def test_an_own_commit_that_was_undone_or_stands_under_another_name_is_recognise
     assert (log.landed(kept), log.outcome(kept)) == (saved.shown.completed, "commit")
 
 
-def test_a_plan_is_of_the_epoch_that_it_begins_in(tmp_path: Path):
+def test_a_plan_is_of_the_epoch_that_it_begins_in(pruned: World):
     """Nothing keeps an epoch in which a plan is only being computed. Once it was pruned, the plan could be executed by
     nobody, and ingestion waited for it. Found by a mutant, seed 123.
     """
-    world = World(tmp_path / "table", lock="none://", log_epochs=1)
-    a, b = world.writer("A", epoch_slots=8), world.writer("B", epoch_slots=8)
+    a, b = pruned.writer("A", epoch_slots=8), pruned.writer("B", epoch_slots=8)
     a.insert("a", "a2")
 
     def goes_on() -> None:
@@ -307,21 +315,20 @@ def test_a_plan_is_of_the_epoch_that_it_begins_in(tmp_path: Path):
     planned = a.table.plan_clustering()
     assert planned is not None
     assert a.table.execute(planned).mine
-    world.close()
 
 
-def test_an_execution_whose_plan_another_one_has_landed_two_epochs_ago_is_told_so(tmp_path: Path):
-    """Its entry is put where the epoch was pruned. The T has landed, by the entry of the other execution, with another C:
-    who takes that for its own publishes the same T a second time. Seed 850001095.
+def landed_two_epochs_ago(world: World) -> tuple[Writer, str, list[Executed]]:
+    """A writer, a plan, and what another one is told who executes it, all of it before the writer's next put into the log.
+
+    Then the epoch goes, and that put succeeds where it was.
     """
-    world = World(tmp_path / "table", lock="none://", log_epochs=1)
     a = world.writer("A")
     b = world.writer("B", host="host-b", wall=a.env.now() + 1, epoch_slots=4)
     for name in "xy":
         a.insert("a", name)
     planned = a.table.plan_clustering()
     assert planned is not None
-    told = []
+    told: list[Executed] = []
 
     def meanwhile() -> None:
         told.append(b.table.execute(planned))
@@ -331,11 +338,26 @@ def test_an_execution_whose_plan_another_one_has_landed_two_epochs_ago_is_told_s
         assert epoch in b.table.pruner.prune()
 
     a.store.add(Pause(On("put_if_absent", "/log/"), call=meanwhile))
+    return a, planned, told
+
+
+def test_an_execution_whose_plan_another_one_has_landed_two_epochs_ago_is_told_so(pruned: World):
+    """The T has landed, by the entry of the other execution, with another C: who takes that for its own publishes the same
+    T a second time. Seed 850001095.
+    """
+    a, planned, told = landed_two_epochs_ago(pruned)
     mine = a.table.execute(planned)
     assert (mine.mine, mine.completion) == (False, told[0].completion)
     assert [i.completed for i in a.table.timeline().commits if i.requested == planned] == [mine.completion]
     assert check(a.table.store).findings == ()
-    world.close()
+
+
+def test_a_plan_that_has_landed_two_epochs_ago_is_not_cancelled(pruned: World):
+    """Nothing was harmed, but whoever wanted to cancel it was told that it is."""
+    a, planned, told = landed_two_epochs_ago(pruned)
+    assert not a.table.cancel_plan(planned)
+    assert told[0].mine
+    assert check(a.table.store).findings == ()
 
 
 def bring_back(writer: Writer) -> Path:
