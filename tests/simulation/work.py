@@ -194,12 +194,10 @@ class Work:
 
     def _content(self, group: FileSlice) -> State:
         try:
-            return read(self.txn._table.store, group.path)
+            return self.txn._seen(lambda: read(self.txn._table.store, group.path))  # as `Transaction.read` does
         except Gone as e:
             self.txn.check()  # somebody has taken it for dead
-            if not any(commit.restores for commit in self.txn._follower.commits):
-                raise Anomaly(f"{self.attempt.name} is open, and {group.path} of its snapshot is gone") from e
-            raise
+            raise Anomaly(f"{self.attempt.name} is open, and {group.path} of its snapshot is gone") from e
 
     def _read(self, group: FileSlice, *, said: bool = False) -> State:
         seen = self._content(group)
