@@ -29,6 +29,7 @@ from ..errors import (
     UnsupportedTableError,
 )
 from ..storage import Durable, Outcome, Store
+from .doubt import Doubt
 from .log_files import commits_since, epochs, first_slot, landed_at, outcome_of, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
 from .publish import Publisher
@@ -57,6 +58,7 @@ class CommitLog:
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._strangers = Strangers(self, env, timeline.since)
+        self._doubt = Doubt(store.url)
         self.state = LogState()
         self.epoch = self.next_slot = self._first_slot = 0
 
@@ -185,9 +187,10 @@ class CommitLog:
         past the log, at every slot; None: now and then; False: not here, `look` has been called.
 
         Raises:
-            CommitUnknownError: the store gave no answer for a minute; the entry may still land.
+            CommitUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that
+                was in doubt; that one may have landed, or may still land.
         """
-        with self._mutex:
+        with self._mutex, Doubt(self._store.url) as self._doubt:
             while True:
                 self.catch_up()
                 self.state.settings.refuse_older_versions(self._store.url)
@@ -206,9 +209,11 @@ class CommitLog:
                 if not self._insist(slot_path(epoch, slot), body, entry):
                     continue
                 entry = replace(entry, slot=slot)
-                if self._newest_epoch_is_not(epoch) and not self._counts(slot_path(epoch, slot), entry):
-                    self.epoch = 0
-                    continue
+                if self._newest_epoch_is_not(epoch):
+                    self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
+                    if not self._counts(entry):
+                        self.epoch = 0
+                        continue
                 self._apply(entry)
                 if follower is not None:
                     self._followers.append(follower)
@@ -278,6 +283,8 @@ class CommitLog:
                 if stored is not None:
                     return stored.body == body
                 in_doubt = put.cause or "no answer"
+            if entry is not None:
+                self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
             if self._env.monotonic() >= deadline:
                 raise CommitUnknownError(
                     f"{self._store.url}: no answer to the log entry {path} for {_PATIENCE_S:g} s ({in_doubt}). It may have "
@@ -294,25 +301,16 @@ class CommitLog:
         except StorageError:
             return True  # then `_counts` says that nobody knows
 
-    def _counts(self, path: str, entry: LogEntry) -> bool:
+    def _counts(self, entry: LogEntry) -> bool:
         """Whether our entry counts although the newest epoch is not the one that it stands in.
 
         Somebody closed the epoch after our entry, or the log was made anew and it stands where nobody reads. The newest
         epoch says which: by the state that it was opened with, by its own entries, and by the timeline, read after it.
         """
-        try:
-            fresh = LogState()
-            for found in read_epoch(self._store, self._newest_epoch()):
-                fresh.apply(found)
-            return fresh.counts(entry, lambda instant: self._landed(fresh, instant))
-        except (StorageError, DamagedTableError) as e:
-            # The entry stands. An error that says "nothing landed" would make its writer run the same work twice.
-            raise CommitUnknownError(
-                f"{self._store.url}: the log entry {path} was written, but whether it counts could not be looked up ({e}). "
-                "Nothing was deleted; `lakelatch timeline` shows what became of it",
-                table=self._store.url,
-                instant=getattr(entry, "instant", None),
-            ) from e
+        fresh = LogState()
+        for found in read_epoch(self._store, self._newest_epoch()):
+            fresh.apply(found)
+        return fresh.counts(entry, lambda instant: self._landed(fresh, instant))
 
     def _close_if_full(self) -> None:
         if self.next_slot - self._first_slot >= self._epoch_slots:

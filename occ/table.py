@@ -21,6 +21,7 @@ from ..errors import (
 from ..storage import Store, open_store
 from .archive import take_archived_away
 from .commit_log import EPOCH_SLOTS, CommitLog
+from .doubt import Doubt
 from .floor import lay_floor
 from .heartbeat import Heart
 from .history import History
@@ -262,12 +263,15 @@ class Table(Reading, Maintenance):
     def landed(self, instant: str) -> str | None:
         """The completion time of a transaction of ours that is not open any more; None: nothing of it has landed.
 
-        Raises `CommitUnknownError` when a restore took it back, and the log tells of neither any more.
+        Raises `CommitUnknownError` when a restore took it back, and the log tells of neither any more, or when that cannot
+        be looked up.
         """
-        completion = self.log.landed(instant)
-        if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
-            raise forgotten(self.url, instant, restore)
-        return completion
+        with Doubt(self.url) as doubt:
+            doubt.about(instant, instant)
+            completion = self.log.landed(instant)
+            if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
+                raise forgotten(self.url, instant, restore)
+            return completion
 
     def look_after_others(self) -> None:
         """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""

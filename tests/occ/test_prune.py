@@ -19,9 +19,10 @@ from lakelatch.occ.log_files import LOG, epochs, first_slot, read_epoch, slot_pa
 from lakelatch.occ.log_state import Begin, encode
 from lakelatch.occ.publish import SIDES, Publisher
 from lakelatch.occ.timeline import TIMELINE
+from lakelatch.occ.transaction import Transaction
 from lakelatch.storage import Durable, Put
 from lakelatch.storage.local import LocalStore
-from lakelatch.testing.faults import LoseReply, On, Pause, Refuse
+from lakelatch.testing.faults import From, LoseReply, On, Pause, Refuse
 
 from .world import BEGUN, World, Writer, add, check_history, commits, content, independent_content
 
@@ -469,9 +470,13 @@ def test_a_commit_that_another_engine_took_back_keeps_no_epoch(world, action):
     assert len(kept(world)) == 1
 
 
-@pytest.mark.parametrize("epochs_since", [0, 2])
-def test_who_landed_and_was_taken_back_while_in_doubt_is_not_told_that_nothing_landed(world, epochs_since):
-    """No answer came, a restore took the commit back, and its epoch was removed; then also the restore's own (seed 210633976)."""
+def taken_back_in_doubt(world: World, *, epochs_since: int = 0, answers: int | None = None) -> Transaction:
+    """W's commit entry will land and get no answer; a restore takes the commit back, and the entry's epoch goes.
+
+    Args:
+        epochs_since: more than one, and the restore's own goes too.
+        answers: to how many calls W's store answers after that.
+    """
     w, x = world.writer("W"), world.writer("X", host="host-b")
     next_epoch(x)
     before = commits(x.table)[-1].instant
@@ -483,9 +488,18 @@ def test_who_landed_and_was_taken_back_while_in_doubt_is_not_told_that_nothing_l
         assert txn.instant in x.table.restore(before).undone
         next_epoch(x, epochs_since)
         x.table.clean()
+        if answers is not None:
+            w.store.add(Refuse(From(len(w.store.calls) + answers + 1), forever=True))
 
     w.store.add(Pause(ENTRY, call=meanwhile, after=True))
     w.store.add(LoseReply(ENTRY))
+    return txn
+
+
+@pytest.mark.parametrize("epochs_since", [0, 2])
+def test_who_landed_and_was_taken_back_while_in_doubt_is_not_told_that_nothing_landed(world, epochs_since):
+    """Seed 210633976."""
+    txn = taken_back_in_doubt(world, epochs_since=epochs_since)
     if epochs_since:
         with pytest.raises(lakelatch.CommitUnknownError, match=r"when restore \d+ took it back"):
             txn.commit()
@@ -496,3 +510,17 @@ def test_who_landed_and_was_taken_back_while_in_doubt_is_not_told_that_nothing_l
         assert content(table)["a0"] == BEGUN["a0"]
         table.clean()
         assert check(table.store).findings == ()
+
+
+def test_nor_when_the_store_is_out_of_reach_afterwards(make_world):
+    """After each of the calls that follow (seed 861133337)."""
+    told = []
+    while "landed" not in told:
+        txn = taken_back_in_doubt(make_world(lock="none://", log_epochs=1), answers=len(told))
+        try:
+            txn.commit()
+        except lakelatch.CommitUnknownError:
+            told.append("unknown")
+        else:
+            told.append("landed")
+    assert len(told) > 15
