@@ -16,11 +16,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
-def none_spare():
+def none_spare(monkeypatch):
     environment._spare.clear()  # those of other tests end by themselves
+    monkeypatch.setattr(
+        environment, "_SPARE_S", 10 * PATIENCE_S
+    )  # or one that is spare may not be seen on a busy machine
     yield
+    monkeypatch.undo()
     for calls in list(environment._spare):
-        calls.put((lambda: None, "test"))  # after which it waits for as long as ever
+        calls.put((lambda: None, "test"))  # after which it waits for as short as ever
     environment._spare.clear()
 
 
@@ -46,9 +50,12 @@ def test_calls_at_the_same_time_have_threads_of_their_own():
 
 def test_a_spare_thread_ends_when_nobody_wants_it(monkeypatch):
     monkeypatch.setattr(environment, "_SPARE_S", 0.01)
-    run_one()
-    until(lambda: not environment._spare, "it stays")
-    run_one()
+    made: list[threading.Thread] = []
+    SYSTEM.thread(lambda: made.append(threading.current_thread()), name="test")
+    until(lambda: made and not made[0].is_alive(), "it stays")
+    assert not environment._spare
+    SYSTEM.thread(lambda: made.append(threading.current_thread()), name="test")
+    until(lambda: len(made) == 2, "the next call is not made")
 
 
 def test_a_call_that_fails_is_told_and_takes_its_thread_along(monkeypatch):
@@ -59,9 +66,7 @@ def test_a_call_that_fails_is_told_and_takes_its_thread_along(monkeypatch):
     run_one()
 
 
-def test_a_spare_thread_holds_on_to_nothing(monkeypatch):
-    monkeypatch.setattr(environment, "_SPARE_S", 10 * PATIENCE_S)
-
+def test_a_spare_thread_holds_on_to_nothing():
     class Held:
         def call(self) -> None:
             pass
