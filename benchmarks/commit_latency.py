@@ -69,53 +69,53 @@ def cold_open(url: str) -> float:
 
 
 def history(url: str, most: int, samples: int) -> dict[str, float]:
-    table = lakelatch.create(url, record_key="id", schema=rows(0).schema)
-    for number in range(100):
-        commit(table, number)
-    young, opened_young = p50(table, 100, samples), cold_open(url)
-    done = 100 + samples
-    while done < most:
-        commit(table, done)
-        done += 1
-        if done % 1000 == 0:
-            print(f"  {done} commits", file=sys.stderr)
-    old = p50(table, done, samples)
-    return {
-        "p50_ms_at_100": round(young, 2),
-        f"p50_ms_at_{most}": round(old, 2),
-        "ratio": round(old / young, 2),
-        "cold_open_ms_at_100": round(opened_young, 1),
-        f"cold_open_ms_at_{most}": round(cold_open(url), 1),
-    }
+    with lakelatch.create(url, record_key="id", schema=rows(0).schema) as table:
+        for number in range(100):
+            commit(table, number)
+        young, opened_young = p50(table, 100, samples), cold_open(url)
+        done = 100 + samples
+        while done < most:
+            commit(table, done)
+            done += 1
+            if done % 1000 == 0:
+                print(f"  {done} commits", file=sys.stderr)
+        old = p50(table, done, samples)
+        return {
+            "p50_ms_at_100": round(young, 2),
+            f"p50_ms_at_{most}": round(old, 2),
+            "ratio": round(old / young, 2),
+            "cold_open_ms_at_100": round(opened_young, 1),
+            f"cold_open_ms_at_{most}": round(cold_open(url), 1),
+        }
 
 
 def floor(folder: Path, samples: int) -> dict[str, Any]:
     url = str(folder / "floor")
     lakelatch.create(url, record_key="id", schema=rows(0).schema).close()
     store = Recording(open_store(url))
-    table = Table(store)
-    for number in range(20):
-        commit(table, number)
-    data = next(Path(url).glob("*.parquet")).read_bytes()
-    ours: list[float] = []
-    raw: dict[str, list[float]] = {"alike": [], "each": []}
-    for block in range(0, samples, BLOCK):
-        # In turn, because the disk's speed drifts; synced in between, because what one leaves unflushed the next one's
-        # flushes would pay for.
-        puts = []
-        os.sync()
-        for i in range(block, block + BLOCK):
-            store.puts.clear()
-            ours.append(commit(table, 20 + i))
-            puts.append([*store.puts, ("data.parquet", data, True)])
-        for flushed, times in raw.items():
+    with Table(store) as table:
+        for number in range(20):
+            commit(table, number)
+        data = next(Path(url).glob("*.parquet")).read_bytes()
+        ours: list[float] = []
+        raw: dict[str, list[float]] = {"alike": [], "each": []}
+        for block in range(0, samples, BLOCK):
+            # In turn, because the disk's speed drifts; synced in between, because what one leaves unflushed the next one's
+            # flushes would pay for.
+            puts = []
             os.sync()
-            for i, one in enumerate(puts, block):
-                began = time.perf_counter()
-                for n, (path, body, durable) in enumerate(one):
-                    wanted = durable if flushed == "alike" else True
-                    raw_put(folder / flushed / os.path.dirname(path), f"{i}-{n}", body, durable=wanted)
-                times.append(time.perf_counter() - began)
+            for i in range(block, block + BLOCK):
+                store.puts.clear()
+                ours.append(commit(table, 20 + i))
+                puts.append([*store.puts, ("data.parquet", data, True)])
+            for flushed, times in raw.items():
+                os.sync()
+                for i, one in enumerate(puts, block):
+                    began = time.perf_counter()
+                    for n, (path, body, durable) in enumerate(one):
+                        wanted = durable if flushed == "alike" else True
+                        raw_put(folder / flushed / os.path.dirname(path), f"{i}-{n}", body, durable=wanted)
+                    times.append(time.perf_counter() - began)
     kinds = Counter(str(durable) for _, _, durable in puts[-1])
     p50s = {flushed: statistics.median(times) * 1e3 for flushed, times in raw.items()}
     mine = statistics.median(ours) * 1e3

@@ -18,9 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.fixture(autouse=True)
 def none_spare(monkeypatch):
     environment._spare.clear()  # those of other tests end by themselves
-    monkeypatch.setattr(
-        environment, "_SPARE_S", 10 * PATIENCE_S
-    )  # or one that is spare may not be seen on a busy machine
+    monkeypatch.setattr(environment, "_SPARE_S", 10 * PATIENCE_S)  # or a busy machine may not see one spare
     yield
     monkeypatch.undo()
     for calls in list(environment._spare):
