@@ -17,6 +17,7 @@ from typing import Any
 from ..environment import SYSTEM, Environment
 from ..errors import CommitError, ConfigError, DamagedTableError, UnsupportedTableError
 from ..storage import Store, open_store
+from .buckets import refuse_misplaced
 from .clock import EARLIEST
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
 from .heartbeat import HEARTBEATS, Watch
@@ -30,6 +31,7 @@ from .publish import Publisher
 from .table import Table
 from .table_lock import prove
 from .timeline import has_archive, read_timeline
+from .view import cold_view
 
 _log = logging.getLogger("lakelatch.adopt")
 
@@ -53,7 +55,7 @@ def adopt(
         progress: called with the seconds that silent writers are still to be watched.
 
     Raises:
-        ConfigError: the log is there and sound.
+        ConfigError: the log is there and sound; or the rows do not lie in so many ``buckets``.
         CommitError: a writer is alive. Nothing was changed.
         DamagedTableError: data files, but no commit at all, so that the first commit would make them visible.
         UnsupportedTableError: the table cannot be written by this library; says why and the way out.
@@ -76,6 +78,9 @@ def adopt(
     config.refuse_writing(rows=False)
     refuse_unsafe(store)
     _refuse_damage(store, config)
+    if "buckets" in settings:
+        view = cold_view(store, read_timeline(store, config))
+        refuse_misplaced(store, config, view.snapshot.file_groups(), wanted.buckets)
     prove(wanted.lock, store.url, env=env)
     if table is not None:
         with table:

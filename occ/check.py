@@ -14,7 +14,7 @@ from ..conflict import FileGroupId
 from ..errors import LatchError
 from .check_files import Named, check_buckets, check_listed, check_named, check_remains, data_files, fate, named_files
 from .check_folders import check_folders
-from .check_footers import RunAll, check_footers, check_keys
+from .check_footers import Footer, RunAll, check_footers, check_keys
 from .check_history import check_archived
 from .check_log import LogReport, check_log, check_publication
 from .check_logs import check_logs
@@ -61,15 +61,16 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
     check_folders(store, listing, config, out)
     check_remains(store, history, log, out)
     slices = _newest(listing, history, log, out)
-    rows = _check_contents(store, config, listing, (history, log, named), out, run_all, progress)
+    footers = _check_contents(store, config, listing, (history, log, named), out, run_all, progress)
     check_logs(store, slices, out)
     # Only now: whoever was at work while we looked has had the time to remove what looked left over.
     out.confirm(lambda path: store.head(path) is not None or bool(store.list(path, recursive=True)))
     if log is not None and log.settings is not None and log.settings.buckets:
-        check_buckets(slices, log.settings.buckets, out)
+        keys = {path: footer.keys for path, footer in footers.items()}
+        check_buckets(store, config, slices, log.settings.buckets, keys, out, deep=deep)
     if deep and config.base_file_format == "PARQUET":
         check_keys(store, config, slices, out, progress=_labelled(progress, "record keys"))
-    _add_facts(config, listing, history, log, slices, rows, out)
+    _add_facts(config, listing, history, log, slices, footers, out)
     _say_what_was_not_checked(store, config, deep, out)
     return out.report(store.url)
 
@@ -82,7 +83,7 @@ def _check_contents(
     out: Findings,
     run_all: RunAll,
     progress: Progress | None,
-) -> dict[str, int]:
+) -> dict[str, Footer]:
     """Open every Parquet file that counts, or that did; not those of dead or living transactions."""
     history, log, named = known
     completion = _completion(history, log)
@@ -127,7 +128,7 @@ def _add_facts(
     history: History,
     log: LogReport | None,
     slices: list[FileSlice],
-    rows: dict[str, int],
+    footers: dict[str, Footer],
     out: Findings,
 ) -> None:
     bases = [each.base for each in slices if each.base is not None]
@@ -143,7 +144,9 @@ def _add_facts(
             "file_groups": len(slices),
             "data_files": len(listing.bases) + len(listing.logs),
             "bytes": sum(each.size for each in data_files(listing)),
-            "rows": sum(rows.get(each.path, 0) for each in bases) if config.base_file_format == "PARQUET" else None,
+            "rows": sum(footers[each.path].rows or 0 for each in bases if each.path in footers)
+            if config.base_file_format == "PARQUET"
+            else None,
             "log_entries": log.entries if log is not None else None,
             "open_transactions": sorted(t for t, what in log.outcome.items() if what == "open")
             if log is not None

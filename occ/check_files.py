@@ -10,8 +10,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ..conflict import FileGroupId
+from ..errors import LatchError
 from .avro import CommitMetadata, WriteStat
+from .buckets import wrong_by_footer, wrong_keys
 from .check_log import LogReport
 from .check_timeline import History
 from .findings import FORGOTTEN, RESTORE, ROLL_BACK, Findings
@@ -20,9 +24,12 @@ from .instant import is_time
 from .listing import BaseFile, Listing, LogFile
 from .markers import MARKERS, instants_with_markers
 from .names import bucket_of
+from .properties import TableConfig
 from .snapshot import FileSlice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..storage import Store
 
 
@@ -204,23 +211,47 @@ def _twin(file: BaseFile | LogFile, named: Named) -> bool:
     return False
 
 
-def check_buckets(slices: list[FileSlice], buckets: int, out: Findings) -> None:
-    """Of a bucketed table: one file group for each bucket of a partition."""
+def check_buckets(
+    store: Store,
+    config: TableConfig,
+    slices: list[FileSlice],
+    buckets: int,
+    keys: Mapping[str, tuple[str, ...]],
+    out: Findings,
+    *,
+    deep: bool,
+) -> None:
+    """Of a bucketed table: one file group for each bucket of a partition, with its keys.
+
+    ``keys``: of a file, some that its footer tells. A ``deep`` check reads all of them.
+    """
     seen: dict[tuple[str, int], FileSlice] = {}
     for each in slices:
+        path = each.base.path if each.base else each.partition
         bucket = bucket_of(each.file_id)
         if bucket is None or bucket >= buckets:
             problem = f"file group {each.group} belongs to none of the table's {buckets} buckets"
+        elif (other := seen.setdefault((each.partition, bucket), each)) is not each:
+            problem = f"file groups {other.group} and {each.group} both belong to bucket {bucket}"
         else:
-            other = seen.setdefault((each.partition, bucket), each)
-            problem = (
-                f"file groups {other.group} and {each.group} both belong to bucket {bucket}"
-                if other is not each
-                else ""
-            )
+            problem = ""
         if problem:
-            path = each.base.path if each.base else each.partition
             out.add("bucket-twice", path, problem, "rewrite the partition with insert_overwrite")
+            continue
+        wrong = wrong_by_footer(config, each, keys.get(path, ()), buckets)
+        if wrong is None and deep:
+            try:
+                wrong = wrong_keys(store, config, each, buckets)
+            except (LatchError, pa.ArrowException, OSError):
+                continue  # a file that cannot be read is another finding
+        if wrong:
+            wrong = f"the table is set to buckets={buckets}, and {wrong}: upserts do not find such rows"
+            out.add(
+                "bucket-wrong",
+                path,
+                wrong,
+                "change_settings(buckets=...) to the number that it was written with, or None",
+            )
 
 
 # --- what is left over -------------------------------------------------------------------------------------------

@@ -24,11 +24,15 @@ COMMIT_TIME, RECORD_KEY = META_COLUMNS[0], META_COLUMNS[2]
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What one file's footer says: ``rows`` None when it cannot be read; problems as (kind, sentence)."""
+    """What one file's footer says: ``rows`` None when it cannot be read; problems as (kind, sentence).
+
+    ``keys``: its smallest and its largest record key, where it tells them.
+    """
 
     path: str
     rows: int | None
     problems: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 def check_footers(
@@ -39,17 +43,16 @@ def check_footers(
     *,
     run_all: RunAll,
     progress: Callable[[int, int], None] | None,
-) -> dict[str, int]:
-    """Rows of every file whose footer can be read. A job is a file, what its commit says of it, and the commit's C."""
-    rows: dict[str, int] = {}
+) -> dict[str, Footer]:
+    """What the footer of every file says, by path. A job is a file, what its commit says of it, and the commit's C."""
+    found: dict[str, Footer] = {}
     for done, footer in enumerate(run_all(lambda job: inspect(store, config, *job), jobs), 1):
         for kind, message in footer.problems:
             out.add(kind, footer.path, message, RESTORE)
-        if footer.rows is not None:
-            rows[footer.path] = footer.rows
+        found[footer.path] = footer
         if progress:
             progress(done, len(jobs))
-    return rows
+    return found
 
 
 def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat | None, completed: str = "") -> Footer:
@@ -66,7 +69,16 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
         return Footer(
             base.path, None, (("file-torn", f"{base.path} ({base.size} bytes) is no whole Parquet file: {_first(e)}"),)
         )
-    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)))
+    keys = tuple(key for key in _said(meta) if key)
+    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)), keys)
+
+
+def _said(meta: Any) -> list[str]:
+    """The smallest and the largest record key as the writer noted them."""
+    footer = meta.metadata or {}
+    return [
+        footer.get(f"hoodie_{which}_record_key".encode(), b"").decode("utf-8", "replace") for which in ("min", "max")
+    ]
 
 
 def _problems(
@@ -81,10 +93,7 @@ def _problems(
         yield "meta-columns", f"{base.path} lacks {', '.join(missing)}"
         return
     low, high = _span(meta, names.index(RECORD_KEY))
-    footer = meta.metadata or {}
-    said = [
-        footer.get(f"hoodie_{which}_record_key".encode(), b"").decode("utf-8", "replace") for which in ("min", "max")
-    ]
+    said = _said(meta)
     if low is not None and said != ["", ""] and said != [low, high]:
         yield (
             "key-range",

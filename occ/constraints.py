@@ -22,6 +22,7 @@ from ..conflict.unique import Values
 from ..errors import ConstraintError
 from ..storage import Store
 from .avro import WriteStat
+from .buckets import refuse_misplaced
 from .file_rows import COMMIT_TIME
 from .keys import RECORD_KEY
 from .log_state import LogEntry, LogState, Setting
@@ -97,12 +98,12 @@ class Checker:
 
 
 def constrained(table: Table, changes: Mapping[str, Any]) -> Settings:
-    """`Table.change_settings` to settings with unique constraints: rows are looked at before a new one counts.
+    """`Table.change_settings` to settings that the rows must go with: they are looked at before a new one counts.
 
     Under the table's lock, so that nothing lands meanwhile; where there is none, or it is lost, what has landed since
     is looked at as well.
     """
-    lease, checked = table.lease("a new unique constraint"), -1
+    lease, checked = table.lease("settings that the rows must go with"), -1
 
     def build(state: LogState) -> LogEntry | None:
         unseen = state.last is not None and state.last.slot > checked
@@ -111,10 +112,12 @@ def constrained(table: Table, changes: Mapping[str, Any]) -> Settings:
     try:
         while True:
             state = table.log.catch_up()
-            new = set(state.settings.changed(**changes).unique) - set(state.settings.unique)
+            wanted, had = state.settings.changed(**changes), state.settings
             checked = table.log.next_slot - 1
-            for constraint in sorted(new):
+            for constraint in sorted(set(wanted.unique) - set(had.unique)):
                 _refuse_broken(table, constraint)
+            if wanted.buckets != had.buckets:
+                refuse_misplaced(table.store, table.config, table.snapshot().file_groups(), wanted.buckets)
             entry = table.log.append(build)
             if isinstance(entry, Setting):
                 return entry.settings

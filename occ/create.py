@@ -52,13 +52,13 @@ def create(
         name: the table's name in Hudi; the last part of the URL otherwise.
         hive_style: partition folders named ``column=value``.
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
-        exist_ok: open the table when there is one already.
+        exist_ok: open the table when there is one already, unless it is another one than was asked for.
         storage: options of the store.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
 
     Raises:
         InputError: there is a table already, or other files.
-        ConfigError: settings that cannot work.
+        ConfigError: settings that cannot work, or others than those of the table that is there.
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
     store = open_store(url, **(storage or {}))
@@ -70,7 +70,7 @@ def create(
         wanted_of(wanted, schema, "insert")
     if store.head(PROPERTIES) is not None:
         if exist_ok:
-            return Table(store, env=env, writer=writer)
+            return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
         raise InputError(f"there is a table at {store.url} already; open it with lakelatch.open", table=store.url)
     _refuse_strange_files(store)
     refuse_unsafe(store)
@@ -78,7 +78,7 @@ def create(
     put = store.put_if_absent(PROPERTIES, config.to_bytes())
     if put.outcome is Outcome.LOST:
         if exist_ok:
-            return Table(store, env=env, writer=writer)
+            return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
         raise InputError(
             f"somebody else has just made a table at {store.url}; open it with lakelatch.open", table=store.url
         )
@@ -90,6 +90,26 @@ def create(
     store.put_if_absent(f"{config.timeline_folder}/{FOLDER_KEEPER}", b"")
     start_log(store, env, wanted, top=EARLIEST)
     return with_floor(Table(store, env=env, writer=writer))
+
+
+def _as_asked(table: Table, wanted: TableConfig, settings: dict[str, Any]) -> Table:
+    """The table that is there. Raises `ConfigError` when it would take rows otherwise than the caller thinks."""
+    try:
+        for what in ("record_key_fields", "partition_fields", "ordering_field"):
+            there, asked = getattr(table.config, what), getattr(wanted, what)
+            if there != asked:
+                raise ConfigError(
+                    f"{table.url} is there with {what}={there!r}, and {asked!r} was asked for; these never change. Make a "
+                    "table elsewhere, or open this one with lakelatch.open",
+                    table=table.url,
+                    setting=what,
+                )
+        if table.writable:
+            table.settings.refuse_others(table.url, **settings)
+    except BaseException:
+        table.close()
+        raise
+    return table
 
 
 def with_floor(table: Table) -> Table:

@@ -53,6 +53,10 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "file-never-committed": ("damage", "readers take a file for an archived commit's that never was one"),
     "duplicate-keys": ("damage", "a record key stands twice in one partition (deep check)"),
     "bucket-twice": ("damage", "two file groups of one partition belong to the same bucket"),
+    "bucket-wrong": (
+        "damage",
+        "keys lie in another bucket than the table's number of buckets says: upserts double them",
+    ),
     "old-file-missing": ("note", "an older version of a file group is gone: time travel cannot go back there"),
     "orphan-file": ("leftover", "a data file of a transaction that never landed"),
     # folders

@@ -133,9 +133,12 @@ class Judge:
     def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
         if settings is self._began:
             return
-        if set(settings.unique) <= set(self._began.unique) and settings.unique_keys <= self._began.unique_keys:
+        if settings.buckets != self._began.buckets:
+            rule = f"the table has another number of buckets since ({self._began.buckets}, now {settings.buckets})"
+        elif set(settings.unique) <= set(self._began.unique) and settings.unique_keys <= self._began.unique_keys:
             return
-        rule = "the table's settings say since that more is unique, which this transaction has not checked"
+        else:
+            rule = "the table's settings say since that more is unique, which this transaction has not checked"
         raise ConflictError(
             f"{self._store.url}: {instant} cannot land: {rule}. Nothing of it landed; run the write again",
             table=self._store.url,

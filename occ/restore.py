@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DamagedTableError, InputError, LatchError, UnsupportedTableError
 from ..storage import Outcome
+from .buckets import refuse_misplaced
 from .cleaning import savepoints
 from .execution import Service, end_plan
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name
@@ -129,6 +130,12 @@ def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tu
             instant=min(taken),
         )
     _refuse_incomplete(table, timeline, target)
+    if table.settings.buckets is not None:
+        now, then = table.snapshot(), table.snapshot(as_of_completion=moment)
+        # What stands now was compared when the number of buckets was set, or written since.
+        back = {each.path for each in then.file_groups()} - {each.path for each in now.file_groups()}
+        brought = (each for each in then.file_groups() if each.path in back)
+        refuse_misplaced(table.store, table.config, brought, table.settings.buckets)
 
 
 def _refuse_incomplete(table: Table, timeline: Timeline, target: Instant) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -10,6 +12,8 @@ from ..errors import ConfigError, UnsupportedTableError
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
+_WHOLE, _YES_NO = ("log_epochs", "min_version"), ("unique_keys", "rebase")
+_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 OWN_LOCK = "table"
 NO_LOCK = "none://"
@@ -120,6 +124,8 @@ class Settings:
         known = {f.name for f in fields(self)} - {"generation"}
         if unknown := sorted(set(changes) - known):
             raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        for name, value in changes.items():
+            _refuse_type(name, value)
         if "min_version" in changes and not self.min_version <= changes["min_version"] <= VERSION:
             raise ConfigError(
                 f"min_version cannot go from {self.min_version} to {changes['min_version']}: it is never lowered, and "
@@ -147,3 +153,31 @@ class Settings:
                     table=table,
                     setting=name,
                 )
+
+
+def _refuse_type(name: str, value: Any) -> None:
+    """What a caller gives must be of the setting's own type: 2.5 buckets would be two for one writer and none for another."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if name == "buckets":
+        fits, wanted = value is None or whole, "a whole number, or None"
+    elif name in _WHOLE:
+        fits, wanted = whole, "a whole number"
+    elif name in _SECONDS:
+        fits, wanted = whole or (isinstance(value, float) and math.isfinite(value)), "a number of seconds"
+    elif name in _YES_NO:
+        fits, wanted = isinstance(value, bool), "True or False"
+    elif name in _WORDS:
+        fits, wanted = isinstance(value, str), "a word"
+    elif name == "statistics":
+        fits, wanted = value is None or _columns(value), "a column, a list of columns, 'all' or None"
+    else:
+        fits = isinstance(value, Sequence) and all(_columns(each) for each in ([value] if _columns(value) else value))
+        wanted = 'columns or lists of columns: ["email", ["country", "number"]]'
+    if not fits:
+        raise ConfigError(f"{name} is {value!r}, must be {wanted}", setting=name)
+
+
+def _columns(value: Any) -> bool:
+    """Whether it is the name of a column, or a list of names."""
+    names = [value] if isinstance(value, str) else value
+    return isinstance(names, Sequence) and all(isinstance(each, str) and each for each in names)

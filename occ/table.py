@@ -196,14 +196,24 @@ class Table(Reading, Maintenance):
         return self.lock.change(url, jvm_writers_stopped=jvm_writers_stopped)
 
     def change_settings(self, **changes: Any) -> Settings:
-        """The table has these settings from now on, for every writer. `ConfigError` for unknown names or values.
+        """The table has these settings from now on, for every writer.
 
-        A new unique constraint is compared with all rows first; `ConstraintError` names some that break it.
+        What would make rows unfindable, or untrue, is compared with all rows first. Transactions that began under other
+        buckets or fewer constraints do not land.
+
+        Raises:
+            ConfigError: unknown names or values; or the rows do not lie in so many buckets.
+            ConstraintError: rows break a new unique constraint; names some.
         """
-        if "lock" in changes:
-            return self.lock.change(**changes)
         self._require_log()
-        if self.settings.changed(**changes).unique:
+        wanted = self.settings.changed(**changes)
+        if "lock" in changes:
+            if (wanted.buckets, wanted.unique) != (self.settings.buckets, self.settings.unique):
+                raise ConfigError(
+                    f"{self.url}: change the lock by itself; buckets and unique are compared with the rows, under one lock"
+                )
+            return self.lock.change(**changes)
+        if wanted.unique or "buckets" in changes:
             from .constraints import constrained
 
             return constrained(self, changes)

@@ -18,6 +18,7 @@ from lakelatch.errors import NotATableError, UnsupportedTableError
 from lakelatch.occ.avro import CommitMetadata, WriteStat, decode_commit, encode_commit
 from lakelatch.occ.check import check
 from lakelatch.occ.findings import KINDS, Findings
+from lakelatch.occ.log_state import Setting
 from lakelatch.storage import open_store
 
 from .format.conftest import _ZIPS, unzip
@@ -137,9 +138,19 @@ def insert_again(table: Copy) -> None:
 
 def give_buckets(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
-        handle.change_settings(buckets=4)
+        # No handle does that to a table with rows; a writer of before could.
+        handle.log.append(lambda state: Setting(replace(state.settings, buckets=4), "test"))
         with handle.transaction("insert") as txn:
             txn.create(PARTITION, file_id="00000009-0000-0000-0000-000000000000-0").write(rows("JFK", 9))
+
+
+def change_buckets(table: Copy) -> None:
+    with lakelatch.open(str(table.root)) as handle:
+        handle.restore(handle.timeline().commits[0].requested)
+        handle.change_settings(buckets=4)
+        with handle.transaction("upsert") as txn:
+            txn.upsert(rows("JFK", 9))
+        handle.log.append(lambda state: Setting(replace(state.settings, buckets=64), "test"))
 
 
 def rename_completion(table: Copy, completion: str) -> None:
@@ -225,6 +236,7 @@ DAMAGES = {
     ),
     "duplicate-keys": (insert_again, set()),
     "bucket-twice": (give_buckets, {"duplicate-keys"}),
+    "bucket-wrong": (change_buckets, set()),
     "old-file-missing": (lambda t: t.bases[0].unlink(), set()),
     "orphan-file": (lambda t: t.copy_base(instant=t.aborted), set()),
     "stray-file": (lambda t: t.put(f"{PARTITION}/part-0000.parquet"), set()),
