@@ -1,15 +1,22 @@
-"""Threads of the real environment."""
+"""Threads of the real environment, and whom it takes for dead."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 import threading
 import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lakelatch import environment
-from lakelatch.environment import SYSTEM
+from lakelatch.environment import SYSTEM, Process, SystemEnvironment
 from lakelatch.testing.contention import PATIENCE_S, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -84,3 +91,97 @@ def test_a_child_of_fork_has_threads_of_its_own():
         SYSTEM.thread(called.set, name="test")
         os._exit(0 if called.wait(PATIENCE_S) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def seen_by(env: SystemEnvironment, pid: int) -> Process:
+    """That process as its own record names it."""
+    return replace(env.process(), pid=pid, started=environment._start_time("/proc", pid))
+
+
+def own_proc(folder: Path, *, as_pid: int | None = None) -> str:
+    """A /proc in which a process sees itself alone, as under ``hidepid=2``; ``as_pid``: by another namespace's number."""
+    pid = as_pid or os.getpid()
+    (folder / "sys/kernel/random").mkdir(parents=True)
+    shutil.copy("/proc/sys/kernel/random/boot_id", folder / "sys/kernel/random/boot_id")
+    (folder / f"{pid}/ns").mkdir(parents=True)
+    shutil.copyfile(f"/proc/{os.getpid()}/stat", folder / f"{pid}/stat")
+    for name in ("pid", "time"):
+        (folder / f"{pid}/ns/{name}").symlink_to(os.readlink(f"/proc/self/ns/{name}"))
+    (folder / "self").symlink_to(str(pid))
+    return str(folder)
+
+
+def test_a_process_is_dead_when_the_kernel_does_not_know_it(child):
+    record = seen_by(SYSTEM, child.pid)
+    assert not SYSTEM.is_dead(record)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert SYSTEM.is_dead(record)  # nobody has asked for its exit code yet
+    child.wait()
+    assert SYSTEM.is_dead(record)
+
+
+def test_a_process_number_in_use_again_is_not_the_process(child):
+    assert SYSTEM.is_dead(replace(seen_by(SYSTEM, child.pid), started="1"))
+
+
+def test_a_living_process_that_proc_hides_is_not_dead(child, tmp_path):
+    env = SystemEnvironment(proc=own_proc(tmp_path))
+    record = seen_by(env, child.pid)
+    assert record.started
+    assert not env.is_dead(record)
+    child.kill()
+    child.wait()
+    assert env.is_dead(record)
+
+
+@pytest.mark.parametrize("change", [{"started": ""}, {"boot": "another"}, {"host": "another"}, {"pid": 0}, {"pid": -1}])
+def test_who_cannot_be_told_apart_is_not_dead(child, change):
+    assert not SYSTEM.is_dead(replace(seen_by(SYSTEM, child.pid), **change))
+    assert not SYSTEM.is_dead(replace(seen_by(SYSTEM, 2**40), **change)) or "started" in change
+
+
+def test_start_times_of_another_namespaces_proc_are_not_compared(child, tmp_path):
+    env = SystemEnvironment(proc=own_proc(tmp_path, as_pid=child.pid))  # its number there is ours
+    assert env.process().started == ""
+    assert not env.is_dead(replace(seen_by(env, child.pid), started="1"))
+
+
+_ASK = """
+import json, os, resource, subprocess, sys
+from lakelatch.environment import SYSTEM, Process
+record = Process.from_json(json.loads(sys.argv[2]))
+if sys.argv[1] == "files":
+    SYSTEM.process()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+elif sys.argv[1] == "hidepid":
+    subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    hidden = not open(f"/proc/{record.pid}/stat").read()
+except OSError:
+    hidden = True
+os.write(1, json.dumps([SYSTEM.process().boot == record.boot, hidden, SYSTEM.is_dead(record)]).encode())
+os._exit(0)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["files", "hidepid"])
+def test_a_living_process_is_not_dead_to_one_that_cannot_look_at_it(how):
+    command = [sys.executable, "-c", _ASK, how, json.dumps(SYSTEM.process().to_json())]
+    if how == "hidepid":
+        command = ["unshare", "--mount", *command]
+        if os.geteuid() or subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+            pytest.skip("only root may mount a /proc")
+    asked = subprocess.run(command, capture_output=True, check=True)
+    assert json.loads(asked.stdout) == [True, True, False]

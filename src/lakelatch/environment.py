@@ -44,7 +44,7 @@ class Process:
             return None
         try:
             return cls(str(value["host"]), str(value["boot"]), int(value["pid"]), str(value["started"]))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
 
 
@@ -146,7 +146,10 @@ def _work(calls: _Calls) -> None:
 
 
 class SystemEnvironment:
-    """The real clocks, threads and processes. Stateless, so it pickles."""
+    """The real clocks, threads and processes. ``proc`` is where the kernel shows processes, if it does."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
 
     def now(self) -> float:
         return time.time()
@@ -178,24 +181,55 @@ class SystemEnvironment:
         calls.put((call, name))
 
     def process(self) -> Process:
-        return _this_process()
+        return _this_process(self._proc)
 
     def is_dead(self, process: Process) -> bool:
         me = self.process()
         if (process.host, process.boot) != (me.host, me.boot) or not me.boot:
             return False
-        return _start_time(process.pid) != process.started
+        if not _exists(process.pid):
+            return True
+        # The number is in use, perhaps again. /proc decides where it tells; where it hides, the process lives.
+        started = _start_time(self._proc, process.pid) if me.started else ""
+        return started == _ENDED or (started != process.started and "" not in (started, process.started))
+
+
+_ENDED = "ended"  # in place of a start time: only the zombie is left
+_FIRST_TIME_NAMESPACE = "time:[4026531834]"  # PROC_TIME_INIT_INO of the kernel; in others start times are shifted
 
 
 @functools.cache  # asked several times for each lock; a child of fork asks anew
-def _this_process() -> Process:
+def _this_process(proc: str) -> Process:
     pid = os.getpid()
     try:
         # The boot id tells a restarted machine apart, the namespace a container with its own process numbers.
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+        boot = Path(f"{proc}/sys/kernel/random/boot_id").read_text().strip() + os.readlink(f"{proc}/self/ns/pid")
+        # After `unshare --pid` without a new /proc, the numbers there are those of another namespace.
+        mine = os.readlink(f"{proc}/self") == str(pid) and _time_namespace(proc) == _FIRST_TIME_NAMESPACE
+        started = _start_time(proc, pid) if mine else ""
     except OSError:
-        boot = ""  # not Linux: nobody is ever declared dead without waiting for the time-out
-    return Process(socket.gethostname(), boot, pid, _start_time(pid))
+        boot = started = ""  # not Linux, or hidden: nobody is ever declared dead without waiting for the time-out
+    return Process(socket.gethostname(), boot, pid, started)
+
+
+def _time_namespace(proc: str) -> str:
+    try:
+        return os.readlink(f"{proc}/self/ns/time")
+    except FileNotFoundError:  # before Linux 5.6 there was one only
+        return _FIRST_TIME_NAMESPACE
+
+
+def _exists(pid: int) -> bool:
+    """Whether the kernel knows the process. /proc cannot say so: it may be hidden, or no file can be opened just now."""
+    if pid <= 0:
+        return True  # means groups of processes, and is no process's number
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # somebody else's, or not to be asked about
+    return True
 
 
 if hasattr(os, "register_at_fork"):
@@ -203,14 +237,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_spare.clear)  # those threads are not in the child
 
 
-def _start_time(pid: int) -> str:
-    """Field 22 of /proc/<pid>/stat (clock ticks since boot), or "" when there is no such process or only its zombie."""
+def _start_time(proc: str, pid: int) -> str:
+    """Field 22 of /proc/<pid>/stat (clock ticks since boot), `_ENDED` for a zombie, "" where it cannot be read."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        with open(f"{proc}/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-    except OSError:
+        # A process whose first thread has ended looks like a zombie, but has others (field 20).
+        return _ENDED if fields[0] in "ZX" and int(fields[17]) <= 1 else fields[19]
+    except (OSError, IndexError, ValueError):
         return ""
-    return "" if fields[0] in "ZX" else fields[19]
 
 
 SYSTEM = SystemEnvironment()

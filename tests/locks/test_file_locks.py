@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelatch.environment import SYSTEM, Process
+from lakelatch.environment import SYSTEM, Process, SystemEnvironment
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, StorageError
 from lakelatch.locks import LockProvider, Release, file, generations, open_provider
 from lakelatch.testing import FakeEnvironment, LockProviderContract
@@ -63,6 +64,20 @@ def test_a_killed_local_holder_is_followed_at_once(tmp_path: Path) -> None:
         with locks.acquire(KEY, wait_s=20) as lease:
             assert lease.token > holder.token
         timer.join()
+
+
+@pytest.mark.process
+def test_a_living_holder_that_proc_hides_is_not_followed(tmp_path: Path) -> None:
+    locks_url, proc = f"file://{tmp_path}/locks?lease=1h", tmp_path / "proc"
+    (proc / "sys/kernel/random").mkdir(parents=True)
+    shutil.copy("/proc/sys/kernel/random/boot_id", proc / "sys/kernel/random/boot_id")
+    (proc / "self").symlink_to("/proc/self")
+    with holding(locks_url, KEY) as holder, open_provider(locks_url, env=SystemEnvironment(str(proc))) as locks:
+        assert locks.try_acquire(KEY) is None
+        holder.kill()
+        holder.process.wait()  # here a zombie cannot be told from a living process
+        with locks.acquire(KEY, wait_s=20) as lease:
+            assert lease.token > holder.token
 
 
 @pytest.mark.process

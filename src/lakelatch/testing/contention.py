@@ -27,6 +27,7 @@ class WatchedEnvironment(SystemEnvironment):
     """Each first wait on an event releases ``waits`` once: so many threads stand in line."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.waits = threading.Semaphore(0)
 
     def event(self) -> threading.Event:
