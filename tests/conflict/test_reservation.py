@@ -73,6 +73,14 @@ def test_of_two_who_have_reserved_the_older_one_goes_first():
     assert not waits(old, young)
 
 
+def test_who_has_not_begun_goes_behind_who_has_and_before_nobody():
+    """Or two who begin at once would each wait for the other."""
+    new, other, begun = Claim("", None), Claim("", None), Claim("1", 5)
+    assert begun.outranks(new, by_priority=False)
+    assert not new.outranks(begun, by_priority=False)
+    assert not new.outranks(other, by_priority=False)
+
+
 def test_priority_counts_before_reservation_and_age_only_under_its_strategy():
     kept = Reservation(EVERYWHERE)
     keeps = party("2", reserved=kept, age=1)

@@ -146,6 +146,36 @@ def test_every_writer_proposes_the_same_opening(log):
     assert encode(one.carried(9), 2, 9, "") == encode(other.carried(9), 2, 9, "")
 
 
+T, C = "20260101000000001", "20260101000000009"
+BEGUN_IN_7 = Begin(T, "commit", "UPSERT", "w", None, 7)
+
+
+@pytest.mark.parametrize(("slot", "counts"), [(7, True), (6, False)])
+def test_a_begin_of_an_earlier_epoch_counts_only_when_it_is_the_one_that_is_open(slot, counts):
+    """A writer whose clock was behind may have begun with the same T since: its folder is not ours."""
+    newest = replayed([BEGUN_IN_7])
+    assert newest.counts(dataclasses.replace(BEGUN_IN_7, slot=slot), lambda _: None) is counts
+
+
+@pytest.mark.parametrize(
+    ("landed_at", "counts"),
+    [(C, True), ("20260101000000008", False), (None, False)],
+    ids=["by it", "by another", "not"],
+)
+def test_a_commit_of_an_earlier_epoch_counts_only_when_t_landed_by_that_very_entry(landed_at, counts):
+    """Of two who execute one plan both have its T; the other's commit is not ours."""
+    entry = Commit(T, C, "commit", "UPSERT", "w", 1, metadata={}, slot=8)
+    assert LogState().counts(entry, lambda _: landed_at) is counts
+    assert not replayed([BEGUN_IN_7]).counts(entry, lambda _: landed_at), "T is open in the newest epoch"
+
+
+@pytest.mark.parametrize(("landed_at", "counts"), [(C, False), (None, True)])
+def test_an_end_of_an_earlier_epoch_counts_only_when_t_has_not_landed(landed_at, counts):
+    entry = End("rollback", T, "w", "silent", 8)
+    assert LogState().counts(entry, lambda _: landed_at) is counts
+    assert not replayed([BEGUN_IN_7]).counts(entry, lambda _: landed_at), "T is open in the newest epoch"
+
+
 @given(histories())
 def test_no_transaction_ends_twice_and_labels_only_grow(log):
     state, top, tokens = LogState(), EARLIEST, 0

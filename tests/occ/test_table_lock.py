@@ -6,23 +6,25 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import lakelatch
 from lakelatch.environment import Environment
-from lakelatch.errors import LockUnavailableError, TokenBehindError
+from lakelatch.errors import LockLostError, LockUnavailableError, TokenBehindError
 from lakelatch.locks import Holder, LockProvider, open_provider, registry
-from lakelatch.occ.log_state import Commit, Open, Setting
+from lakelatch.occ.log_state import Commit, LogState, Open, Setting
 from lakelatch.occ.table import Table
 from lakelatch.occ.table_lock import TableLease, settled
 from lakelatch.occ.transaction import Transaction
-from lakelatch.testing.faults import On, Pause
+from lakelatch.testing.faults import Call, On, Pause
 
-from .world import BEGUN, World, add, check_sound, commits, content, insert, make_empty
+from .world import BEGUN, World, add, after, check_sound, commits, content, insert, make_empty
 
 ENTRY = On("put_if_absent", "/log/")
 
@@ -191,6 +193,62 @@ def test_a_holder_of_the_old_lock_does_not_land_under_it_alone(world: World, oth
         assert generations[-2:] == [generations[0] + 1] * 2, "A landed in the generation of the lock that it had"
         assert content(table) == BEGUN | {"a0": 1, "a1": 1, "b0": 10, "b1": 10}
         check_sound(table)
+
+
+def test_a_lease_counts_only_in_the_generation_that_it_was_taken_in(world: World, other: str):
+    """Whatever its own clock says, and whatever the tokens of the new lock are."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    with a.table.lease("to outlive its lock") as lease:
+        assert lease.token_at(a.table.log.state) == lease.token
+        b.table.change_settings(lease_s=30.0)
+        assert lease.token_at(a.table.log.catch_up()) == lease.token, "another setting is another matter"
+        now = a.table.log.state.settings
+        for later in (
+            replace(now, lock=other, generation=now.generation + 1),
+            replace(now, generation=now.generation + 1),
+        ):
+            with pytest.raises(LockLostError, match="was changed meanwhile") as caught:
+                lease.token_at(LogState(settings=later))
+            assert caught.value.reason == "moved"
+
+
+@pytest.mark.parametrize("since", [0, 1])
+def test_a_token_that_a_commit_bears_already_lands_no_other(world: World, since: int):
+    """A lock server that went back to an older copy of itself grants a token twice."""
+    a = world.writer("A")
+    with a.table.lease("to be overtaken") as lease:
+        state = a.table.log.catch_up()
+        assert lease.token_at(replace(state, token=lease.token - 1)) == lease.token
+        with pytest.raises(LockLostError, match="under a later lease") as caught:
+            lease.token_at(replace(state, token=lease.token + since))
+        assert caught.value.reason == "overtaken"
+
+
+def test_who_holds_an_old_lock_waits_for_no_new_one(world: World, folder: Path, other: str):
+    """Guards: nobody waits for a second lock while holding one that is not in force, or two could wait in a circle."""
+    a, b, rival = world.writer("A"), world.writer("B", host="host-b"), world.writer("R", host="host-r")
+    third, key = f"file://{folder}/third-locks", a.table.url
+    looks: list[Call] = []
+    holders: list[Holder | None] = []
+
+    def when_it_has_the_old_lock(call: Call) -> bool:
+        if On("get", "/log/")(call):
+            looks.append(call)
+        return len(looks) == 2
+
+    with open_provider(third, env=rival.env) as thirds, open_provider(other, env=rival.env) as others:
+
+        def meanwhile() -> None:
+            b.table.set_lock(other)
+            thirds.acquire(key, wait_s=0, lease_s=50.0)  # and not renewed
+            after(a, 25.0, lambda: holders.append(others.inspect(key)))
+
+        a.store.add(Pause(when_it_has_the_old_lock, call=meanwhile))
+        a.table.set_lock(third)
+    assert len(holders) == 1
+    assert holders[0] is not None, "A waited for the third lock while the one in force was free"
+    assert holders[0].reason == f"A: changing the lock to {third}"
+    assert b.table.log.catch_up().settings.lock == third
 
 
 def test_work_done_under_the_old_lock_is_validated_again(world: World, other: str):
@@ -414,6 +472,32 @@ def test_trap_12_tokens_that_went_back_begin_a_new_generation(world: World, fold
     assert world.content() == BEGUN | {"a0": 4, "a1": 4, "b0": 1, "b1": 1, "first": 1, "second": 1}
     with world.fresh() as table:
         check_sound(table)
+
+
+def test_two_who_notice_that_tokens_went_back_begin_one_generation(world: World, folder: Path, strange_locks):
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    a.table.set_lock(f"rebuilt://{folder}/strange")
+    for _ in range(4):
+        a.add("a")
+    first = a.table.settings.generation
+    shutil.rmtree(folder / "strange")
+    found = a.table.lock.provider()
+    assert found is not None
+    locks, real = found[0], found[0].acquire
+
+    def acquire(*args: Any, **named: Any) -> Any:
+        try:
+            return real(*args, **named)
+        except TokenBehindError:
+            locks.acquire = real  # type: ignore[method-assign]
+            b.add("b")  # notices it, too, and is quicker
+            raise
+
+    locks.acquire = acquire  # type: ignore[method-assign]
+    a.add("a")
+    settings = [e for e in a.table.log.entries() if isinstance(e, Setting)]
+    assert [e.settings.generation for e in settings[-2:]] == [first, first + 1]
+    check_tokens(a.table)
 
 
 def test_a_new_generation_outlives_its_epoch(world: World, folder: Path, strange_locks):

@@ -24,8 +24,10 @@ from lakelatch.occ import transaction as transaction_module
 from lakelatch.occ.avro import WriteStat
 from lakelatch.occ.basefile import BaseFileWriter
 from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.heartbeat import heartbeat_path
+from lakelatch.occ.heartbeat import Watch, heartbeat_path
+from lakelatch.occ.instant import file_name
 from lakelatch.occ.log_files import LOG
+from lakelatch.occ.markers import delete_announced, list_markers
 from lakelatch.occ.rollback import Cleaner
 from lakelatch.occ.staging import Staged
 from lakelatch.occ.transaction import Transaction
@@ -262,6 +264,28 @@ def test_trap_9_nobody_lands_before_the_commit_ahead_is_published(world):
         check_sound(table)
 
 
+def test_trap_9_commits_that_a_power_cut_took_off_the_timeline_come_back_in_their_order(world):
+    """Guards: at every moment the timeline is that of an earlier moment, also while it is repaired."""
+    a = world.writer("A")
+    for part in ("a", "b", "a"):
+        a.add(part)
+    told = [each.shown for each in commits(a.table)]
+    for name in told[-3:]:
+        (world.folder / ".hoodie/timeline" / name).unlink()
+    seen: list[list[str]] = []
+
+    def look(call: Call) -> bool:
+        if call.op == "put_if_absent" and call.path.endswith(".commit"):
+            seen.append([file_name(each) for each in world.fresh().timeline().completed])
+        return False
+
+    b = world.writer("B")
+    b.store.add(Pause(look, call=lambda: None))
+    b.table.log.append(lambda _: None)
+    assert seen == [told[:-3], told[:-2], told[:-1]]
+    assert [file_name(each) for each in b.table.timeline().completed] == told
+
+
 # --- 10 -------------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +471,26 @@ def test_trap_13_a_heartbeat_is_never_judged_by_anybodys_wall_clock(world, hours
     assert r.table.clean() == []
     txn.commit()
     assert world.content() == BEGUN | {"a0": 1, "a1": 1}
+
+
+def test_trap_13_a_slow_look_makes_nobody_silent(world):
+    """Guards: silence is counted from the end of the look that saw the last beat to the beginning of the present one."""
+    w, r = world.writer("W", host="host-b"), world.writer("R")
+    txn = w.begin_add("a")
+    timeout_s = r.table.settings.heartbeat_timeout_s
+    watch = Watch(r.store, r.env)
+
+    def look(before_s: float, after_s: float) -> float:
+        for seconds, after in ((before_s, False), (after_s, True)):
+            r.store.add(
+                Pause(On("get", heartbeat_path(txn.instant)), call=lambda s=seconds: r.env.suspend(s), after=after)
+            )
+        return watch.silent_for(txn.instant)
+
+    assert look(timeout_s, timeout_s) == 0
+    assert look(timeout_s, timeout_s) == 0, "the looks themselves took that long"
+    r.env.suspend(5.0)
+    assert look(0, 0) == 2 * timeout_s + 5.0
 
 
 # --- 14 -------------------------------------------------------------------------------------------------------
@@ -659,6 +703,20 @@ def test_trap_18_does_harm_when_nobody_looks(make_world, monkeypatch):
     assert world.content() == BEGUN | {"b0": 2, "b1": 2}, "and lost"
 
 
+def test_trap_18_who_has_not_read_what_landed_meanwhile_does_not_land(make_world):
+    """Guards: W is still open in the newest epoch, but the commits of those that are gone are candidates, too."""
+    world = make_world(lock="none://")
+    w, x = world.writer("W"), world.writer("X", host="host-b")
+    txn = w.begin_add("a")
+    x.add("a", 10)
+    x.table.log.close_epoch()
+    x.add("b")
+    delete_epochs_before_the_newest(world)
+    with pytest.raises(lakelatch.RolledBackError, match="the commit log was made anew while"):
+        txn.commit()
+    assert world.content() == {"a0": 10, "a1": 10, "b0": 1, "b1": 1}, "W has written over what it never saw"
+
+
 def _strays(table) -> list[str]:
     known = {f.path for f in table.snapshot().file_groups()}
     return [e.path for e in table.store.list("part=a") if e.path.endswith(".parquet") and e.path not in known]
@@ -699,6 +757,48 @@ def test_trap_19_does_harm_when_files_go_first(world, monkeypatch):
     clean_a_slow_writer(world)
     with world.fresh() as table, pytest.raises(AssertionError, match="committed files are gone"):
         check_sound(table)
+
+
+def test_trap_19_who_was_ended_while_it_held_the_lock_is_told_so(world):
+    """Guards: whether it is still open is decided at the very slot, before anything that is known of open ones only."""
+    w, r = world.writer("W"), world.writer("R", host="host-b")
+    txn = w.begin_add("a")
+    w.store.add(Pause(ENTRY, call=lambda: r.table.clean(wait=True)))
+    with pytest.raises(lakelatch.RolledBackError, match=f"{txn.instant} was ended by another writer"):
+        txn.commit()
+    with world.fresh() as table:
+        assert content(table) == BEGUN
+        check_sound(table)
+
+
+@pytest.mark.parametrize("when", ["before the sweep deletes", "between its deletes", "when its marker is gone"])
+def test_trap_19_a_file_that_appears_during_the_sweep_goes_with_it(world, when):
+    """Guards: a worker looks at its marker after it has published, and the sweep deletes once more after the marker."""
+    w = world.writer("W", host="host-b")
+    txn = w.table.transaction("insert")
+    file = txn.create("part=a")
+    file.write(rows("a", {"late": 1}))
+    moment = {
+        "before the sweep deletes": (On("delete", ".parquet"), False),
+        "between its deletes": (On("delete", ".marker."), False),
+        "when its marker is gone": (On("delete", ".marker."), True),
+    }[when]
+    withheld: list[bool] = []
+
+    def publish() -> None:
+        try:
+            file.close()
+            withheld.append(False)
+        except lakelatch.RolledBackError:
+            withheld.append(True)
+
+    r = world.writer("R")
+    markers = list_markers(r.store, txn.instant)
+    r.store.add(Pause(moment[0], call=publish, after=moment[1]))
+    delete_announced(r.store, markers)
+    assert withheld == [moment[1]], "not the moment that this test is about"
+    assert list(world.folder.glob(f"**/*{txn.instant}.parquet")) == []
+    txn.abort()
 
 
 def two_attempts_at_one_file(world: World) -> None:
