@@ -209,8 +209,8 @@ class BaseFileWriter:
             if self._shape.key_column:
                 note["key"] = self._shape.key_column
             footer = {_NOTE: json.dumps(note)}
-            if self._shape.min_key is not None and self._shape.max_key is not None:
-                footer |= {_MIN_KEY: self._shape.min_key, _MAX_KEY: self._shape.max_key}
+            if self._shape.java_span is not None:
+                footer |= dict(zip((_MIN_KEY, _MAX_KEY), self._shape.java_span, strict=True))
             parquet.add_key_value_metadata(footer)
             parquet.close()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LatchError
 from .avro import WriteStat
 from .findings import RESTORE, Findings
+from .key_order import may_be_span
 from .listing import BaseFile
 from .properties import TableConfig
 from .schema import META_COLUMNS
@@ -73,12 +74,11 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
     return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)), keys)
 
 
-def _said(meta: Any) -> list[str]:
+def _said(meta: Any) -> tuple[str, str]:
     """The smallest and the largest record key as the writer noted them."""
     footer = meta.metadata or {}
-    return [
-        footer.get(f"hoodie_{which}_record_key".encode(), b"").decode("utf-8", "replace") for which in ("min", "max")
-    ]
+    low, high = (footer.get(f"hoodie_{which}_record_key".encode(), b"") for which in ("min", "max"))
+    return low.decode("utf-8", "replace"), high.decode("utf-8", "replace")
 
 
 def _problems(
@@ -93,11 +93,12 @@ def _problems(
         yield "meta-columns", f"{base.path} lacks {', '.join(missing)}"
         return
     low, high = _span(meta, names.index(RECORD_KEY))
-    said = _said(meta)
-    if low is not None and said != ["", ""] and said != [low, high]:
+    said_low, said_high = _said(meta)
+    known = low is not None and high is not None and (said_low or said_high)
+    if known and not may_be_span((said_low, said_high), (str(low), str(high))):
         yield (
             "key-range",
-            f"{base.path} says that its keys go from {said[0]!r} to {said[1]!r}, they go from {low!r} to {high!r}",
+            f"{base.path} says that its keys go from {said_low!r} to {said_high!r}, they go from {low!r} to {high!r}",
         )
     _, latest = _span(meta, names.index(COMMIT_TIME))
     # Not above C rather than T: a file that a rebase moved holds rows of commits that began after its own.

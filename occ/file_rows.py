@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ..errors import InputError
 from .dictionaries import TEXTS, cast, filled, holds, without_unused
 from .file_spec import FileSpec
+from .key_order import java_span
 from .keys import RECORD_KEY, record_keys, wide_hashes
 from .partition_path import distinct_paths
 from .schema import META_COLUMNS
@@ -46,7 +47,8 @@ class FileRows:
     Attributes:
         new_rows: rows so far that this transaction changed.
         digest: sum of the new keys' hashes: the same keys in any order give the same.
-        min_key, max_key: of all rows so far.
+        min_key, max_key: of all rows so far, in the order of their bytes.
+        java_span: the same in Java's order, which is what Hudi's footers are in; None without rows.
         key_column: the column that the record keys of all rows so far are equal to, if there is one.
         key_hashes: `wide_hashes` of the new keys, where they are wanted.
     """
@@ -67,6 +69,7 @@ class FileRows:
         self.new_rows, self.digest = 0, 0
         self.min_key: str | None = None
         self.max_key: str | None = None
+        self.java_span: tuple[str, str] | None = None
         fields = spec.config.record_key_fields
         self.key_column = fields[0] if len(fields) == 1 and fields[0] in spec.schema.names else None
         self.key_hashes: list[npt.NDArray[np.uint64]] | None = [] if keep_hashes or spec.wanted.keys else None
@@ -179,6 +182,8 @@ class FileRows:
         low, high = _span(keys)
         self.min_key = low if self.min_key is None else min(self.min_key, low)
         self.max_key = high if self.max_key is None else max(self.max_key, high)
+        if len(keys):
+            self.java_span = java_span(keys, (low, high), self.java_span)
         fresh = keys if new is None else keys.filter(new)
         fresh = fresh.combine_chunks() if isinstance(fresh, pa.ChunkedArray) else fresh
         self.new_rows += len(fresh)

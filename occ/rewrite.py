@@ -25,6 +25,7 @@ from .avro import WriteStat
 from .basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, note_of, token
 from .dictionaries import holds, stored_texts
 from .file_rows import FILE_NAME, PARTITION_PATH
+from .key_order import all_outside
 from .keys import RECORD_KEY, bucket_ids, key_parts, record_keys
 from .merge import Effects, Merged, deduplicate, merge, remove, remove_where
 from .names import bucket_of
@@ -318,10 +319,8 @@ def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | Non
         file = pq.ParquetFile(stream)
         notes = file.metadata.metadata or {}
         low, high = notes.get(b"hoodie_min_record_key"), notes.get(b"hoodie_max_record_key")
-        if low is not None and high is not None:
-            span = pc.min_max(keys)
-            if span["max"].as_py().encode() < low or span["min"].as_py().encode() > high:
-                return None
+        if low is not None and high is not None and all_outside(keys, low, high):
+            return None
         return _array(file.read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
 
 

@@ -1,0 +1,81 @@
+"""The two orders of record keys: that of their UTF-8 bytes, which is Parquet's, and that of their UTF-16 units, Java's.
+
+They differ where a character beyond the BMP meets one from U+E000 to U+FFFF: in Java the first is two surrogates, which
+are smaller. ``hoodie_min_record_key`` and ``hoodie_max_record_key`` of a file may be in either order: the JVM compares
+them as Java texts and writes them so from Avro records, but from Spark's rows in the order of the bytes.
+
+Source: Apache Hudi 1.2.0, `BloomIndexFileInfo`, `HoodieBloomFilterWriteSupport`, `HoodieBloomFilterRowWriteSupport`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Span = tuple[str, str]  # smallest and largest
+
+# The lead bytes of U+E000 to U+FFFF change places with two that are above all others: bytes then compare as UTF-16 does.
+_SWAPPED = bytes(range(0xEE)) + b"\xfe\xff" + bytes(range(0xF0, 0xFE)) + b"\xee\xef"
+_SWAPS = np.frombuffer(_SWAPPED, np.uint8)
+_BEYOND = 0xF0  # the lead bytes of characters beyond the BMP begin here
+
+
+def java_order(text: str) -> bytes:
+    """Sorts as Java sorts the text."""
+    return text.encode("utf-8", "surrogatepass").translate(_SWAPPED)
+
+
+def java_span(keys: pa.Array | pa.ChunkedArray, span: Span, before: Span | None = None) -> Span:
+    """The keys' span in Java's order, from that in the order of the bytes; widened by one of ``before``."""
+    if _has_beyond(keys):
+        swapped = pc.min_max(_swapped(keys))
+        low, high = (swapped[side].as_py().translate(_SWAPPED).decode() for side in ("min", "max"))
+    else:
+        low, high = span
+    lows, highs = [low, *(before or ())[:1]], [high, *(before or ())[1:]]
+    return min(lows, key=java_order), max(highs, key=java_order)
+
+
+def all_outside(keys: pa.Array, low: bytes, high: bytes) -> bool:
+    """Whether none of the keys lies in a file's span (UTF-8), in whichever of the orders that is."""
+    if not _outside(keys.cast(pa.binary()), low, high):
+        return False
+    alike = max(low + high, default=0) < _BEYOND and not _has_beyond(keys)
+    return alike or _outside(_swapped(keys), low.translate(_SWAPPED), high.translate(_SWAPPED))
+
+
+def may_be_span(said: Span, span: Span) -> bool:
+    """Whether texts with this ``span`` in the order of their bytes may have the one that is ``said``, in either order."""
+    low_fits = said[0] == span[0] or (said[0] > span[0] and java_order(said[0]) < java_order(span[0]))
+    high_fits = said[1] == span[1] or (said[1] < span[1] and java_order(said[1]) > java_order(span[1]))
+    return low_fits and high_fits
+
+
+def _outside(keys: pa.Array, low: bytes, high: bytes) -> bool:
+    span = pc.min_max(keys)
+    return bool(span["max"].as_py() < low or span["min"].as_py() > high)
+
+
+def _octets(keys: pa.Array) -> tuple[Any, Any]:
+    """All octets up to the last of the array, and where each text begins among them."""
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    return np.frombuffer(keys.buffers()[2] or b"", np.uint8)[: offsets[-1]], offsets
+
+
+def _has_beyond(keys: pa.Array | pa.ChunkedArray) -> bool:
+    if isinstance(keys, pa.ChunkedArray):
+        return any(_has_beyond(chunk) for chunk in keys.chunks)
+    if not len(keys):
+        return False
+    octets, offsets = _octets(keys)
+    return bool(octets[offsets[0] :].max(initial=0) >= _BEYOND)
+
+
+def _swapped(keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if isinstance(keys, pa.ChunkedArray):
+        return pa.chunked_array([_swapped(chunk) for chunk in keys.chunks if len(chunk)], pa.binary())
+    octets, offsets = _octets(keys)
+    return pa.Array.from_buffers(pa.binary(), len(keys), [None, pa.py_buffer(offsets), pa.py_buffer(_SWAPS[octets])])
