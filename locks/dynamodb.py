@@ -95,6 +95,13 @@ class DynamoBackend:
         self._turns: dict[str, float] = {}
         self._overtakes: dict[str, int] = {}  # `Seen.overtakes` of items when we took the lock
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing that was watched here: times of this process's clock mean nothing on another machine."""
+        return {"table": self._table, "env": self._env}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
     @property
     def requests(self) -> int:
         """Sent since this was opened."""

@@ -47,7 +47,7 @@ class ObjectGrant:
         self._found = found
 
     def renew(self) -> bool:
-        return self._replace(lambda lock: replace(lock, valid_until_ms=ms(self._backend.clock.now() + self._lease_s)))
+        return self._replace(lambda lock: replace(lock, valid_until_ms=ms(self._backend.now() + self._lease_s)))
 
     def check(self) -> bool:
         with self._backend.told():

@@ -38,7 +38,7 @@ from .config import LockUrl, parse_duration, parse_lock_url
 from .held import Grant
 from .interface import BreakRecord, Holder
 from .leased import Ask, LeasedLocks, Place
-from .object_clock import ServerClock
+from .object_clock import ServerClock, Stamp
 from .object_grant import TRIES, ObjectGrant, ObjectPlace
 from .object_record import LockObject, Names, TokenObject, broken_of, ms, to_json
 from .object_wait import Found, Pace, Rhythm
@@ -96,7 +96,11 @@ class ObjectBackend:
         self._proven = False
         self._me: tuple[Process, str] | None = None
         self._rhythms: dict[str, Rhythm] = {}
-        self._written: dict[str, tuple[str | None, float, float]] = {}  # own last write: tag, wall clock before, after
+        self._written: dict[str, tuple[str | None, Stamp, float]] = {}  # own last write: its tag, and when it was made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing that this process has seen: times of its clock mean nothing on another machine."""
+        return {**self.__dict__, "_rhythms": {}, "_written": {}}
 
     @property
     def max_leases(self) -> int:
@@ -132,7 +136,7 @@ class ObjectBackend:
             found = self.look(names)
             rhythm.looked(self._env.monotonic() - before, found)
             if found is not None and found.lock.owner != place.owner:  # else an own write that had got no answer
-                left_s = found.lock.valid_until_ms / 1000 + DRIFT_S - self.clock.now()
+                left_s = found.lock.valid_until_ms / 1000 + DRIFT_S - self.now()
                 if not found.lock.expired and left_s >= 0:
                     pace.saw_held(found.lock, left_s)
                     return None
@@ -145,7 +149,7 @@ class ObjectBackend:
         numbers = self._next_token(place.names, found, ask.above)
         if numbers is None:
             return None
-        now, seen = self.clock.now(), found.lock if found else None
+        now, seen = self.now(), found.lock if found else None
         ours: dict[str, Any] = {
             "token": numbers[0], "limit": numbers[1], "who": ask.owner, "host": ask.process.host,
             "pid": ask.process.pid, "since": round(now, 3), "reason": ask.reason, "key": ask.key,
@@ -172,13 +176,13 @@ class ObjectBackend:
         """One request."""
         with self.told():
             found = self.look(Names.of(key, self._layout))
-        return found.lock.holder(key) if found is not None and self._holds(found.lock) else None
+            return found.lock.holder(key) if found is not None and self._holds(found.lock) else None
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """Mark the object as expired and put the record into it by the same write; then keep the record elsewhere too."""
         names = Names.of(key, self._layout)
-        record = BreakRecord(key, token, reason, who, self.clock.now())
         with self.told():
+            record = BreakRecord(key, token, reason, who, self.now())
             for _ in range(TRIES):
                 found = self.look(names)
                 if found is None or found.lock.token != token or not self._holds(found.lock):
@@ -207,6 +211,12 @@ class ObjectBackend:
     def close(self) -> None:
         """Connections belong to the store."""
 
+    def now(self) -> float:
+        """The server's time. Measured again, by two requests, when this machine's clock was set or the machine slept."""
+        if self.clock.moved:
+            self._measure()
+        return self.clock.now()
+
     # Requests: each of these is one, and is counted -----------------------------------------------------------------
 
     def look(self, names: Names) -> Found | None:
@@ -215,22 +225,23 @@ class ObjectBackend:
         stored = self._store.get(names.lock)
         if stored is None:
             return None
-        tag, before, after = self._written.get(names.lock, (None, 0.0, 0.0))
-        if tag == stored.tag:
-            self.clock.saw(stored.mtime, before, after)
+        written = self._written.get(names.lock)
+        if written is not None and written[0] == stored.tag:
+            self.clock.saw(stored.mtime, *written[1:])
             del self._written[names.lock]
         return Found(LockObject.decode(stored.body, self._store.uri(names.lock)), stored.tag)
 
     def write(self, path: str, body: bytes, tag: str | None) -> Put:
         """Replace the version ``tag``, or create."""
         self.requests += 1
-        before, began = self._env.now(), self._env.monotonic()
+        sent = self.clock.stamp()
         put = self._store.put_if_absent(path, body) if tag is None else self._store.replace_if_match(path, body, tag)
-        self._capacity.took(self._env.monotonic() - began)
+        after = self._env.monotonic()
+        self._capacity.took(after - sent.at)
         if put.done:
             if len(self._written) > _KEYS_MAX:
                 self._written.clear()
-            self._written[path] = put.tag, before, self._env.now()
+            self._written[path] = put.tag, sent, after
         return put
 
     def _tokens(self, names: Names) -> tuple[TokenObject, str | None]:
@@ -244,21 +255,29 @@ class ObjectBackend:
 
     def _prove(self) -> None:
         """Once per place: race for it. Once per process and ten minutes: compare the clocks."""
-        verdict = {"v": 1, "atomic": True, "place": self.where}
-        path = f".hoodie/.lakelatch/locks/{_VERDICT}" if self._layout else _VERDICT
         if not self._proven:
             self.requests += 1
+            path, verdict = self._verdict
             known = self._store.get(path)
-            if known is None or known.body != json.dumps(verdict).encode():
+            if known is None or known.body != verdict:
                 self._race(self._store)
             self._proven = True
         if self.clock.due:
-            self.requests += 2
-            before = self._env.now()
-            self._store.put(path, json.dumps(verdict).encode())
-            found = self._store.get(path)
-            self.clock.saw(found.mtime if found else None, before, self._env.now())
+            self._measure()
         self.clock.check()
+
+    @property
+    def _verdict(self) -> tuple[str, bytes]:
+        path = f".hoodie/.lakelatch/locks/{_VERDICT}" if self._layout else _VERDICT
+        return path, json.dumps({"v": 1, "atomic": True, "place": self.where}).encode()
+
+    def _measure(self) -> None:
+        self.requests += 2
+        path, verdict = self._verdict
+        sent = self.clock.stamp()
+        self._store.put(path, verdict)
+        found = self._store.get(path)
+        self.clock.saw(found.mtime if found else None, sent, self._env.monotonic())
 
     def _next_token(self, names: Names, found: Found | None, above: int) -> tuple[int, int] | None:
         """The token to grant and the end of its block; None when another one reserves a block just now."""
@@ -280,7 +299,7 @@ class ObjectBackend:
         _log.warning("lock %r: the record of a break stays in the lock object only: %s", names.key, records[-1])
 
     def _holds(self, lock: LockObject) -> bool:
-        return not lock.expired and self.clock.now() <= lock.valid_until_ms / 1000 + DRIFT_S
+        return not lock.expired and self.now() <= lock.valid_until_ms / 1000 + DRIFT_S
 
     def withdraw(self, place: ObjectPlace) -> None:
         """No write of ``place`` that had got no answer may give it the lock from now on."""

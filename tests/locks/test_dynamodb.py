@@ -154,6 +154,16 @@ def test_clocks_hours_apart_change_nothing(local: Dynamo, key: str, apart_s: flo
     assert world.us.acquire(key, wait_s=0).token > lease.token
 
 
+def test_a_provider_that_travels_watches_anew(world: World) -> None:
+    """The monotonic clock of another machine may be days ahead: what was seen here must not look old there."""
+    world.them.acquire(world.key, wait_s=0, lease_s=LEASE_S)
+    assert world.us.try_acquire(world.key) is None
+    backend = world.us._backend
+    assert backend._watched
+    copy = type(backend)(**backend.__getstate__())
+    assert not copy._watched
+
+
 def test_a_block_of_tokens_that_is_used_up_is_followed_by_the_next(world: World) -> None:
     world.us.acquire(world.key, wait_s=0).release()
     world.set("SET lakelatchFence = :last", last={"N": str(BLOCK)})

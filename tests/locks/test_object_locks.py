@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,11 +18,11 @@ from lakelatch.errors import ConfigError, LockError, LockUnavailableError, Unsaf
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.config import parse_lock_url
 from lakelatch.locks.leased import LeasedLocks
-from lakelatch.locks.object_clock import ServerClock
+from lakelatch.locks.object_clock import ServerClock, Stamp
 from lakelatch.locks.object_record import LockObject
 from lakelatch.locks.object_wait import Found, Pace, Rhythm
 from lakelatch.locks.objects import TOKEN_BLOCK, ObjectBackend
-from lakelatch.storage import Store, open_store
+from lakelatch.storage import Put, Store, Stored, open_store
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 from lakelatch.testing.faults import FaultStore, Late, LoseReply, On, Pause
@@ -87,8 +88,8 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 class Blind(ServerClock):
     """Learns nothing: the server's clock does not follow a fake one."""
 
-    def saw(self, mtime: float | None, before: float, after: float) -> None:
-        super().saw(None, before, after)
+    def saw(self, mtime: float | None, sent: Stamp, after: float) -> None:
+        super().saw(None, sent, after)
 
 
 class _Contract(LockProviderContract):
@@ -450,23 +451,126 @@ def clock_of(env: FakeEnvironment) -> ServerClock:
     return ServerClock(env, 5.0, "s3://b/l")
 
 
+def saw(clock: ServerClock, env: FakeEnvironment, mtime: float) -> None:
+    """A write that took 0.1 s, and the server's time on it."""
+    sent = clock.stamp()
+    env.suspend(0.1)
+    clock.saw(mtime, sent, env.monotonic())
+
+
 def test_a_proven_difference_is_corrected_and_no_more(env: FakeEnvironment) -> None:
-    clock, now = clock_of(env), env.now()
-    clock.saw(float(int(now)), now, now + 0.1)
-    assert clock.now() == now
-    clock.saw(float(int(now)) + 3, now, now + 0.1)
-    assert clock.now() == pytest.approx(now + 3, abs=1.1)
-    assert clock.now() < now + 3
-    clock.saw(float(int(now)) - 3, now, now + 0.1)  # one of the clocks was set
-    assert now - 3 < clock.now() < now - 1.9
+    clock = clock_of(env)
+    saw(clock, env, float(int(env.now())))
+    assert clock.now() == env.now()
+    saw(clock, env, float(int(env.now())) + 3)
+    assert env.now() + 1.9 < clock.now() < env.now() + 3
+    saw(clock, env, float(int(env.now())) - 3)  # one of the clocks was set
+    assert env.now() - 3 < clock.now() < env.now() - 1.9
 
 
 def test_a_clock_beyond_the_bound_is_refused(env: FakeEnvironment) -> None:
     for wrong_s, way in ((7, "behind"), (-7, "ahead of")):
         clock = clock_of(env)
-        clock.saw(env.now() + wrong_s, env.now(), env.now())
+        saw(clock, env, env.now() + wrong_s)
         with pytest.raises(LockError, match=f"{way} that of the server at s3://b/l.*NTP"):
             clock.check()
+
+
+class Dated:
+    """A store whose server has a clock that nobody sets, as every cloud's has; listings and streams are not for locks."""
+
+    def __init__(self, inner: Store, env: FakeEnvironment) -> None:
+        self._inner, self._env, self._times = inner, env, {}
+        self._fast_s = env.now() - env.monotonic()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def get(self, path: str) -> Stored | None:
+        found = self._inner.get(path)
+        return found and replace(found, mtime=self._times.get(found.tag))
+
+    def put(self, path: str, body: bytes) -> Put:
+        return self._date(self._inner.put(path, body))
+
+    def put_if_absent(self, path: str, body: bytes) -> Put:
+        return self._date(self._inner.put_if_absent(path, body))
+
+    def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
+        return self._date(self._inner.replace_if_match(path, body, tag))
+
+    def _date(self, put: Put) -> Put:
+        if put.tag is not None:
+            self._times[put.tag] = float(int(self._env.monotonic() + self._fast_s))
+        return put
+
+
+@pytest.mark.parametrize("step_s", [60, -60, 3600, -3600])
+def test_a_waiter_whose_clock_is_set_does_not_take_a_lock_that_is_held(
+    tmp_path: Path, env: FakeEnvironment, step_s: float
+) -> None:
+    store = Dated(LocalStore(tmp_path), env)
+    theirs = env.peer()
+    waiter = locks_on(store, theirs)
+    with locks_on(store, env).acquire(KEY_NAME, wait_s=0, lease_s=10) as lease:
+        assert waiter.try_acquire(KEY_NAME) is None
+        place = waiter._backend.line_up(KEY_NAME)
+        theirs.set_wall(theirs.now() + step_s)
+        ask = waiter._ask(KEY_NAME, None, None, 0, "", waits=True)
+        assert waiter._backend.try_grant(ask, place) is None  # a waiter that was in line
+        assert waiter.inspect(KEY_NAME) is not None
+        with pytest.raises(LockError, match="clock of this machine"):
+            waiter.try_acquire(KEY_NAME)  # one that comes now
+        env.advance(8)
+        lease.ensure_held(fresh=True)
+
+
+@pytest.mark.parametrize("step_s", [60, -60])
+def test_a_holder_whose_clock_is_set_publishes_the_end_of_its_lease_as_before(
+    tmp_path: Path, env: FakeEnvironment, step_s: float
+) -> None:
+    store = Dated(LocalStore(tmp_path), env)
+    others = env.peer()
+    with locks_on(store, env).acquire(KEY_NAME, wait_s=0, lease_s=10) as lease:
+        env.set_wall(env.now() + step_s)
+        for _ in range(4):
+            env.advance(4)
+            assert json.loads(lock_file(tmp_path).read_text())["validUntil"] / 1000 == pytest.approx(
+                others.now() + 8, abs=3
+            )
+            assert locks_on(store, others).try_acquire(KEY_NAME) is None
+        lease.ensure_held(fresh=True)
+
+
+def test_a_machine_that_slept_asks_the_server_for_the_time(tmp_path: Path, env: FakeEnvironment) -> None:
+    """Its monotonic clock has stood still, so what it knew of the server's means nothing."""
+    store = Dated(LocalStore(tmp_path), env)
+    theirs, now = env.peer(), env.now()
+    sleeper = locks_on(store, theirs)
+    sleeper.acquire(KEY_NAME, wait_s=0, lease_s=10).release()
+    lease = locks_on(store, env).acquire(KEY_NAME, wait_s=0, lease_s=10)
+    store._fast_s += 3600
+    theirs.set_wall(now + 3600)
+    assert (
+        requests_of(sleeper, lambda: sleeper.acquire(KEY_NAME, wait_s=0).release()) == 2 + 2 + 1
+    )  # measure, take, release
+    assert lease.token
+
+
+def test_setting_the_clock_costs_one_measurement(tmp_path: Path, env: FakeEnvironment) -> None:
+    locks = locks_on(Dated(LocalStore(tmp_path), env), env)
+    lease = locks.acquire(KEY_NAME, wait_s=0, lease_s=10)
+    env.set_wall(env.now() + 2)
+    assert requests_of(locks, lambda: lease._hold.grant.renew()) == 3
+    assert requests_of(locks, lambda: lease._hold.grant.renew()) == 1
+
+
+def test_a_provider_that_travels_leaves_what_its_clock_said_behind(tmp_path: Path, env: FakeEnvironment) -> None:
+    clock = clock_of(env)
+    saw(clock, env, env.now() + 3)
+    assert not clock.due
+    assert pickle.loads(pickle.dumps(ServerClock(SYSTEM, 5.0, "x"))).due
+    assert clock.__reduce__()[1] == (env, 5.0, "s3://b/l")
 
 
 @pytest.mark.server
