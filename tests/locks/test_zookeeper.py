@@ -77,6 +77,12 @@ class TestZooKeeperLocks(StoppedServer, LockProviderContract):
             yield provider
             self.relay.heal()  # before the provider is closed
 
+    @pytest.fixture
+    def stopped(self, url: str, stopped_env: FakeEnvironment) -> Iterator[LockProvider]:
+        with self.open(url, stopped_env) as provider:
+            self.silent = provider
+            yield provider
+
     def outlast(self, locks: LockProvider, key: str, env: FakeEnvironment) -> None:
         # The client sends signs of life by itself, so it takes a cut line to silence it.
         self.relay.silence()

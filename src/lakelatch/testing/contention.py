@@ -47,6 +47,22 @@ class _WatchedEvent(threading.Event):
         return super().wait(timeout)
 
 
+class CountingEnvironment(SystemEnvironment):
+    """Counts how often somebody reads a clock, as whoever waits does before and after each look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readings = 0
+
+    def now(self) -> float:
+        self.readings += 1
+        return super().now()
+
+    def monotonic(self) -> float:
+        self.readings += 1
+        return super().monotonic()
+
+
 def run_threads(threads: list[threading.Thread], *, start: bool = True) -> None:
     """Start them, unless they run already, and wait for all of them to end."""
     for thread in threads:

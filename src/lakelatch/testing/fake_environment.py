@@ -7,6 +7,7 @@
   `sleep`, `Event.wait`, `advance` or `run_threads`. An exception of such a call comes out there.
 - `peer` makes a second environment on the same monotonic clock, with timers of its own. Advancing one lets the other
   stand still while time passes, which is what a paused or suspended process looks like.
+- `stopped` makes one with clocks of its own, which stand still while everybody else's go on.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _SLICE_S = 0.01  # how long real time passes before something is looked at that 
 class _Clock:
     """Stands still until told."""
 
-    def __init__(self) -> None:
-        self._now_s = _START
+    def __init__(self, now_s: float = _START) -> None:
+        self._now_s = now_s
 
     @property
     def now_s(self) -> float:
@@ -186,6 +187,12 @@ class FakeEnvironment:
         other._peers = self._peers
         other._dead = self._dead
         other._wall_offset = self._wall_offset if wall is None else wall - self._clock.now_s
+        return other
+
+    def stopped(self) -> FakeEnvironment:
+        """A peer with clocks of its own, which stand still at the present time until it is advanced."""
+        other = self.peer()
+        other._clock = _Clock(self._clock.now_s)
         return other
 
     def run_threads(self) -> None:

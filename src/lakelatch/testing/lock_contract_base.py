@@ -30,6 +30,9 @@ class LockContractBase:
     threads_max: ClassVar[int] = 6
     """How many threads one provider may start, however many leases it keeps alive."""
 
+    readings_max: ClassVar[int] = 300
+    """How often who waits for a second may read a clock: at most so often it does something."""
+
     @pytest.fixture
     def url(self) -> str:
         """Override: where the locks are; fresh or shared between tests, each test uses keys of its own."""
@@ -54,6 +57,17 @@ class LockContractBase:
     def rival(self, url: str, rival_env: FakeEnvironment) -> Iterator[LockProvider]:
         """A second client that shares nothing with `provider` but the backend."""
         with self.open(url, rival_env) as provider:
+            yield provider
+
+    @pytest.fixture
+    def stopped_env(self, env: FakeEnvironment) -> FakeEnvironment:
+        """The environment of `stopped`."""
+        return env.stopped()
+
+    @pytest.fixture
+    def stopped(self, url: str, stopped_env: FakeEnvironment) -> Iterator[LockProvider]:
+        """A client whose own clocks stand still until they are advanced, whatever time it is."""
+        with self.open(url, stopped_env) as provider:
             yield provider
 
     @pytest.fixture

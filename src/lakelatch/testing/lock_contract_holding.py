@@ -150,6 +150,18 @@ class HoldingContract(LockContractBase):
             assert second.token > first.token
             assert first.lost == "expired"
 
+    def test_a_renewal_is_refused_when_another_holds_the_key(
+        self, stopped: LockProvider, rival: LockProvider, key: str, stopped_env: FakeEnvironment,
+        rival_env: FakeEnvironment,
+    ) -> None:  # fmt: skip
+        first = stopped.acquire(key, wait_s=0, lease_s=self.lease_s)
+        self.outlast(rival, key, rival_env)
+        with rival.acquire(key, wait_s=0) as second:
+            stopped_env.advance(self.lease_s / 2)  # by its clock it holds, and it is time to renew
+            assert first.lost in ("stolen", "expired")
+            assert first.release() is Release.WAS_LOST
+            second.ensure_held(fresh=True)
+
     def test_release_after_expiry_spares_next_holder(
         self, provider: LockProvider, rival: LockProvider, key: str, rival_env: FakeEnvironment
     ) -> None:

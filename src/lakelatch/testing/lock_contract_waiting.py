@@ -13,7 +13,7 @@ import pytest
 from ..environment import SYSTEM, SystemEnvironment
 from ..errors import ConfigError, LatchError, LockLostError, LockTimeoutError
 from ..locks import Lease, LockProvider, Release
-from .contention import PATIENCE_S, WatchedEnvironment, run_threads, until
+from .contention import PATIENCE_S, CountingEnvironment, WatchedEnvironment, run_threads, until
 from .fake_environment import FakeEnvironment
 from .lock_contract_base import LockContractBase
 
@@ -57,15 +57,15 @@ class WaitingContract(LockContractBase):
         assert order == list(range(4))
 
     def test_waiting_is_not_looping(self, url: str, key: str) -> None:
-        with (
-            self.open(url, SYSTEM) as locks,
-            self.open(url, SystemEnvironment()) as other,
-            locks.acquire(key, wait_s=PATIENCE_S),
-        ):
-            before = time.process_time()
+        env = CountingEnvironment()
+        with self.open(url, SYSTEM) as locks, self.open(url, env) as other, locks.acquire(key, wait_s=PATIENCE_S):
+            other.inspect(key)  # to reach the backend for the first time is no waiting
+            before, readings = time.process_time(), env.readings
             with pytest.raises(LockTimeoutError):
                 other.acquire(key, wait_s=1.0)
             assert time.process_time() - before < 0.6, "a second of waiting costs most of a second of CPU"
+            # A machine that is busy, and a server that answers slowly, leave a loop little CPU to burn.
+            assert env.readings - readings <= self.readings_max, "a second of waiting is full of looks at the clock"
 
     def test_timeout_names_the_holder(self, provider: LockProvider, rival: LockProvider, key: str) -> None:
         with provider.acquire(key, wait_s=0, reason="commit 42") as lease:
@@ -81,6 +81,9 @@ class WaitingContract(LockContractBase):
             for _ in range(3):
                 with pytest.raises(LockTimeoutError):
                     rival.acquire(key, wait_s=0.2)
+            holder = provider.inspect(key)
+            assert holder is not None
+            assert holder.queue == (), "who has given up still stands in line"
         with self.open(url, rival_env.peer()) as third, third.acquire(key, wait_s=0):
             pass
         assert rival.inspect(key) is None
