@@ -76,9 +76,9 @@ def check_archived(
         )
     undone = {name for commit in (log.commits if log else ()) for name in commit.undone if commit.restores}
     for commit in log.commits if log else ():
-        name = commit.shown
-        old = commit.action in COMMIT_ACTIONS and commit.instant < (first_active or "")
-        if old and not {name} <= names | archived.keys() | undone:
+        landed = commit.published if commit.action in COMMIT_ACTIONS else ()
+        old = {name for name in landed if name.partition("_")[0] < (first_active or "")}
+        if not old <= names | archived.keys() | undone:
             out.add(
                 "history-lacks",
                 f"{config.timeline_folder}/history",

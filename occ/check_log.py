@@ -236,34 +236,39 @@ def check_publication(store: Store, history: History, log: LogReport, out: Findi
                 "the next writer or `lakelatch rollback` takes it away again",
             )
     for commit in log.commits:
-        instant = history.commits.get(commit.instant)
-        name = commit.shown
-        path = f"{folder}/{name}"
-        if not name or name in undone:
-            continue
-        if instant is None:
-            if store.head(path) is not None or (first is not None and commit.instant < first):
-                continue  # published since the timeline was listed, or archived
-            if commit is log.commits[-1]:
-                out.add(
-                    "commit-to-publish",
-                    path,
-                    f"commit {commit.instant} of {commit.writer} has landed in the log and is not on the timeline yet",
-                    "the next writer or `lakelatch rollback` publishes it",
-                )
-            else:
-                out.add(
-                    "commit-unpublished",
-                    path,
-                    f"{commit.operation.lower()} {commit.instant} of {commit.writer} is in the log (slot {commit.slot}), but "
-                    f"its instant {name} is not on the timeline: readers miss what it did",
-                    "the next writer or `lakelatch rollback` puts it back from the log"
-                    if commit.slot >= log.newest_from
-                    else RESTORE,
-                )
-            continue
-        _compare(commit, history, log, path, out)
+        for name in commit.published:
+            requested = commit.schema_under if name == commit.echo else commit.instant
+            path = f"{folder}/{name}"
+            if name in undone:
+                continue
+            if requested not in history.commits:
+                if store.head(path) is None and not (first is not None and requested < first):
+                    _unpublished(commit, path, log, out)
+                # else published since the timeline was listed, or archived
+            elif name == commit.shown:
+                _compare(commit, history, log, path, out)
     _find_strangers(history, log, out)
+
+
+def _unpublished(commit: Commit, path: str, log: LogReport, out: Findings) -> None:
+    if commit is log.commits[-1]:
+        out.add(
+            "commit-to-publish",
+            path,
+            f"commit {commit.instant} of {commit.writer} has landed in the log and is not on the timeline yet",
+            "the next writer or `lakelatch rollback` publishes it",
+        )
+        return
+    name = path.rpartition("/")[2]
+    out.add(
+        "commit-unpublished",
+        path,
+        f"{commit.operation.lower()} {commit.instant} of {commit.writer} is in the log (slot {commit.slot}), but "
+        f"its instant {name} is not on the timeline: readers miss what it did",
+        "the next writer or `lakelatch rollback` puts it back from the log"
+        if commit.slot >= log.newest_from
+        else RESTORE,
+    )
 
 
 def _compare(commit: Commit, history: History, log: LogReport, path: str, out: Findings) -> None:

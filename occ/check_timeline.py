@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -211,6 +212,7 @@ def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: 
     except (LatchError, ValueError, KeyError, TypeError) as e:
         out.add("schema-unreadable", where, f"the schema in {where} cannot be read: {_first_sentence(e)}", RESTORE)
         return
+    _check_columns(timeline, contents, carrying, columns, out)
     config = timeline.config
     wanted = (*config.record_key_fields, *(() if config.drop_partition_columns else config.partition_fields))
     if missing := [name for name in wanted if name.partition(".")[0] not in columns]:
@@ -220,6 +222,27 @@ def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: 
             f"the table's key or partition field {', '.join(missing)} is not in its schema ({', '.join(columns)})",
             "correct hoodie.table.recordkey.fields or hoodie.table.partition.fields",
         )
+
+
+def _check_columns(
+    timeline: Timeline, contents: dict[str, CommitMetadata], carrying: list[Instant], columns: list[str], out: Findings
+) -> None:
+    """Hudi's readers take the schema of the largest T, and the newest columns may be of a smaller one (echo.py)."""
+    from .avro_types import from_avro
+
+    if not carrying:
+        return
+    last = max(carrying, key=lambda each: each.requested)
+    shown = contents[last.requested].schema
+    with suppress(LatchError, ValueError, KeyError, TypeError):  # a finding as soon as it is the newest one
+        if shown and (hidden := [name for name in columns if name not in from_avro(shown).names]):
+            out.add(
+                "columns-hidden",
+                timeline.path(last),
+                f"column {', '.join(hidden)} of the table is not in the schema of {last.requested}, which Hudi's readers go "
+                "by: they do not show it",
+                "the next commit of this library makes them show it",
+            )
 
 
 def _first_sentence(error: BaseException) -> str:

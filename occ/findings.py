@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "archived-twice": ("leftover", "an instant is archived and still on the active timeline"),
     "schema-unreadable": ("damage", "the newest schema of the timeline cannot be read"),
+    "columns-hidden": ("damage", "other readers show a column less: they go by the schema of the largest T"),
     "pending-of-ended": ("leftover", "the pending instant of a transaction that has ended"),
     "pending-unknown": ("note", "a pending instant that the log does not know: another writer's, or a plan"),
     # data files

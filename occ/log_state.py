@@ -17,7 +17,7 @@ from ..environment import Process
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .clock import EARLIEST
-from .instant import COMMIT_ACTIONS, Instant, file_name
+from .instant import COMMIT_ACTIONS, Instant, file_name, parse
 from .settings import VERSION, Settings
 
 
@@ -83,8 +83,9 @@ class Commit:
     ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
     and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns). ``blind``: nothing was read.
     ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
-    one than ours, as a savepoint bears the time of the commit that it keeps. ``recent``: the metadata, for as long as
-    its writer has it in memory; no part of the entry.
+    one than ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
+    says ``schema`` once more, for readers who take that of the largest T (`placed`). ``recent``: the metadata, for as
+    long as its writer has it in memory; no part of the entry.
     """
 
     instant: str
@@ -101,6 +102,7 @@ class Commit:
     blind: bool = False
     undone: tuple[str, ...] = ()
     named: str = ""
+    echo: str = ""
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
 
     kind = "commit"
@@ -119,15 +121,25 @@ class Commit:
         return file_name(Instant(self.named or self.instant, self.action, "completed", self.completion))
 
     @property
+    def published(self) -> tuple[str, ...]:
+        """The names of all its instants, in the order in which they appear, which is that of C."""
+        return tuple(name for name in (self.echo, self.shown) if name)
+
+    @property
     def restores(self) -> bool:
         """Whether it takes commits back, so that no view before it leads to one after it."""
         return self.action == "restore"
 
-    def placed(self, *, completion: str, token: int, schema: str | None) -> Commit:
+    def placed(self, *, completion: str, token: int, schema: str | None, echo: str = "") -> Commit:
         """The entry for one slot: what can only be known there is filled in."""
         # A service changes no schema, and after a restore it is that of then.
         schema = schema if self.action in COMMIT_ACTIONS else None
-        return replace(self, completion=completion, token=token, schema=schema)
+        return replace(self, completion=completion, token=token, schema=schema, echo=echo if schema else "")
+
+    @property
+    def schema_under(self) -> str:
+        """The T that readers find its schema under."""
+        return self.echo.partition("_")[0] or self.instant
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -144,7 +156,7 @@ class Commit:
         } | {key: value for key, value in self._rare() if value}
 
     def _rare(self) -> tuple[tuple[str, Any], ...]:
-        return ("blind", self.blind), ("undone", list(self.undone)), ("named", self.named)
+        return ("blind", self.blind), ("undone", list(self.undone)), ("named", self.named), ("echo", self.echo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +305,15 @@ def _commit(raw: dict[str, Any]) -> Commit:
         blind=raw.get("blind", False),
         undone=tuple(raw.get("undone", ())),
         named=raw.get("named", ""),
+        echo=_echo(raw.get("echo", "")),
     )
+
+
+def _echo(name: str) -> str:
+    # It becomes the name of a file.
+    if name and parse(name, layout=2) is None:
+        raise ValueError(f"{name!r} is the name of no instant")
+    return name
 
 
 def _open(raw: dict[str, Any]) -> Open:
@@ -343,7 +363,7 @@ class LogState:
                 self.top = max(self.top, entry.instant)
             case Commit() if entry.instant in self.open:
                 del self.open[entry.instant]
-                self.ended[entry.instant] = "commit"
+                self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
                 if entry.restores:
                     self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
                 self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first

@@ -18,6 +18,7 @@ from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
 from .avro import CommitMetadata, decode_commit, encode_commit
+from .echo import echo_body
 from .history import History
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse, parse_unknown
 from .log_files import SIDES
@@ -167,15 +168,19 @@ class Publisher:
 
         So who has put it looks for it in the history, where it stood before it left the timeline.
         """
-        store, path = self._store, self._path(commit)
-        if not path or store.head(path) is not None:
+        for name in commit.published:
+            self._put(commit, name)
+
+    def _put(self, commit: Commit, name: str) -> None:
+        store, path = self._store, f"{self._folder}/{name}"
+        if store.head(path) is not None:
             return
-        body = self._body(commit)
+        body = echo_body(commit.schema) if name == commit.echo else self._body(commit)
         for _ in self._tries():
             # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
             put = store.put_if_absent(path, body, durable="bytes")
             if put.outcome is not Outcome.UNKNOWN or store.head(path):
-                if put.outcome is not Outcome.LOST and self._is_archived(commit):
+                if put.outcome is not Outcome.LOST and self._is_archived(name):
                     store.delete(path)
                 return
         raise StorageError(
@@ -190,10 +195,10 @@ class Publisher:
             yield
             self._env.sleep(0.05 * 2**number)
 
-    def _is_archived(self, commit: Commit) -> bool:
-        instant = commit.named or commit.instant
+    def _is_archived(self, name: str) -> bool:
+        instant = name.partition("_")[0]
         try:
-            return self._history.begun() and commit.shown in self._history.instants(first=instant, last=instant)
+            return self._history.begun() and name in self._history.instants(first=instant, last=instant)
         except DamagedTableError:  # which `check` names; it must not keep anybody from writing
             return False
 
@@ -236,10 +241,10 @@ class Publisher:
         shown = _of_commits(names - undone)
         first = _first_active(shown)
         for commit in commits:
-            name = self._path(commit).rpartition("/")[2]
-            # One older than the active timeline was archived; putting it back would hide the archived ones after it.
-            if commit.instant >= first and name and name not in names and name not in undone:
-                self.publish(commit)
+            for name in commit.published:
+                # One older than the active timeline was archived; putting it back would hide the archived ones after it.
+                if _begun_at(commit, name) >= first and name not in names and name not in undone:
+                    self._put(commit, name)
         return shown
 
     def keep_away(self, commits: Iterable[Commit]) -> None:
@@ -270,8 +275,8 @@ class Publisher:
         # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
         first = _first_active(shown)
         undone = max((each.requested for each in shown if each.action in ("restore", "rollback")), default="")
-        wanted = {c.instant: self._path(c).rpartition("/")[2] for c in commits if c.instant >= max(first, undone)}
-        return [instant for instant, name in wanted.items() if name and name not in names]
+        wanted = ((_begun_at(c, name), name) for c in commits for name in c.published)
+        return [instant for instant, name in wanted if instant >= max(first, undone) and name not in names]
 
     def secure(self) -> None:
         """Whatever has been published so far is on disk, names and bytes, when this returns."""
@@ -287,9 +292,10 @@ class Publisher:
                 return found.completed
         return self._history.completion_of(instant) if self._history.begun() else None
 
-    def _path(self, commit: Commit) -> str:
-        """Where its instant lies; "" for one that only takes others back."""
-        return f"{self._folder}/{commit.shown}" if commit.shown else ""
+
+def _begun_at(commit: Commit, name: str) -> str:
+    """T of one of its instants. A savepoint's name says that of the commit that it keeps."""
+    return commit.schema_under if name == commit.echo else commit.instant
 
 
 def _first_active(shown: Iterable[Instant]) -> str:

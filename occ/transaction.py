@@ -30,6 +30,7 @@ from ..errors import (
     RolledBackError,
 )
 from .clock import next_label
+from .echo import echo_of
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import delete_announced, list_markers
 from .over import CommitResult, log_made_anew, lost_against
@@ -260,9 +261,9 @@ class Transaction(Yielding):
             raise InTheWay(schema) if schema.waits else lost_against(self, schema)
         if isinstance(schema, Verdict):
             raise MergeAgain(schema.again, schema.groups, self._table.log.next_slot)
-        token = lease.token_at(state)
-        completion = next_label(self._table.env.now(), state.top)
-        return template.placed(completion=completion, token=token, schema=schema)
+        token, now = lease.token_at(state), self._table.env.now()
+        echo, top = echo_of(self.instant, schema, self._follower.commits, now, state.top)
+        return template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
 
     def _publish(self, entry: Commit) -> bool:
         try:

@@ -189,6 +189,19 @@ def forget_what_was_archived(table: Copy) -> None:
     (table.timeline / "history/manifest_1").write_text('{"files": []}')
 
 
+def hide_a_column(table: Copy) -> None:
+    """As versions before this one left it: the column came with a smaller T than that of the commit before."""
+    with lakelatch.open(str(table.root)) as handle:
+        early = handle.transaction("insert")
+        with handle.transaction("insert") as late:
+            late.commit_empty()
+        early.create("origin=LGA").write(rows("LGA", 9).append_column("more", pa.array([1] * 5)))
+        early.commit()
+        echo = handle.log.state.last.echo
+    (table.timeline / echo).unlink()
+    table.edit_slot("commit", echo="")
+
+
 EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
 OUTSIDE = WriteStat("f", f"../f_0-0-0_{FAR_AHEAD}.parquet", "..")
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
@@ -219,6 +232,7 @@ DAMAGES = {
     "archived-late": (lambda t: archive_and(t, 0), set()),
     "archived-twice": (lambda t: archive_and(t, -1), set()),
     "schema-unreadable": (lambda t: t.edit_commit(t.commits[-1], schema='{"type":"record"}'), set()),
+    "columns-hidden": (hide_a_column, set()),
     "pending-of-ended": (lambda t: t.put(f".hoodie/timeline/{t.aborted}.commit.requested"), set()),
     "pending-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}.clean.requested"), set()),
     "file-missing": (lambda t: t.bases[-1].unlink(), set()),

@@ -170,6 +170,30 @@ def completed_out_of_order(folder: Path, version: int) -> Story:
 
 
 @case(8, 9)
+def widened_under_a_smaller_t(folder: Path, version: int) -> Story:
+    """Columns come with transactions that land after one with a larger T, whose schema readers would go by."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version)
+    story.insert(rows("JFK", range(4)) + rows("LGA", range(4)) + rows("EWR", range(2)))
+    for column, operation in (("note", "upsert"), ("remark", "delete_partition")):
+        early, late = story.begin(), story.begin(operation)
+        if operation == "upsert":
+            late.put(rows("LGA", range(2), seen=2)).commit()
+        else:
+            late.empty(("EWR",)).commit()
+        story.widen(pa.field(column, pa.string()))
+        early.put(rows("JFK", range(2), seen=3, **{column: "new"})).commit()
+    story.upsert(rows("LGA", range(1), seen=4))
+    story.widen(pa.field("last", pa.int64()))
+    early, late = story.begin(), story.begin().put(rows("LGA", range(3, 4), seen=5))
+    early.put(rows("JFK", range(1), seen=6, last=1))
+    late.commit()
+    early.commit()
+    # Back at the T of one that had overtaken, Hudi's readers show its columns, and the rows of both.
+    story.as_of_works = False
+    return story
+
+
+@case(8, 9)
 def failed_in_between(folder: Path, version: int) -> Story:
     """One transaction gives up and one is rolled back between those that land; both had written files."""
     story = Story(folder, PLAIN, partition_by=("place",), table_version=version)

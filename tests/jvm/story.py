@@ -71,7 +71,7 @@ class Story:
         assert floor.completed
         # The empty commit that a table begins with: a moment of its own, at which there are no rows.
         self.landed = [Landed(floor.requested, floor.completed, ())]
-        self.as_of_works = True  # not in the JVM while a transaction is open
+        self.as_of_works = True  # not in the JVM while a transaction is open, nor where new columns have a smaller T
         self._groups = 0
 
     def begin(self, operation: str = "upsert") -> Change:

@@ -54,7 +54,9 @@ def test_every_step_of_the_model_names_what_implements_it() -> None:
 
 def test_every_trap_names_its_tests() -> None:
     rows = table("Every trap and its test")
-    assert [int(row[0].split()[0]) for row in rows] == list(range(1, 21))
+    traps = [int(row[0].split()[0]) for row in rows]
+    assert traps[:20] == list(range(1, 21))
+    assert traps == sorted(set(traps))
     known = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")

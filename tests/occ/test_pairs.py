@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hudi import HudiTableBuilder
 
 import lakelatch
 from lakelatch.conflict import Verdict
@@ -55,7 +56,10 @@ def look(world: PairWorld, *runs: Running) -> tuple[Rows, dict[int, Rows]]:
         table.clean()
         check_history(table)
         check_published(table)
-        rows = rows_of(table.read())
+        read = table.read()
+    rows = rows_of(read)
+    shown = HudiTableBuilder.from_base_uri(str(world.folder)).build().get_schema().names
+    assert shown == read.column_names, "Hudi's reader shows other columns"
     assert rows_of(runs[-1].table.read()) == rows, "an old handle shows other rows"
     return rows, {run.side: run.seen for run in runs if run.seen is not None}
 
@@ -124,6 +128,10 @@ def test_every_pair_gives_what_a_serial_order_gives(folder, base, first):
     run_row(folder, base, first)
 
 
+def no_schema_is_said_again() -> Patch:
+    return mock.patch("lakelatch.occ.transaction.echo_of", lambda *given: ("", given[-1]))
+
+
 def everything_lands() -> Patch:
     return mock.patch("lakelatch.occ.judge.resolve", return_value=Verdict(None))
 
@@ -148,6 +156,7 @@ def a_loser_keeps_its_files() -> Patch:
         (only_file_groups_count, "insert_overwrite c", "insert_overwrite c", "an anomaly"),
         (the_whole_table_is_one_place, "upsert a0", "upsert b0", "a false abort"),
         (a_loser_keeps_its_files, "upsert a0", "delete a0", "orphan files"),
+        (no_schema_is_said_again, "upsert a0", "upsert b0 with column x", "other columns"),
     ],
 )
 def test_the_judge_sees_what_is_broken(folder, base, broken, first, second, said):

@@ -144,6 +144,8 @@ def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
         row.outcome, row.completed = "done", entry.completion
     elif row.outcome not in _LANDED:
         row.outcome, row.completed = "unpublished", entry.completion
+    if (echo := rows.get((entry.schema_under, ""))) and entry.echo:
+        echo.writer, echo.reason = entry.writer, f"says the columns of {entry.instant} again, for readers that go by T"
     for name in () if entry.operation == "ARCHIVE" else entry.undone:
         gone = parse(name, layout=2)
         taken = rows.get((gone.requested, "" if gone.action in _WRITES else gone.action)) if gone else None
