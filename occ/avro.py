@@ -14,13 +14,14 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DamagedTableError
-from .avro_schemas import schema_of, write_stats
+from .avro_schemas import known_shape, schema_of, write_stats
+from .avro_shape import decoder_of, refuse_other
 
 if TYPE_CHECKING:
     from .uniqueness import FileFacts
@@ -139,6 +140,8 @@ def _known(stat: WriteStat) -> str:
 # --- to and from Hudi's names ------------------------------------------------------------------------------------
 
 _BATCH = 1000  # files that are encoded together
+_COMMITS = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
+_UNPACKED_BYTES_MAX = 1 << 27
 
 # Field of WriteStat -> Hudi's field.
 _STAT_FIELDS = {
@@ -160,6 +163,12 @@ _STAT_FIELDS = {
     "log_offset": "logOffset",
     "min_event_time": "minEventTime",
     "max_event_time": "maxEventTime",
+}
+
+
+_TEXT_FIELDS = ("file_id", "path", "partition", "prev_commit", "prev_base_file", "base_file")
+_STAT_TYPES: dict[str, type] = {
+    each: tuple if each == "log_files" else str if each in _TEXT_FIELDS else int for each in _STAT_FIELDS
 }
 
 
@@ -200,7 +209,7 @@ def _from_record(record: Mapping[str, Any]) -> CommitMetadata:
             # The key of the map is what readers go by; some writers leave the field empty.
             values["partition"] = partition
             if "log_files" in values:
-                values["log_files"] = tuple(values["log_files"])
+                values["log_files"] = _listed(values["log_files"])
             stats.append(WriteStat(**values))
     extra = dict(record.get("extraMetadata") or {})
     schema = extra.pop("schema", None) or None
@@ -209,9 +218,15 @@ def _from_record(record: Mapping[str, Any]) -> CommitMetadata:
         schema=schema,
         extra=extra,
         stats=tuple(stats),
-        replaced={key: tuple(ids) for key, ids in (record.get("partitionToReplaceFileIds") or {}).items()},
+        replaced={key: _listed(ids) for key, ids in (record.get("partitionToReplaceFileIds") or {}).items()},
         compacted=bool(record.get("compacted")),
     )
+
+
+def _listed(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):  # a text would come apart into letters
+        raise TypeError(f"{values!r:.40} is no list")
+    return tuple(values)
 
 
 # --- containers --------------------------------------------------------------------------------------------------
@@ -252,11 +267,31 @@ def decode_commit(body: bytes, *, name: str, layout: int, table: str = "") -> Co
     """
     if not body:
         raise _damaged(name, "is empty", table)
-    record = _json_record(body, name, table) if layout == 1 else decode_container(body, name=name, table=table)
+    json_record = layout == 1
+    record = (
+        _json_record(body, name, table) if json_record else decode_container(body, *_COMMITS, name=name, table=table)
+    )
     try:
-        return _from_record(record)
+        metadata = _from_record(record)
+        if json_record:
+            _refuse_types(metadata)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(name, f"is not commit metadata ({error!r})", table) from error
+    return metadata
+
+
+def _refuse_types(metadata: CommitMetadata) -> None:
+    """Raise TypeError for JSON values of another type than Avro would have: schema and counts are used far from here."""
+    texts: list[Any] = [metadata.operation or "", metadata.schema or "", *metadata.extra, *metadata.extra.values()]
+    texts += [each for key, ids in metadata.replaced.items() for each in (key, *ids)]
+    for stat in metadata.stats:
+        for each, kind in _STAT_TYPES.items():
+            value = getattr(stat, each)
+            if value is not None and type(value) is not kind:
+                raise TypeError(f"{each} is {value!r:.40}")
+        texts += stat.log_files or ()
+    if any(type(each) is not str for each in texts):
+        raise TypeError("a number in place of a text")
 
 
 def encode_container(schema: Any, record: Mapping[str, Any]) -> bytes:
@@ -294,23 +329,85 @@ def _contained(header: bytes, content: io.BytesIO) -> bytes:
     return out.getvalue()
 
 
-def decode_container(body: bytes, *, name: str, table: str = "") -> dict[str, Any]:
-    """The one record of an Avro container. Raises `DamagedTableError` unless it is exactly one, whole."""
+def decode_container(body: bytes, *records: str, name: str, table: str = "") -> dict[str, Any]:
+    """The one record of an Avro container; ``records`` are those of Hudi's records that it may be, by default any.
+
+    Raises:
+        DamagedTableError: it is not exactly one, whole, or its schema is not that of such a record.
+    """
+    try:
+        return _only_record(io.BytesIO(body), records)
+    except Exception as error:  # on torn bytes fastavro raises whatever its decoder stumbles on
+        raise _damaged(
+            name, f"is torn or not an Avro file of its kind ({type(error).__name__}: {error})", table
+        ) from error
+
+
+def _only_record(file: io.BytesIO, records: Collection[str]) -> dict[str, Any]:
     import fastavro
 
-    try:
-        records = list(fastavro.reader(io.BytesIO(body)))
-    except Exception as error:  # on torn bytes fastavro raises whatever its decoder stumbles on
-        raise _damaged(name, f"is torn or not an Avro file ({type(error).__name__}: {error})", table) from error
-    if len(records) != 1 or not isinstance(records[0], dict):
-        raise _damaged(name, f"holds {len(records)} records instead of one", table)
-    return records[0]
+    header: Any = fastavro.schemaless_reader(file, _container_header(), None)
+    schema = _understood(header["meta"]["avro.schema"], tuple(records))
+    codec = header["meta"].get("avro.codec", b"null")
+    found: list[Any] = []
+    while file.tell() < len(file.getbuffer()):
+        count: Any = fastavro.schemaless_reader(file, "long", None)
+        content: Any = fastavro.schemaless_reader(file, "bytes", None)
+        if file.read(16) != header["sync"]:
+            raise ValueError("a block does not end where it should")
+        if count not in (0, 1) or (found and count):
+            raise ValueError(f"it holds {max(count, 2)} records instead of one")
+        if count:
+            inside = io.BytesIO(_unpacked(content, codec))
+            found.append(fastavro.schemaless_reader(inside, schema, None))
+            if inside.read(1):
+                raise ValueError("more follows the record")
+    if not found:
+        raise ValueError("it holds 0 records instead of one")
+    record: dict[str, Any] = found[0]
+    return record
+
+
+@functools.cache
+def _container_header() -> Any:
+    import fastavro
+
+    meta = {"type": "map", "values": "bytes"}
+    sizes = {"magic": 4, "sync": 16}
+    magic, sync = ({"name": n, "type": {"type": "fixed", "name": f"{n}_", "size": sizes[n]}} for n in sizes)
+    return fastavro.parse_schema(
+        {"type": "record", "name": "Header", "fields": [magic, {"name": "meta", "type": meta}, sync]}
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _understood(text: bytes, records: tuple[str, ...]) -> Any:
+    """The schema of a container as fastavro takes it. Raises ValueError for one of another record."""
+    schema, shape = decoder_of(text, logical=False)
+    if shape.kind != "record" or (records and shape.name not in records):
+        raise ValueError(f"a {shape.name or shape.kind} instead of {' or '.join(records) or 'a record'}")
+    if (known := known_shape(shape.name)) is not None:
+        refuse_other(shape, known)
+    return schema
+
+
+def _unpacked(content: bytes, codec: bytes) -> bytes:
+    """Hudi compresses no instant; other writers of Avro do it with deflate where they are not told."""
+    if codec == b"null":
+        return content
+    if codec != b"deflate":
+        raise ValueError(f"compressed with {codec.decode(errors='replace')[:20]}")
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    unpacked = inflate.decompress(content, _UNPACKED_BYTES_MAX)
+    if not inflate.eof:
+        raise ValueError(f"it is torn, or has more than {_UNPACKED_BYTES_MAX} bytes when unpacked")
+    return unpacked
 
 
 def _json_record(body: bytes, name: str, table: str) -> Mapping[str, Any]:
     try:
         record = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(name, f"is torn or not JSON ({error})", table) from error
     if not isinstance(record, dict):
         raise _damaged(name, "holds no JSON object", table)

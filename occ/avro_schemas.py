@@ -1,10 +1,15 @@
-"""Schemas of the Avro records that this library writes into instants, field for field as Hudi 1.x declares them."""
+"""Schemas of the Avro records that this library writes into instants, field for field as Hudi 1.x declares them.
+
+Source: the schemas that are compiled into Apache Hudi 1.2.0 (`org.apache.hudi.avro.model`).
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from .avro_shape import Shape, shape_of
 
 _NAMESPACE = "org.apache.hudi.avro.model"
 
@@ -22,6 +27,7 @@ def _all_optional(kind: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {name: _optional(kind) for name in names}
 
 
+_STRING = {"type": "string"}
 _VERSION = {"version": {"type": ["int", "null"], "default": 1}}
 _STRINGS = {"type": "map", "values": "string"}
 _STRING_LIST = {"type": "array", "items": "string"}
@@ -57,6 +63,20 @@ def _commit_fields() -> dict[str, dict[str, Any]]:
         "extraMetadata": _optional(_STRINGS),
         **_VERSION,
         "operationType": _optional("string"),
+    }
+
+
+def _replace_commit_fields() -> dict[str, dict[str, Any]]:
+    replaced = _optional({"type": "map", "values": _STRING_LIST})
+    return _commit_fields() | {"partitionToReplaceFileIds": replaced}
+
+
+def _requested_replace_fields() -> dict[str, dict[str, Any]]:
+    return {
+        "operationType": _optional("string"),
+        "clusteringPlan": _optional(_clustering_plan()),
+        "extraMetadata": _optional(_STRINGS),
+        **_VERSION,
     }
 
 
@@ -97,6 +117,144 @@ def _clustering_plan() -> dict[str, Any]:
     )
 
 
+def _map(values: Any) -> dict[str, Any]:
+    return {"type": {"type": "map", "values": values}}
+
+
+def _list(items: Any) -> dict[str, Any]:
+    return {"type": {"type": "array", "items": items}}
+
+
+def _lists(*names: str) -> dict[str, Any]:
+    return {name: {"type": _STRING_LIST} for name in names}
+
+
+def _clean_plan() -> dict[str, Any]:
+    instant = _record("HoodieActionInstant", {"timestamp": _STRING, "action": _STRING, "state": _STRING})
+    file = _record(
+        "HoodieCleanFileInfo",
+        {**_all_optional("string", ["filePath"]), **_all_optional("boolean", ["isBootstrapBaseFile"])},
+    )
+    return {
+        "earliestInstantToRetain": _optional(instant),
+        "lastCompletedCommitTimestamp": {"type": "string", "default": ""},
+        "policy": _STRING,
+        "filesToBeDeletedPerPartition": _optional({"type": "map", "values": _STRING_LIST}),
+        **_VERSION,
+        "filePathsToBeDeletedPerPartition": _optional({"type": "map", "values": {"type": "array", "items": file}}),
+        "partitionsToBeDeleted": _optional(_STRING_LIST),
+        "extraMetadata": _optional(_STRINGS),
+    }
+
+
+def _compaction_plan() -> dict[str, Any]:
+    metrics = _optional({"type": "map", "values": "double"})
+    operation = _record(
+        "HoodieCompactionOperation",
+        {
+            **_all_optional("string", ["baseInstantTime"]),
+            "deltaFilePaths": _optional(_STRING_LIST),
+            **_all_optional("string", ["dataFilePath", "fileId", "partitionPath"]),
+            "metrics": metrics,
+            **_all_optional("string", ["bootstrapFilePath"]),
+        },
+    )
+    strategy = _record(
+        "HoodieCompactionStrategy",
+        {**_all_optional("string", ["compactorClassName"]), "strategyParams": _optional(_STRINGS), **_VERSION},
+    )
+    return {
+        "operations": _optional({"type": "array", "items": operation}),
+        "extraMetadata": _optional(_STRINGS),
+        **_VERSION,
+        "strategy": _optional(strategy),
+        "preserveHoodieMetadata": {"type": ["boolean", "null"], "default": False},
+        "missingSchedulePartitions": _optional(_STRING_LIST),
+    }
+
+
+def _clean() -> dict[str, Any]:
+    partition = _record(
+        "HoodieCleanPartitionMetadata",
+        {
+            "partitionPath": _STRING,
+            "policy": _STRING,
+            **_lists("deletePathPatterns", "successDeleteFiles", "failedDeleteFiles"),
+            **_all_optional("boolean", ["isPartitionDeleted"]),
+        },
+    )
+    return {
+        "startCleanTime": _STRING,
+        "timeTakenInMillis": {"type": "long"},
+        "totalFilesDeleted": {"type": "int"},
+        "earliestCommitToRetain": _STRING,
+        "lastCompletedCommitTimestamp": {"type": "string", "default": ""},
+        "partitionMetadata": _map(partition),
+        **_VERSION,
+        "bootstrapPartitionMetadata": _optional({"type": "map", "values": "HoodieCleanPartitionMetadata"}),
+        "extraMetadata": _optional(_STRINGS),
+    }
+
+
+def _savepoint() -> dict[str, Any]:
+    partition = _record(
+        "HoodieSavepointPartitionMetadata", {"partitionPath": _STRING, "savepointDataFile": {"type": _STRING_LIST}}
+    )
+    return {
+        "savepointedBy": _STRING,
+        "savepointedAt": {"type": "long"},
+        "comments": _STRING,
+        "partitionMetadata": _map(partition),
+        **_VERSION,
+    }
+
+
+def _restore() -> dict[str, Any]:
+    lengths = _optional({"type": "map", "values": "long"})
+    partition = _record(
+        "HoodieRollbackPartitionMetadata",
+        {
+            "partitionPath": _STRING,
+            **_lists("successDeleteFiles", "failedDeleteFiles"),
+            "rollbackLogFiles": lengths,
+            "logFilesFromFailedCommit": lengths,
+        },
+    )
+    info = _record("HoodieInstantInfo", {"commitTime": _STRING, "action": _STRING})
+    rollback = _record(
+        "HoodieRollbackMetadata",
+        {
+            "startRollbackTime": _STRING,
+            "timeTakenInMillis": {"type": "long"},
+            "totalFilesDeleted": {"type": "int"},
+            "commitsRollback": {"type": _STRING_LIST},
+            "partitionMetadata": _map(partition),
+            **_VERSION,
+            "instantsRollback": {**_list(info), "default": []},
+        },
+    )
+    return {
+        "startRestoreTime": _STRING,
+        "timeTakenInMillis": {"type": "long"},
+        "instantsToRollback": {"type": _STRING_LIST},
+        "hoodieRestoreMetadata": _map({"type": "array", "items": ["null", rollback]}),
+        **_VERSION,
+        "restoreInstantInfo": {**_list("HoodieInstantInfo"), "default": []},
+    }
+
+
+_FIELDS = {
+    "HoodieCommitMetadata": _commit_fields,
+    "HoodieReplaceCommitMetadata": _replace_commit_fields,
+    "HoodieRequestedReplaceMetadata": _requested_replace_fields,
+    "HoodieCleanerPlan": _clean_plan,
+    "HoodieCleanMetadata": _clean,
+    "HoodieCompactionPlan": _compaction_plan,
+    "HoodieSavepointMetadata": _savepoint,
+    "HoodieRestoreMetadata": _restore,
+}
+
+
 @functools.cache
 def write_stats() -> Any:
     """The parsed schema of a list of HoodieWriteStat."""
@@ -110,18 +268,13 @@ def schema_of(name: str, *, without_stats: bool = False) -> Any:
     """The parsed schema of the record of that name; of a commit also of what follows its first field."""
     import fastavro
 
-    fields: dict[str, dict[str, Any]]
-    if name == "HoodieRequestedReplaceMetadata":
-        fields = {
-            "operationType": _optional("string"),
-            "clusteringPlan": _optional(_clustering_plan()),
-            "extraMetadata": _optional(_STRINGS),
-            **_VERSION,
-        }
-    else:
-        fields = _commit_fields()
-        if name == "HoodieReplaceCommitMetadata":
-            fields["partitionToReplaceFileIds"] = _optional({"type": "map", "values": _STRING_LIST})
-        if without_stats:
-            del fields["partitionToWriteStats"]
+    fields = _FIELDS[name]()
+    if without_stats:
+        del fields["partitionToWriteStats"]
     return fastavro.parse_schema(_record(name, fields))
+
+
+@functools.cache
+def known_shape(name: str) -> Shape | None:
+    """What the record of that name is made of; None for one that is not known here."""
+    return shape_of(_record(name, _FIELDS[name]())) if name in _FIELDS else None

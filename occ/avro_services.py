@@ -5,16 +5,14 @@ Source: the schemas that are compiled into Apache Hudi 1.2.0 (`org.apache.hudi.a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .avro import encode_container
-from .avro_schemas import _STRING_LIST, _STRINGS, _VERSION, _all_optional, _optional, _record, schema_of
+from .avro_schemas import schema_of
 from .instant import Instant
 from .names import join
 
-_STRING = {"type": "string"}
 _CLUSTERING = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 MOMENT = "lakelatch.earliest"  # of a clean: from this completion time on the table's states are kept
 
@@ -39,7 +37,7 @@ def encode_clean_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) 
         "extraMetadata": {MOMENT: content["earliest"]["C"]},
         "version": 2,
     }
-    return encode_container(_schema("HoodieCleanerPlan"), record)
+    return encode_container(schema_of("HoodieCleanerPlan"), record)
 
 
 def encode_clean(content: Mapping[str, Any], *, started: str, took_ms: int) -> bytes:
@@ -66,7 +64,7 @@ def encode_clean(content: Mapping[str, Any], *, started: str, took_ms: int) -> b
         "extraMetadata": {MOMENT: content["earliest"]["C"]},
         "version": 2,
     }
-    return encode_container(_schema("HoodieCleanMetadata"), record)
+    return encode_container(schema_of("HoodieCleanMetadata"), record)
 
 
 def encode_savepoint(content: Mapping[str, Any], *, at_ms: int) -> bytes:
@@ -82,7 +80,7 @@ def encode_savepoint(content: Mapping[str, Any], *, at_ms: int) -> bytes:
         "partitionMetadata": partitions,
         "version": 1,
     }
-    return encode_container(_schema("HoodieSavepointMetadata"), record)
+    return encode_container(schema_of("HoodieSavepointMetadata"), record)
 
 
 def encode_restore(undone: Sequence[Instant], *, started: str, took_ms: int) -> bytes:
@@ -110,7 +108,7 @@ def encode_restore(undone: Sequence[Instant], *, started: str, took_ms: int) -> 
         "restoreInstantInfo": named,
         "version": 1,
     }
-    return encode_container(_schema("HoodieRestoreMetadata"), record)
+    return encode_container(schema_of("HoodieRestoreMetadata"), record)
 
 
 def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) -> bytes:
@@ -173,149 +171,4 @@ def encode_compaction_plan(content: Mapping[str, Any]) -> bytes:
         "preserveHoodieMetadata": True,
         "missingSchedulePartitions": [],
     }
-    return encode_container(_schema("HoodieCompactionPlan"), record)
-
-
-# --- schemas -----------------------------------------------------------------------------------------------------
-
-
-def _map(values: Any) -> dict[str, Any]:
-    return {"type": {"type": "map", "values": values}}
-
-
-def _list(items: Any) -> dict[str, Any]:
-    return {"type": {"type": "array", "items": items}}
-
-
-def _lists(*names: str) -> dict[str, Any]:
-    return {name: {"type": _STRING_LIST} for name in names}
-
-
-def _clean_plan() -> dict[str, Any]:
-    instant = _record("HoodieActionInstant", {"timestamp": _STRING, "action": _STRING, "state": _STRING})
-    file = _record(
-        "HoodieCleanFileInfo",
-        {**_all_optional("string", ["filePath"]), **_all_optional("boolean", ["isBootstrapBaseFile"])},
-    )
-    return {
-        "earliestInstantToRetain": _optional(instant),
-        "lastCompletedCommitTimestamp": {"type": "string", "default": ""},
-        "policy": _STRING,
-        "filesToBeDeletedPerPartition": _optional({"type": "map", "values": _STRING_LIST}),
-        **_VERSION,
-        "filePathsToBeDeletedPerPartition": _optional({"type": "map", "values": {"type": "array", "items": file}}),
-        "partitionsToBeDeleted": _optional(_STRING_LIST),
-        "extraMetadata": _optional(_STRINGS),
-    }
-
-
-def _compaction_plan() -> dict[str, Any]:
-    metrics = _optional({"type": "map", "values": "double"})
-    operation = _record(
-        "HoodieCompactionOperation",
-        {
-            **_all_optional("string", ["baseInstantTime"]),
-            "deltaFilePaths": _optional(_STRING_LIST),
-            **_all_optional("string", ["dataFilePath", "fileId", "partitionPath"]),
-            "metrics": metrics,
-            **_all_optional("string", ["bootstrapFilePath"]),
-        },
-    )
-    strategy = _record(
-        "HoodieCompactionStrategy",
-        {**_all_optional("string", ["compactorClassName"]), "strategyParams": _optional(_STRINGS), **_VERSION},
-    )
-    return {
-        "operations": _optional({"type": "array", "items": operation}),
-        "extraMetadata": _optional(_STRINGS),
-        **_VERSION,
-        "strategy": _optional(strategy),
-        "preserveHoodieMetadata": {"type": ["boolean", "null"], "default": False},
-        "missingSchedulePartitions": _optional(_STRING_LIST),
-    }
-
-
-def _clean() -> dict[str, Any]:
-    partition = _record(
-        "HoodieCleanPartitionMetadata",
-        {
-            "partitionPath": _STRING,
-            "policy": _STRING,
-            **_lists("deletePathPatterns", "successDeleteFiles", "failedDeleteFiles"),
-            **_all_optional("boolean", ["isPartitionDeleted"]),
-        },
-    )
-    return {
-        "startCleanTime": _STRING,
-        "timeTakenInMillis": {"type": "long"},
-        "totalFilesDeleted": {"type": "int"},
-        "earliestCommitToRetain": _STRING,
-        "lastCompletedCommitTimestamp": {"type": "string", "default": ""},
-        "partitionMetadata": _map(partition),
-        **_VERSION,
-        "bootstrapPartitionMetadata": _optional({"type": "map", "values": "HoodieCleanPartitionMetadata"}),
-        "extraMetadata": _optional(_STRINGS),
-    }
-
-
-def _savepoint() -> dict[str, Any]:
-    partition = _record(
-        "HoodieSavepointPartitionMetadata", {"partitionPath": _STRING, "savepointDataFile": {"type": _STRING_LIST}}
-    )
-    return {
-        "savepointedBy": _STRING,
-        "savepointedAt": {"type": "long"},
-        "comments": _STRING,
-        "partitionMetadata": _map(partition),
-        **_VERSION,
-    }
-
-
-def _restore() -> dict[str, Any]:
-    lengths = _optional({"type": "map", "values": "long"})
-    partition = _record(
-        "HoodieRollbackPartitionMetadata",
-        {
-            "partitionPath": _STRING,
-            **_lists("successDeleteFiles", "failedDeleteFiles"),
-            "rollbackLogFiles": lengths,
-            "logFilesFromFailedCommit": lengths,
-        },
-    )
-    info = _record("HoodieInstantInfo", {"commitTime": _STRING, "action": _STRING})
-    rollback = _record(
-        "HoodieRollbackMetadata",
-        {
-            "startRollbackTime": _STRING,
-            "timeTakenInMillis": {"type": "long"},
-            "totalFilesDeleted": {"type": "int"},
-            "commitsRollback": {"type": _STRING_LIST},
-            "partitionMetadata": _map(partition),
-            **_VERSION,
-            "instantsRollback": {**_list(info), "default": []},
-        },
-    )
-    return {
-        "startRestoreTime": _STRING,
-        "timeTakenInMillis": {"type": "long"},
-        "instantsToRollback": {"type": _STRING_LIST},
-        "hoodieRestoreMetadata": _map({"type": "array", "items": ["null", rollback]}),
-        **_VERSION,
-        "restoreInstantInfo": {**_list("HoodieInstantInfo"), "default": []},
-    }
-
-
-_FIELDS = {
-    "HoodieCleanerPlan": _clean_plan,
-    "HoodieCleanMetadata": _clean,
-    "HoodieCompactionPlan": _compaction_plan,
-    "HoodieSavepointMetadata": _savepoint,
-    "HoodieRestoreMetadata": _restore,
-}
-
-
-@functools.cache
-def _schema(name: str) -> Any:
-    import fastavro
-
-    return fastavro.parse_schema(_record(name, _FIELDS[name]()))
+    return encode_container(schema_of("HoodieCompactionPlan"), record)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DamagedTableError
+from .avro_shape import read_schema
 from .schema import storable
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def from_avro(text: str) -> pa.Schema:
     import pyarrow as pa
 
     try:
-        return pa.schema(_arrow_fields(json.loads(text), {}))
-    except (KeyError, TypeError, ValueError) as error:
+        return pa.schema(_arrow_fields(read_schema(text), {}))
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise DamagedTableError(
             f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`.",
             schema=text,

@@ -89,7 +89,7 @@ def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
     for shown in timeline.completed:
         if shown.action != "savepoint" or (stored := store.get(timeline.path(shown))) is None:
             continue
-        content = decode_container(stored.body, name=timeline.path(shown))
+        content = decode_container(stored.body, "HoodieSavepointMetadata", name=timeline.path(shown))
         files = {p: list(m["savepointDataFile"]) for p, m in content["partitionMetadata"].items()}
         # Of an archived commit nobody knows C; its files are named all the same.
         moment = completion.get(shown.requested, shown.requested)
@@ -122,7 +122,7 @@ def kept_from(table: Table) -> str:
         # Another engine's, or one of a log that was made anew: it may have been executed in part.
         path = timeline.path(replace(instant, state="requested"))
         if instant.action == "clean" and (stored := table.store.get(path)) and stored.body:
-            content = decode_container(stored.body, name=path)
+            content = decode_container(stored.body, "HoodieCleanerPlan", name=path)
             first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
             bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
     cleans = (instant for instant in timeline.completed if instant.action == "clean")
@@ -135,7 +135,7 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
     path = timeline.path(clean)
     if (stored := store.get(path)) is None or not stored.body:
         return ""
-    content = decode_container(stored.body, name=path)
+    content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
     earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
     return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
 

@@ -75,7 +75,7 @@ def _planned_by_others(table: Table) -> set[FileGroupId]:
             continue  # the log has told of our own
         if not (stored := table.store.get(path)) or not stored.body:
             continue
-        plan = decode_container(stored.body, name=path)
+        plan = decode_container(stored.body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=path)
         parts = list(plan.get("operations") or ())
         for group in (plan.get("clusteringPlan") or {}).get("inputGroups") or ():
             parts += group["slices"] or ()

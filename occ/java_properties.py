@@ -32,20 +32,19 @@ def render(properties: Mapping[str, str]) -> bytes:
 
 def _logical_lines(text: str) -> list[str]:
     lines: list[str] = []
-    pending: str | None = None
+    pending: list[str] = []  # the beginning of a line that goes on
     for natural in re.split(r"\r\n|\n|\r", text):
         line = natural.lstrip(" \t\f")
-        if pending is None and (not line or line[0] in "#!"):
+        if not pending and (not line or line[0] in "#!"):
             continue
-        line = (pending or "") + line
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            pending = line[:-1]
+            pending.append(line[:-1])
         else:
-            pending = None
-            lines.append(line)
-    if pending:
-        lines.append(pending)
+            lines.append("".join([*pending, line]))
+            pending = []
+    if rest := "".join(pending):
+        lines.append(rest)
     return lines
 
 

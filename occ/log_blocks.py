@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import DamagedTableError, UnsupportedTableError
+from ..errors import DamagedTableError, LatchError, UnsupportedTableError
+from .avro_shape import decoder_of
 from .avro_types import from_avro
 
 _MAGIC = b"#HUDI#"
@@ -58,7 +59,9 @@ class Block:
         """The rows of a data block, with meta columns."""
         try:
             return self._parquet() if self.kind == PARQUET else self._avro()
-        except (EOFError, IndexError, KeyError, ValueError, struct.error) as e:  # what Avro's decoder stumbles on
+        except LatchError:
+            raise
+        except Exception as e:  # decoders raise whatever they stumble on
             raise self._damaged(e) from e
 
     def _parquet(self) -> pa.Table:
@@ -73,21 +76,21 @@ class Block:
         (count,) = struct.unpack_from(">i", self.content, 4)
         at = 8
         for _ in range(count):
-            (length,) = struct.unpack_from(">i", self.content, at)
-            at += 4 + length
-            found.append(fastavro.schemaless_reader(io.BytesIO(self.content[at - length : at]), schema, None))
+            record, at = _piece(self.content, at)
+            found.append(fastavro.schemaless_reader(io.BytesIO(record), schema, None))
         return pa.Table.from_pylist(found, schema=from_avro(text))
 
     def deletes(self) -> Iterator[tuple[str, Any]]:
         """Keys that a delete block takes away, each with its ordering value, or `NATURAL`."""
         import fastavro
 
-        _version_3(self)
-        (length,) = struct.unpack_from(">i", self.content, 4)
-        body = io.BytesIO(self.content[8 : 8 + length])
         try:
-            listed: Any = fastavro.schemaless_reader(body, _delete_schema(), None, return_record_name=True)
-        except (EOFError, IndexError, KeyError, ValueError, struct.error) as e:
+            _version_3(self)
+            body, _ = _piece(self.content, 4)
+            listed: Any = fastavro.schemaless_reader(io.BytesIO(body), _delete_schema(), None, return_record_name=True)
+        except LatchError:
+            raise
+        except Exception as e:
             raise self._damaged(e) from e
         for each in listed["deleteRecordList"]:
             branch, value = each["orderingVal"] or ("", None)
@@ -131,7 +134,10 @@ def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
         else:
             following = body.find(_MAGIC, at + 1)
             end = following if following >= 0 else len(body)
-            found.append(Torn(path, at, end))
+            if found and isinstance(before := found[-1], Torn):
+                found[-1] = Torn(path, before.start, end)
+            else:
+                found.append(Torn(path, at, end))
         at = end
     return found
 
@@ -153,6 +159,8 @@ def _block(frame: bytes, path: str) -> Block:
         version, kind = struct.unpack_from(">ii", frame, 14)
         header, at = _header(frame, 22)
         (length,) = struct.unpack_from(">q", frame, at)
+        if not 0 <= length <= len(frame) - at - 8:
+            raise ValueError(f"content of {length} bytes")
         block = Block(path, kind, header, frame[at + 8 : at + 8 + length])
     except (struct.error, ValueError) as e:
         raise DamagedTableError(
@@ -174,10 +182,19 @@ def _header(frame: bytes, at: int) -> tuple[dict[int, str], int]:
     (count,) = struct.unpack_from(">i", frame, at)
     at, found = at + 4, {}
     for _ in range(count):
-        key, length = struct.unpack_from(">ii", frame, at)
-        found[key] = frame[at + 8 : at + 8 + length].decode()
-        at += 8 + length
+        (key,) = struct.unpack_from(">i", frame, at)
+        text, at = _piece(frame, at + 4)
+        found[key] = text.decode()
     return found, at
+
+
+def _piece(body: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes behind their length, and where they end. Raises ValueError when they are not all there."""
+    (length,) = struct.unpack_from(">i", body, at)
+    end = at + 4 + length
+    if not 0 <= length <= len(body) - at - 4:
+        raise ValueError(f"{length} bytes at {at}")
+    return body[at + 4 : end], end
 
 
 def _version_3(block: Block) -> None:
@@ -196,11 +213,10 @@ def _unsupported(path: str, what: str) -> UnsupportedTableError:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
-    import json
-
-    import fastavro
-
-    return fastavro.parse_schema(json.loads(text))
+    schema, shape = decoder_of(text, logical=True)
+    if shape.kind != "record":
+        raise ValueError(f"rows of {shape.kind}")
+    return schema
 
 
 @functools.cache

@@ -60,10 +60,17 @@ def merged_rows(
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
     changes = _Changes(ordering)
-    for block in blocks:
-        changes.delete(block) if block.kind == DELETE else changes.write(block)
     base = _base(store, group, None if columns is None else {*columns, *META_COLUMNS, ordering})
-    rows = changes.onto(base)
+    try:
+        for block in blocks:
+            changes.delete(block) if block.kind == DELETE else changes.write(block)
+        rows = changes.onto(base)
+    except (TypeError, pa.ArrowException) as e:  # ordering values or columns of types that do not compare
+        raise DamagedTableError(
+            f"The log files of {group.group} do not fit together ({e}), the newest is {group.logs[-1].path}. Restore them "
+            "from a copy, or roll their commits back with Hudi.",
+            path=group.logs[-1].path,
+        ) from e
     wanted = [n for n in rows.column_names if columns is None or n in columns or n in META_COLUMNS]
     return rows.select(wanted)
 

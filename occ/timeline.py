@@ -88,7 +88,9 @@ class Timeline:
         for each in self.completed:
             if each.action == "restore" and (stored := self.store.get(self.path(each))) and stored.body:
                 with suppress(DamagedTableError):  # which `check` names; nobody's rows depend on it
-                    names = decode_container(stored.body, name=self.path(each)).get("instantsToRollback") or ()
+                    names = decode_container(stored.body, "HoodieRestoreMetadata", name=self.path(each))[
+                        "instantsToRollback"
+                    ]
                     undone.update(dict.fromkeys(names, each.requested))
         return undone
 
