@@ -22,6 +22,7 @@ from .clock import EARLIEST
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
 from .heartbeat import HEARTBEATS, Watch
 from .instant import is_time, parse_unknown
+from .lineage import skipped
 from .listing import list_data_files
 from .log_files import epochs, read_epoch
 from .log_state import Commit, LogState, Open
@@ -181,8 +182,9 @@ def _refuse_the_living(table: str, instants: Iterable[str]) -> None:
 def _refuse_damage(store: Store, config: TableConfig) -> None:
     """Whatever is on the timeline counts from now on, so it must be whole and understood."""
     timeline = read_timeline(store, config)
-    for instant in timeline.commits:
-        timeline.metadata(instant)
+    contents = [timeline.metadata(instant) for instant in timeline.commits]
+    for each in () if config.merge_on_read else skipped(contents):
+        _log.warning("%s: %s. They are in %s until a cleaning takes it", store.url, each, each.path)
     for entry in store.list(config.timeline_folder):
         if unknown := parse_unknown(entry.name):
             raise UnsupportedTableError(

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..conflict import FileGroupId
 from ..errors import LatchError
-from .check_files import Named, check_buckets, check_listed, check_named, check_remains, data_files, fate, named_files
+from .check_files import (
+    Named,
+    check_buckets,
+    check_lineage,
+    check_listed,
+    check_named,
+    check_remains,
+    data_files,
+    fate,
+    named_files,
+)
 from .check_folders import check_folders
 from .check_footers import Footer, RunAll, check_footers, check_keys
 from .check_history import check_archived
@@ -58,6 +68,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
     named = named_files(history, log)
     check_named(store, listing, history, named, out)
     check_listed(listing, history, log, named, out)
+    check_lineage(history, log, out)
     check_folders(store, listing, config, out)
     check_remains(store, history, log, out)
     slices = _newest(listing, history, log, out)

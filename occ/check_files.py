@@ -21,6 +21,7 @@ from .check_timeline import History
 from .findings import FORGOTTEN, RESTORE, ROLL_BACK, Findings
 from .heartbeat import HEARTBEATS
 from .instant import is_time
+from .lineage import skipped
 from .listing import BaseFile, Listing, LogFile
 from .markers import MARKERS, instants_with_markers
 from .names import bucket_of
@@ -112,6 +113,21 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
             old[0],
             f"older versions of files are gone ({len(old)}) and no clean instant says why, the first is {old[0]}",
             "nothing, but time travel to before their successors cannot see these rows",
+        )
+
+
+def check_lineage(history: History, log: LogReport | None, out: Findings) -> None:
+    """Every version of a file group was made from the one before."""
+    contents = {**(log.contents if log else {}), **history.contents}
+    if history.timeline.config.merge_on_read:
+        return
+    for each in skipped(contents.values()):
+        out.add(
+            "slice-skipped",
+            each.path,
+            str(each),
+            f"write the rows again that {each.path} has and the table lacks, before a cleaning takes that file; let only one "
+            "kind of writer change this table",
         )
 
 

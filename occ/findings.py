@@ -41,6 +41,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "pending-of-ended": ("leftover", "the pending instant of a transaction that has ended"),
     "pending-unknown": ("note", "a pending instant that the log does not know: another writer's, or a plan"),
     # data files
+    "slice-skipped": ("damage", "rows of a commit are lost: another writer's, which did not see it, took their place"),
     "file-missing": ("damage", "a file that a commit names and that readers need is not there"),
     "file-size": ("damage", "a file has another size than its commit says"),
     "file-torn": ("damage", "a Parquet file without a readable footer, or with unreadable pages"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .commit_log import CommitLog
 
 _SHARE, _EVERY_S = 0.001, 1.0  # of the time, what looking may cost; and not more often than that
+_AWAITED_S = 600.0  # whoever was seen at work is looked for every time, for so long: it may also have died
 
 
 class Strangers:
@@ -40,6 +41,7 @@ class Strangers:
         self.found: list[str] = []
         self._top = self._from = EARLIEST
         self._next_at = 0.0
+        self._at_work: dict[str, float] = {}  # T -> when it was first seen pending, by the monotonic clock
 
     def epoch_begins(self, top: str) -> None:
         """All that the timeline showed up to that time is known: who closed the epoch before had looked."""
@@ -51,18 +53,22 @@ class Strangers:
         Once there is one, every time: its own engine may have taken it back.
         """
         began = self._env.monotonic()
-        if not (now or self.found or began >= self._next_at):
+        awaited = any(began < seen + _AWAITED_S for seen in self._at_work.values())
+        if not (now or self.found or awaited or began >= self._next_at):
             return
         self.judge(self._since(self._from, self._is_ours))
         ended = self._env.monotonic()
         self._next_at = ended + max((ended - began) / _SHARE, _EVERY_S)
 
     def judge(self, shown: Sequence[Instant]) -> None:
-        """Sort out which of these are strangers'. May read on: one that landed since we read the log is none."""
-        if any(each.state == "completed" and self._is_unknown(each) for each in shown):
+        """Sort out which of these are strangers'. May read on: one that began since we read the log is none."""
+        if any(self._is_unknown(each) for each in shown):
             self._log.catch_up()
         unknown = [each for each in shown if self._is_unknown(each)]
         self.found = sorted(each.requested for each in unknown if each.state == "completed")
+        seen, at = self._at_work, self._env.monotonic()
+        pending = [each.requested for each in unknown if each.state != "completed"]
+        self._at_work = {instant: seen.get(instant, at) for instant in pending}
         # One that is at work now will complete under the T that it has.
         self._from = min([self._top, *(each.requested for each in unknown)])
 
@@ -80,8 +86,8 @@ class Strangers:
         """What a writer is told who would have to write beside them."""
         return UnsupportedTableError(
             f"{table}: another engine has committed {', '.join(self.found[:3])} without the commit log, so overlaps with it "
-            "cannot be seen. Nothing was written. When its writers have stopped, `lakelatch init --adopt LOCK_URL` takes its "
-            "commits over",
+            "cannot be seen. Nothing was written. `lakelatch check` names what one has written over the other so far. When its "
+            "writers have stopped, `lakelatch init --adopt LOCK_URL` takes its commits over",
             table=table,
             strangers=tuple(self.found),
         )

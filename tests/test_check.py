@@ -202,6 +202,18 @@ def hide_a_column(table: Copy) -> None:
     table.edit_slot("commit", echo="")
 
 
+def write_over_a_slice(table: Copy) -> None:
+    """A commit between the last two of a file group, which the last one did not see."""
+    before, after = (path.name[:17] for path in table.commits[-2:])
+    instant = f"{int(after) - 1}"
+    assert instant > before
+    table.copy_base(instant=instant)
+    old = next(path for path in table.bases if instant in path.name)
+    stat = WriteStat(old.name.split("_")[0], f"{PARTITION}/{old.name}", PARTITION, before, num_writes=5)
+    body = encode_commit(CommitMetadata("UPSERT", stats=(stat,)), replace=False)
+    table.put(f".hoodie/timeline/{instant}_{AFTER_THAT}.commit", body)
+
+
 EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
 OUTSIDE = WriteStat("f", f"../f_0-0-0_{FAR_AHEAD}.parquet", "..")
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
@@ -235,6 +247,7 @@ DAMAGES = {
     "columns-hidden": (hide_a_column, set()),
     "pending-of-ended": (lambda t: t.put(f".hoodie/timeline/{t.aborted}.commit.requested"), set()),
     "pending-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}.clean.requested"), set()),
+    "slice-skipped": (write_over_a_slice, {"stranger-commit"}),
     "file-missing": (lambda t: t.bases[-1].unlink(), set()),
     "file-size": (lambda t: t.bases[-1].write_bytes(t.bases[-1].read_bytes() + b"PAR1"), {"file-torn"}),
     "file-torn": (lambda t: t.bases[-1].write_bytes(t.bases[-1].read_bytes()[:-4] + b"torn"), set()),

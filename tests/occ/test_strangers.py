@@ -208,6 +208,91 @@ def test_the_check_knows_one_that_was_at_work_for_long(world):
         assert "stranger-commit" in {each.kind for each in check(table.store).findings}
 
 
+# --- beside ours ---------------------------------------------------------------------------------------------------
+
+
+class Engine:
+    """Another engine that changes partition *a* without our log: it reads, writes the next base file, and completes."""
+
+    def __init__(self, world: World, requested: str) -> None:
+        self.world, self.requested = world, requested
+        self.timeline = world.folder / ".hoodie/timeline"
+        (self.timeline / f"{requested}.commit.requested").touch()
+        with world.fresh() as table:
+            (self.read,) = table.snapshot().file_groups("part=a")
+        path = self.read.base.path
+        self.path = path[: path.rindex("_") + 1] + f"{requested}.parquet"
+        shutil.copy(world.folder / path, world.folder / self.path)
+
+    def complete(self) -> None:
+        """Its commit is acknowledged."""
+        size = (self.world.folder / self.path).stat().st_size
+        stat = WriteStat(self.read.file_id, self.path, "part=a", self.read.instant, file_size=size, num_writes=2)
+        body = encode_commit(CommitMetadata("UPSERT", stats=(stat,)), replace=False)
+        engine_commits(self.world, self.requested, body=body)
+
+
+def skipped(world: World) -> list[str]:
+    """What the check says of slices that the next one was not built on."""
+    with world.fresh() as table:
+        return [each.message for each in check(table.store).findings if each.kind == "slice-skipped"]
+
+
+@pytest.mark.parametrize("last", ["ours", "theirs"])
+def test_the_check_names_a_slice_that_the_next_one_was_not_built_on(world, caplog, last):
+    a = world.writer("A")
+    theirs = Engine(world, next_label(a.env.now(), a.table.log.state.top)) if last == "ours" else None
+    a.env.advance(0.01)
+    txn = a.begin_add("a")
+    theirs = theirs or Engine(world, next_label(a.env.now(), txn.instant))
+    txn.commit()
+    assert not skipped(world)
+    theirs.complete()
+    lost, kept = (theirs.requested, txn.instant) if last == "ours" else (txn.instant, theirs.requested)
+    (said,) = skipped(world)
+    assert lost in said
+    assert kept in said
+    a.env.advance(1.0)
+    with pytest.raises(lakelatch.UnsupportedTableError, match="lakelatch check"):
+        a.add("a")
+    take_over(world).add("a")
+    assert f"rows of {lost}" in caplog.text, "who takes it over is told"
+    assert skipped(world) == [said], "and it is not forgotten by that"
+
+
+def test_slices_that_were_built_on_each_other_are_not_named(world):
+    a = world.writer("A")
+    a.add("a")
+    theirs = Engine(world, next_label(a.env.now(), a.table.log.state.top))
+    theirs.complete()
+    take_over(world).add("a")
+    assert not skipped(world)
+
+
+def test_the_next_begin_refuses_when_one_has_completed_that_was_seen_at_work(world):
+    a = world.writer("A")
+    a.add("a")
+    theirs = Engine(world, next_label(a.env.now(), a.table.log.state.top))
+    a.env.advance(1.0)
+    a.add("b")  # when it is time to look
+    a.add("b")
+    theirs.complete()
+    with pytest.raises(lakelatch.UnsupportedTableError, match=theirs.requested):
+        a.add("b")
+
+
+def test_one_that_has_been_at_work_for_very_long_is_not_looked_for_at_every_begin(world):
+    a = world.writer("A")
+    Engine(world, next_label(a.env.now(), a.table.log.state.top))
+    timeline = f"{world.folder}/.hoodie/timeline"
+    for seconds, looks in ((1.0, 2), (3600.0, 1)):
+        a.env.advance(seconds)
+        a.add("b")
+        a.store.reset()
+        a.add("b")
+        assert len([c for c in a.store.calls if c.op == "names" and timeline.endswith(c.path)]) <= looks, seconds
+
+
 # --- taken over ----------------------------------------------------------------------------------------------------
 
 
