@@ -49,10 +49,8 @@ class LockUrl:
 
 
 def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
-    """Take ``url`` apart; a bare path is a ``file`` URL. ``options`` names the backend's own query keys."""
-    if not url:
-        raise ConfigError("The lock URL is empty; write for example file:///shared/locks or memory://name.", url=url)
-    if "://" not in url:
+    """Take apart what `open_provider` takes for a URL; ``options`` names the backend's own query keys."""
+    if is_path(url):
         if "?" in url:
             path = url.partition("?")[0]
             raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead.", url=path)
@@ -89,6 +87,11 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     )
 
 
+def is_path(url: str) -> bool:
+    """Whether this is a folder without a scheme."""
+    return url in (".", "..") or url.startswith(("/", "./", "../"))
+
+
 def split(url: str) -> SplitResult:
     """The parts of a lock URL. Raises `ConfigError`, which shows nothing of it, when a password may be among them."""
     try:
@@ -99,13 +102,35 @@ def split(url: str) -> SplitResult:
             f"The host in the lock URL of {scheme}:// cannot be read; an address of IPv6 is written [::1]."
         ) from None
     # A password may have a / ? or # in it, which ends the host's part: the '@' then comes later.
-    if ":" in parts.netloc.rpartition("@")[0] or (":" in parts.netloc and "@" in url.partition(parts.netloc)[2]):
+    user = unquote(parts.netloc.rpartition("@")[0])
+    if (
+        ":" in user
+        or (":" in parts.netloc and "@" in url.partition(parts.netloc)[2])
+        or any(_holds_user(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True))
+    ):
         raise ConfigError(
             f"The lock URL of {parts.scheme}:// holds a password (or an '@' in a name, to be written %40). Lock URLs are "
             "stored and printed, so leave it out and give it through the environment (docs/locks.md names the variable of "
             "each backend)."
         )
     return parts
+
+
+def _holds_user(option: str, value: str) -> bool:
+    """Whether an address in the query names a user, such as ``endpoint=http://user:password@proxy``."""
+    value = unquote(value)
+    if option == "key":  # a table's address, and az has an @ in it
+        return re.search(r"//[^/?#@]*:[^@]*@", value) is not None
+    return "@" in value and (option == "endpoint" or "//" in value)
+
+
+def shown(url: str) -> str:
+    """``url`` as it may be printed. One with a password is refused now, but may be stored since before."""
+    try:
+        split(url)
+    except ConfigError:
+        return f"{url.partition('://')[0]}://... (with a password, or unreadable)"
+    return url
 
 
 def parse_duration(text: str, *, what: str) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -197,8 +198,10 @@ class Table:
     ) -> LockUnavailableError:
         what = "has no capacity left (throttled)" if throttled else "gives no answer"
         host = self._client.meta.endpoint_url if self._client else self._endpoint or self._region
+        # The lock URL holds no secret, but the endpoint may come from the environment.
+        host, said = (re.sub(r"//[^\s/@]*@", "//...@", str(each)) for each in (host, cause))
         return LockUnavailableError(
-            f"The {self} {what}: {tries} requests to {host}, the last one ended with: {cause}. "
+            f"The {self} {what}: {tries} requests to {host}, the last one ended with: {said}. "
             "Nothing is held; check the region, the endpoint and the network, or try again later.",
             table=self._name, host=host, tries=tries, throttled=throttled, doubt=doubt,
         )  # fmt: skip

@@ -42,7 +42,7 @@ from datetime import UTC, datetime
 from ..environment import Environment, SystemEnvironment
 from ..errors import ConfigError
 from . import generations as gen
-from .config import parse_lock_url
+from .config import is_path, parse_lock_url
 from .file_grant import FileGrant, FilePlace, told
 from .held import Grant
 from .hudi_file import HudiLockFile, open_hudi_file
@@ -62,7 +62,7 @@ def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
     settings = parse_lock_url(url, options=_OPTIONS)
     if settings.host not in ("", "localhost"):
         raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes.", url=url)
-    if settings.path in ("", "/"):
+    if settings.path in ("", "/") or not (settings.path.startswith("/") or is_path(url)):
         raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks.", url=url)
     place = replace(settings, host="", path=os.path.realpath(settings.path))
     hudi, place = open_hudi_file(place, env)

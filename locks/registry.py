@@ -6,12 +6,14 @@ the opener is called as ``opener(url, env=env)`` and returns a `LockProvider`.
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import cast
 
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError
+from .config import is_path, split
 from .interface import LockProvider
 
 GROUP = "lakelatch.lock_providers"
@@ -31,10 +33,41 @@ _BUILT_IN = {
     "az": (".objects", "open_object_locks", "cloud"),
 }
 
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*")
+
+
+def read_scheme(url: str) -> str:
+    """The scheme of a lock URL, in lower case. Raises `ConfigError` for what is neither a URL nor a folder.
+
+    A mistyped URL must not become a folder of that name: each writer would have a lock of its own.
+    """
+    if not url:
+        raise ConfigError("The lock URL is empty; write for example file:///shared/locks or memory://name.", url=url)
+    if is_path(url) or re.match("file:", url, re.IGNORECASE):
+        return "file"
+    scheme, there, _ = url.partition("://")
+    if there and _SCHEME.fullmatch(scheme):
+        return scheme.lower()
+    start = url.partition(":")[0].lower()
+    hint = f" Write {start}://." if start in known_schemes() else " A ~ is not expanded." if url[:1] == "~" else ""
+    raise ConfigError(
+        f"{'What was given' if '@' in url else repr(url.partition('?')[0])} is no lock.{hint} A folder begins with /, ./, "
+        f"../ or file:, everything else with a scheme: {', '.join(f'{each}://' for each in known_schemes())}. A table can "
+        "also have the lock 'table' (in its own folder), or none://.",
+        known=known_schemes(),
+    )
+
+
+def check_url(url: str) -> None:
+    """Raise `ConfigError` for what nobody can open: neither a URL nor a folder, or with a password in it."""
+    if not is_path(url):
+        read_scheme(url)
+        split(url)
+
 
 def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
     """The provider for ``url``; a bare path means ``file://``. Connects to nothing yet; the caller closes it."""
-    scheme = url.partition("://")[0] if "://" in url else "file"
+    scheme = read_scheme(url)
     if scheme in _BUILT_IN:
         module, opener, extra = _BUILT_IN[scheme]
         try:
@@ -44,8 +77,9 @@ def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
                 f"Locks at {scheme}:// need {e.name}; run pip install 'lakelatch[{extra}]'.", scheme=scheme, extra=extra
             ) from e
         return cast(LockProvider, getattr(loaded, opener)(url, env=env))
-    for entry in entry_points(group=GROUP, name=scheme):
-        return cast(LockProvider, entry.load()(url, env=env))
+    for entry in entry_points(group=GROUP):
+        if entry.name.lower() == scheme:
+            return cast(LockProvider, entry.load()(url, env=env))
     raise ConfigError(
         f"There is no lock provider for {scheme!r}; known are {', '.join(known_schemes())}.",
         scheme=scheme,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..conflict import refuse_contradiction, refuse_isolation
 from ..errors import ConfigError, UnsupportedTableError
+from ..locks.config import shown
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
@@ -146,9 +147,10 @@ class Settings:
     def refuse_others(self, table: str, **wanted: Any) -> None:
         """Raise `ConfigError` with both values when a writer is configured otherwise than the table."""
         for name, value in wanted.items():
+            ours = shown(self.lock) if name == "lock" else getattr(self, name)
             if value is not None and value != getattr(self, name):
                 raise ConfigError(
-                    f"{table} is set to {name}={getattr(self, name)!r}, this writer to {name}={value!r}; writers that "
+                    f"{table} is set to {name}={ours!r}, this writer to {name}={value!r}; writers that "
                     "disagree do not exclude each other. Leave it out here, or change the table's own setting first",
                     table=table,
                     setting=name,

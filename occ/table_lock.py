@@ -21,12 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError, InputError, LatchError, LockError, LockLostError, TokenBehindError
 from ..locks import Lease, LockProvider, Release, open_provider
-from ..locks.config import split
+from ..locks.config import shown
+from ..locks.registry import check_url
 from ..storage import Store
 from .commit_log import CommitLog
 from .log_state import LogEntry, LogState, Setting
@@ -41,10 +42,9 @@ _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})
 
 def settled(lock: str, *, env: Environment = SYSTEM) -> str:
     """The one spelling of a lock setting, as it is stored. `ConfigError` for what cannot be opened or holds a secret."""
-    if lock in (OWN_LOCK, NO_LOCK):
-        return lock
-    if "://" in lock:
-        split(lock)  # also for a provider of others: it would be stored with the table and printed
+    if lock.lower() in (OWN_LOCK, NO_LOCK):
+        return lock.lower()
+    check_url(lock)  # also for a provider of others: it would be stored with the table and printed
     with open_provider(lock, env=env) as provider:
         return provider.url
 
@@ -59,7 +59,16 @@ def prove(lock: str, table: str, *, env: Environment) -> None:
 
 
 def _options(lock: str) -> set[str]:
-    return {name for name, _ in parse_qsl(urlsplit(lock).query)}
+    return {name for name, _ in parse_qsl(lock.partition("?")[2])}
+
+
+def _openable(lock: str) -> bool:
+    """Whether anybody can: earlier versions took more for a lock, and stored it."""
+    with suppress(ConfigError):
+        if lock not in (OWN_LOCK, NO_LOCK):
+            check_url(lock)
+        return True
+    return False
 
 
 class TableLease:
@@ -75,10 +84,10 @@ class TableLease:
         """The token for an entry after ``state``. Raises `LockLostError` when this lease is not the one that counts."""
         now = state.settings
         if now.generation != self._settings.generation:
-            what = "its tokens began anew" if now.lock == self._settings.lock else f"it is {now.lock} now"
+            what = "its tokens began anew" if now.lock == self._settings.lock else f"it is {shown(now.lock)} now"
             raise self._lost(f"The lock of {self._table} was changed meanwhile: {what}", "moved")
         self.ensure_held(fresh=self._fresh)
-        if self.token <= state.token and now.lock != NO_LOCK:
+        if self.token <= state.token and not isinstance(self.lease, NoLease):
             raise self._lost(f"A commit has landed on {self._table} under a later lease", "overtaken")
         return self.token
 
@@ -129,6 +138,8 @@ class TableLock:
         own = lock == OWN_LOCK
         with self._mutex:
             if lock not in self._open:
+                if not own:
+                    self._refuse_unopenable(lock)
                 self._open[lock] = open_provider(self._store.uri(OWN_LOCK_FOLDER) if own else lock, env=self._env)
             return self._open[lock], "table" if own else self._store.url
 
@@ -225,7 +236,7 @@ class TableLock:
                 self._refuse_if_shared_with_jvm(now.lock)
         give_up = self._env.monotonic() + now.lock_wait_s
         while True:
-            old = self.lease(f"changing the lock to {new}")
+            old = self._lease_to_change(new)
             try:
                 return self._change(old, new, others, give_up)
             except LockLostError:
@@ -233,6 +244,12 @@ class TableLock:
                     raise
             finally:
                 old.release()
+
+    def _lease_to_change(self, new: str) -> TableLease:
+        settings = self._log.state.settings
+        if not _openable(settings.lock):  # nobody can hold it; the log alone orders commits, as under none://
+            return TableLease(NoLease(), settings, self._store.url)
+        return self.lease(f"changing the lock to {new}")
 
     def _change(self, old: TableLease, new: str, others: dict[str, Any], give_up: float) -> Settings:
         # Nothing is waited for before it is certain that the old lock is the one in force, or two could wait in a circle.
@@ -276,21 +293,31 @@ class TableLock:
 
     # --- guards ----------------------------------------------------------------------------------------------
 
+    def _refuse_unopenable(self, lock: str) -> None:
+        try:
+            check_url(lock)
+        except ConfigError as e:
+            raise ConfigError(
+                f"The lock that is stored for {self._store.url} cannot be opened by anybody: {e} Nothing was written. Give the "
+                "table another one with `lakelatch locks set` or Table.set_lock.",
+                table=self._store.url,
+            ) from e
+
     def _refuse_unexpected(self, settings: Settings) -> None:
         if self.expected is not None and settings.lock != self.expected:
             raise ConfigError(
-                f"The lock of {self._store.url} is {settings.lock} now, and this writer was opened for {self.expected}. "
+                f"The lock of {self._store.url} is {shown(settings.lock)} now, and this writer was opened for {self.expected}. "
                 "Nothing was written; open the table again with the new lock, or without naming one.",
-                table=self._store.url, lock=settings.lock, expected=self.expected,
+                table=self._store.url, lock=shown(settings.lock), expected=self.expected,
             )  # fmt: skip
 
     def _refuse_if_shared_with_jvm(self, lock: str) -> None:
         if shared := sorted(_options(lock) & _SHARED_WITH_JVM):
             raise InputError(
-                f"The lock of {self._store.url} is shared with JVM writers ({', '.join(shared)}= in {lock}); they do not read "
-                "the log and would go on under the old lock. Stop them, configure them for the new one, and say so: "
+                f"The lock of {self._store.url} is shared with JVM writers ({', '.join(shared)}= in {shown(lock)}); they do not "
+                "read the log and would go on under the old lock. Stop them, configure them for the new one, and say so: "
                 "--jvm-writers-stopped, or set_lock(url, jvm_writers_stopped=True).",
-                table=self._store.url, lock=lock,
+                table=self._store.url, lock=shown(lock),
             )  # fmt: skip
 
     def _explained(self, error: LatchError, lock: str) -> LatchError:
@@ -298,7 +325,7 @@ class TableLock:
         if lock == self._first:
             return error
         return type(error)(
-            f"The lock of {self._store.url} was changed to {lock} (it was {self._first}), and this writer cannot take the "
+            f"The lock of {self._store.url} was changed to {lock} (it was {shown(self._first)}), and this writer cannot take the "
             f"new one: {error}",
             **error.details,
         )

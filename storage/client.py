@@ -254,8 +254,8 @@ def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
 
 
 def _line(error: Exception) -> str:
-    """Take from obstore's message what helps, without queries of URLs, which may be signed."""
-    text = str(error)
+    """Take from obstore's message what helps, without queries and users of URLs: one may be signed, one a password."""
+    text = re.sub(r"//[^\s/@]*@", "//…@", str(error))
     line = re.sub(r"\?[^\s\"')]*", "", text.partition("\n")[0].partition(": <")[0])[:300]
     code = re.search(r"<Code>(\w+)</Code>", text)
     if code:

@@ -155,6 +155,10 @@ def _file_path(address: str, shown: str) -> str:
 def _bucket(kind: str, address: str, options: dict[str, str], shown: str) -> Location:
     if not address.startswith("//"):
         raise InputError(f"{shown} names no bucket; write {kind}://bucket/table.")
+    if "@" in unquote(options.get("endpoint", "")):
+        raise ConfigError(
+            f"The endpoint of {shown} names a user or a password; leave it out: keys are options of their own."
+        )
     authority, _, rest = address[2:].partition("/")
     bucket, at, host = authority.partition("@")
     account = ""
@@ -196,4 +200,4 @@ def _options(query: str, options: Mapping[str, Any], shown: str) -> dict[str, st
 
 def _shown(url: str) -> str:
     """Give the URL without what may be secret: query, and anything before an '@'."""
-    return re.sub(r"//[^/]*@", "//…@", url.partition("?")[0])
+    return re.sub("//.*@", "//…@", url.partition("?")[0])  # a password may have a slash in it

@@ -648,6 +648,16 @@ def test_an_unreachable_host_is_named_in_bounded_time() -> None:
     assert threading.active_count() <= threads + 1  # the process's renewer, which other tests may have started
 
 
+def test_a_password_of_the_environments_endpoint_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://user:hunter2@127.0.0.1:1")
+    with (
+        open_provider("dynamodb://eu-west-1/locks?lease=3s") as locks,
+        pytest.raises(LockUnavailableError, match=r"127\.0\.0\.1:1") as caught,
+    ):
+        locks.acquire("x", wait_s=0)
+    assert "hunter2" not in str(caught.value) + repr(vars(caught.value))
+
+
 def test_a_server_that_hangs_is_given_up_and_grants_nothing_later(local: Dynamo, key: str) -> None:
     with open_provider(local.url(more="&lease=3s")) as locks, open_provider(local.url(), env=type(SYSTEM)()) as rival:
         rival.acquire(key, wait_s=10).release()

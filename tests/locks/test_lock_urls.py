@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,24 @@ def test_a_duration_survives_being_written(milliseconds: int) -> None:
         ("file://host/a", "three slashes"),
         ("file://", "names no folder"),
         ("nosuch://x", "known are az, dynamodb, file"),
+        ("file:a/b", "names no folder"),
+        ("redis:/127.0.0.1:6379", "'redis:/127.0.0.1:6379' is no lock. Write redis://"),
+        ("s3:/bucket", "Write s3://"),
+        ("zk:a", "Write zk://"),
+        (
+            "127.0.0.1:6379",
+            "is no lock. A folder begins with /, ./, ../ or file:, everything else with a scheme: az://",
+        ),
+        ("none", "or none://"),
+        ("tabel", "the lock 'table'"),
+        ("locks", "is no lock"),
+        ("a/b", "is no lock"),
+        ("~/x", "~ is not expanded"),
+        ("hello world", "is no lock"),
+        (" redis://h", "is no lock"),
+        ("a b://h", "is no lock"),
+        ("://h", "is no lock"),
+        ("...", "is no lock"),
     ],
 )
 def test_a_url_that_means_nothing_is_refused_in_a_sentence(url: str, message: str) -> None:
@@ -72,12 +91,46 @@ def test_a_url_that_means_nothing_is_refused_in_a_sentence(url: str, message: st
         "redis+sentinel://u:hunter2[@h/s",
         "zk://u:\u2100hunter2@h",
         "/a?key=hunter2",
+        "rediss://u%3Ahunter2@h",
+        "rediss://u%3ahunter2%40x@h",
+        "redis:u:hunter2@h",
+        "u:hunter2@h",
+        "s3://b/l?endpoint=http://user:hunter2@proxy",
+        "s3://b/l?endpoint=http://hunter2@proxy",
+        "s3://b/l?endpoint=http%3A%2F%2Fuser%3Ahunter2%40proxy",
+        "s3://b/l?endpoint=http%3A%2F%2Fuser%253Ahunter2%2540proxy",
+        "s3://b/l?endpoint=http://user:hun/ter2@hunter2",
+        "dynamodb://us-east-1/t?endpoint=user:hunter2@proxy",
+        "dynamodb://us-east-1/t?endpoint=http://user:hunter2@proxy",
+        "memory://x?key=https://user:hunter2@host/table",
     ],
 )
 def test_a_refusal_shows_no_secret(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_provider(url)
     assert "hunter2" not in str(caught.value) + repr(vars(caught.value))
+
+
+@pytest.mark.parametrize("url", ["MEMORY://odd", "Memory://odd", "memory://odd"])
+def test_a_scheme_may_be_written_in_capitals(url: str) -> None:
+    with open_provider(url) as locks:
+        assert locks.url == "memory://odd"
+
+
+@pytest.mark.parametrize("spelled", ["{}", "file:{}", "file://{}", "FILE://{}", "./locks", "../{0.name}/locks"])
+def test_a_folder_is_written_as_a_path_or_as_a_url(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path if "{0" in spelled else tmp_path / "locks"
+    with open_provider(spelled.format(folder)) as locks:
+        assert locks.url == f"file://{tmp_path}/locks"
+
+
+def test_a_tables_address_may_be_the_key() -> None:
+    url = "memory://x?key=abfss://container%40account.dfs.core.windows.net/t"
+    with open_provider(url) as locks:
+        assert locks.url == url
 
 
 def test_an_at_sign_in_a_name_is_written_as_a_code() -> None:

@@ -124,6 +124,12 @@ def test_other_settings_can_change_with_it(world: World, other: str):
         ("nosuch://x", "known are"),
         ("file:///x?laese=1s", "unknown settings"),
         ("", "empty"),
+        ("tabel", "is no lock"),
+        ("none", "or none://"),
+        ("redis:/host", "Write redis://"),
+        ("rediss://me%3Asecret@host/0", "holds a password"),
+        ("s3://bucket/locks?endpoint=http://me:secret@proxy", "holds a password"),
+        ("theirs://host/0?endpoint=http://me:secret@proxy", "holds a password"),
     ],
 )
 def test_a_lock_that_cannot_work_is_refused_before_anything_is_written(world: World, folder: Path, url, message):
@@ -136,6 +142,43 @@ def test_a_lock_that_cannot_work_is_refused_before_anything_is_written(world: Wo
     with pytest.raises(lakelatch.ConfigError, match=message):
         make_empty(folder / "new", lock=url)
     assert not (folder / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "stored", ["tabel", "hello world", "rediss://me%3Asecret@host/0", "s3://b/l?endpoint=http://me:secret@proxy"]
+)
+def test_a_stored_lock_that_nobody_can_open_is_named_and_can_be_changed(world: World, other: str, stored: str):
+    """Earlier versions took such words for folders, and such passwords for names."""
+    a = world.writer("A")
+    a.add("a")
+    log = a.table.log
+    log.append(
+        lambda state: Setting(replace(state.settings, lock=stored, generation=state.settings.generation + 1), "B")
+    )
+    b = world.writer("B")
+    for call in (lambda: b.add("b"), b.table.lock.provider, lambda: b.table.lease("x")):
+        with pytest.raises(
+            lakelatch.ConfigError, match=r"cannot be opened by anybody: .* `lakelatch locks set`"
+        ) as caught:
+            call()
+        assert "secret" not in str(caught.value) + repr(vars(caught.value))
+    world.fresh().close()
+    with pytest.raises(lakelatch.ConfigError) as caught:
+        lakelatch.open(str(world.folder), lock=other, env=world.env)
+    assert "secret" not in str(caught.value)
+    b.table.set_lock(other)
+    assert b.table.settings.lock == other
+    assert (a.table.log.catch_up().settings.lock, a.add("a") is not None) == (other, True)
+    check_tokens(a.table)
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"), [("NONE://", "none://"), ("Table", "table"), ("MEMORY://x", "memory://x")]
+)
+def test_a_lock_may_be_written_in_capitals(world: World, written: str, stored: str):
+    a = world.writer("A")
+    a.table.set_lock(written)
+    assert a.table.settings.lock == stored
 
 
 def test_a_lock_that_cannot_be_taken_is_refused_before_anything_is_written(world: World, folder: Path):

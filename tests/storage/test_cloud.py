@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lakelatch.errors import StorageError
+from lakelatch.errors import ConfigError, InputError, StorageError
 from lakelatch.storage import Outcome, open_store
 from lakelatch.storage.client import Relay
 
@@ -210,3 +210,28 @@ def test_gcs_sends_its_generation_with_a_replacement():
     store._live = (os.getpid(), Recorder())
     assert store.replace_if_match("a", b"x", '42 "etag"').tag == "43 etag2"
     assert handed == [("a", b"x", {"e_tag": '"etag"', "version": "42"})]
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("s3://b/t?endpoint=http://user:hunter2@127.0.0.1:1", {}),
+        ("s3://b/t?endpoint=http%3A%2F%2Fuser%3Ahunter2%40127.0.0.1:1", {}),
+        ("s3://b/t", {"endpoint": "http://hunter2@127.0.0.1:1"}),
+        ("s3://user:hunter2@b/t", {}),
+        ("s3://user:a/hunter2@b/t", {}),
+        ("s3a://user%3Ahunter2@b/t", {}),
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_shown(url, options):
+    with pytest.raises((ConfigError, InputError)) as caught:
+        open_store(url, **options)
+    assert "hunter2" not in str(caught.value) + repr(vars(caught.value))
+
+
+def test_a_password_of_the_environments_endpoint_is_not_shown(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT", "http://user:hunter2@127.0.0.1:1")
+    store = open_store("s3://b/t", **KEYS, timeout="1s", retry_s=0.5)
+    with pytest.raises(StorageError, match=r"127\.0\.0\.1:1") as caught:
+        store.get("x")
+    assert "hunter2" not in str(caught.value)

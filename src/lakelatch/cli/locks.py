@@ -109,6 +109,8 @@ def set_(
     """Give the table another lock."""
     import lakelatch
 
+    from ..locks.config import shown
+
     with lakelatch.open(url) as table:
         changes = lock_settings(
             lock, options, options_file, table_name=table.config.name, base_path=table.url
@@ -121,7 +123,7 @@ def set_(
             print_json({"url": table.url, "settings": after.to_json()})
         else:
             typer.echo(
-                f"{table.url}: lock {after.lock} (it was {before}); running writers go over at their next commit"
+                f"{table.url}: lock {after.lock} (it was {shown(before)}); running writers go over at their next commit"
             )
 
 
