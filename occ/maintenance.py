@@ -11,10 +11,12 @@ from . import archive, cleaning, clustering, compaction
 from .archive import Archival, Keep
 from .cleaning import RETAIN_COMMITS, Retention, Savepoint
 from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .partitions import known_partition, several
 from .readers import Leases, PinnedView, reading
 from .restore import Restored, remove_undone, restore
 from .savepoint import delete_savepoint, savepoint
 from .services import Executed, cancel, execute, finish_decided, schedule
+from .times import Time
 
 if TYPE_CHECKING:
     from .log_state import Begin, LogState
@@ -30,6 +32,13 @@ class Maintenance:
         table = cast("Table", self)
         table._require_log()
         return table
+
+    def _known(self, partitions: Iterable[str] | None) -> list[str] | None:
+        table, wanted = self._ours(), several(partitions)
+        if not wanted:
+            return wanted
+        snapshot = table.snapshot()
+        return [known_partition(table.store, table.config, snapshot, each) for each in wanted]
 
     # --- cleaning --------------------------------------------------------------------------------------------
 
@@ -132,7 +141,7 @@ class Maintenance:
         """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few."""
         table = self._ours()
         table._refuse_if_unwritable()
-        sizes, wanted = Sizes(small_bytes, target_bytes), None if partitions is None else list(partitions)
+        sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
         begin = schedule(table, "cluster", lambda state: clustering.find(table, state, sizes, wanted))
         return begin.instant if begin else None
 
@@ -157,7 +166,7 @@ class Maintenance:
         """
         table = self._ours()
         table._refuse_if_unwritable(rows=False)
-        wanted = None if partitions is None else list(partitions)
+        wanted = self._known(partitions)
         begin = schedule(table, "compact", lambda state: compaction.find(table, state, wanted))
         return begin.instant if begin else None
 
@@ -190,7 +199,7 @@ class Maintenance:
 
     # --- savepoints ------------------------------------------------------------------------------------------
 
-    def savepoint(self, instant: str | None = None, *, comment: str = "") -> Savepoint:
+    def savepoint(self, instant: Time | None = None, *, comment: str = "") -> Savepoint:
         """The state of a commit (T; the newest one otherwise) stays readable until the savepoint is deleted.
 
         Raises:
@@ -198,19 +207,19 @@ class Maintenance:
         """
         table = self._ours()
         table._refuse_if_unwritable()
-        return savepoint(table, instant, comment)
+        return savepoint(table, None if instant is None else table.time_of(instant, "instant"), comment)
 
     def savepoints(self) -> list[Savepoint]:
         """All savepoints, in order of their commits."""
         table = cast("Table", self)
         return cleaning.savepoints(table.store, table.timeline())
 
-    def delete_savepoint(self, instant: str) -> None:
+    def delete_savepoint(self, instant: Time) -> None:
         """Cleanings no longer keep that state. `InputError` when there is no such savepoint."""
         table = self._ours()
-        delete_savepoint(table, instant)
+        delete_savepoint(table, table.time_of(instant, "instant"))
 
-    def restore(self, instant: str) -> Restored:
+    def restore(self, instant: Time) -> Restored:
         """The table has the state of that commit (T) again; every later commit is taken back for good.
 
         Writers that are open meanwhile lose, and what they run again sees the restored table. Readers of other engines
@@ -221,20 +230,23 @@ class Maintenance:
         """
         table = self._ours()
         table._refuse_if_unwritable()
-        return restore(table, instant, table.leases)
+        return restore(table, table.time_of(instant, "instant"), table.leases)
 
     # --- readers ---------------------------------------------------------------------------------------------
 
-    def reading(self, *, as_of_completion: str | None = None) -> AbstractContextManager[PinnedView]:
+    def reading(self, *, as_of_completion: Time | None = None) -> AbstractContextManager[PinnedView]:
         """A state of the table whose files stay while the block lasts: that of now, or of a past completion time.
+
+        A time after the newest commit is now.
 
         Raises:
             StorageError: the lease could not be written; who may not write is covered by retention only.
-            InputError: that past state has been cleaned.
+            InputError: that past state has been cleaned, or it is no time.
             LockLostError: at the end of the block, when the lease has ended meanwhile; read again.
         """
         table = self._ours()
-        return reading(table, as_of_completion=as_of_completion)
+        past = None if as_of_completion is None else table.time_of(as_of_completion, "as_of_completion")
+        return reading(table, as_of_completion=past)
 
 
 def _watch_readers(table: Table) -> None:

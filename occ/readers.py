@@ -174,8 +174,12 @@ class PinnedView:
 @contextmanager
 def reading(table: Table, *, as_of_completion: str | None) -> Iterator[PinnedView]:
     """See `Table.reading`."""
-    env, past = table.env, as_of_completion is not None
     last = table.log.catch_up().last
+    if as_of_completion is not None:
+        shown = [each.completed or each.requested for each in table.timeline().commits]
+        if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
+            as_of_completion = None  # a lease at a moment to come would keep the state of then, and not this one
+    env, past = table.env, as_of_completion is not None
     known = as_of_completion or (last.completion if last else EARLIEST)
     try:
         beating = _Beating(table.store, Lease(env.uuid(), table.writer, known, exact=past, process=env.process()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import DamagedTableError, UnsupportedTableError
+from ..errors import DamagedTableError, InputError, UnsupportedTableError
 from ..storage import Store
 from .avro import CommitMetadata, decode_commit
 from .clock import EARLIEST
@@ -13,10 +13,12 @@ from .commit_log import CommitLog
 from .history import History
 from .instant import COMMIT_ACTIONS, Instant, file_name
 from .log_state import Commit, Follower
+from .partitions import known_partition, some
 from .plans import undone_by
 from .properties import TableConfig
 from .publish import files_of, metadata_of
 from .timeline import Timeline, has_archive, read_timeline
+from .times import Time, time_of
 from .view import View, cold_view, with_unpublished
 
 if TYPE_CHECKING:
@@ -54,37 +56,49 @@ class Reading:
         undone = timeline.taken_back()
         return timeline.without(undone) if undone else timeline
 
-    def commits(self, *, after: str = "", until: str | None = None) -> list[tuple[Instant, CommitMetadata]]:
+    def time_of(self, value: Time, what: str = "the time") -> str:
+        """A time in any form that is understood (`times`), as the timeline spells it. `InputError` for anything else."""
+        return time_of(value, what, utc=self.config.timeline_timezone == "UTC")
+
+    def commits(self, *, after: Time | None = None, until: Time | None = None) -> list[tuple[Instant, CommitMetadata]]:
         """The commits with a completion time after one and up to another, in that order; archived ones too.
 
-        What an incremental reader has to look at.
+        What an incremental reader has to look at. Times in any form that `times` tells; ``after`` None, or Hudi's own
+        ``0`` and ``000``, is the beginning.
 
         Raises:
+            InputError: ``after`` or ``until`` is no time.
             UnsupportedTableError: an archive of table version 6 holds some of them.
         """
+        first = "" if after is None or after in ("0", "000") else self.time_of(after, "after")
+        last = None if until is None else self.time_of(until, "until")
         timeline = self.timeline()
-        if self.config.layout == 1 and after < (timeline.first_active or "") and has_archive(self.store, self.config):
+        if self.config.layout == 1 and first < (timeline.first_active or "") and has_archive(self.store, self.config):
             raise UnsupportedTableError(
-                f"{self.url}: what changed since {after or 'the beginning'} cannot be told: commits before "
+                f"{self.url}: what changed since {first or 'the beginning'} cannot be told: commits before "
                 f"{timeline.first_active} are in an archive of table version 6, which this library does not read. Begin with a "
                 "snapshot read",
                 table=self.url,
             )
         found = {
-            each: timeline.metadata(each) for each in timeline.completed_by(completed=until) if each.order[0] > after
+            each: timeline.metadata(each) for each in timeline.completed_by(completed=last) if each.order[0] > first
         }
-        archived = [i for i in self.history.instants().values() if after < i.order[0] and i.action in COMMIT_ACTIONS]
-        bodies = self.history.contents(i for i in archived if until is None or i.order[0] <= until)
+        archived = [i for i in self.history.instants().values() if first < i.order[0] and i.action in COMMIT_ACTIONS]
+        bodies = self.history.contents(i for i in archived if last is None or i.order[0] <= last)
         for each, body in bodies.items():
             found.setdefault(each, decode_commit(body, name=file_name(each), layout=2, table=self.url))
         return sorted(found.items(), key=lambda item: item[0].order)
 
-    def snapshot(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> Snapshot:
-        """The file slices now, or at a past moment.
+    def snapshot(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> Snapshot:
+        """The file slices now, or at a past moment: at one after the newest commit those of now.
 
         Args:
-            as_of: commits with requested time T not after this, as Hudi's readers travel in time.
+            as_of: commits with requested time T not after this, as Hudi's readers travel in time. Any form that `times`
+                tells; a date is its start.
             as_of_completion: commits with completion time C not after this.
+
+        Raises:
+            InputError: it is no time, or the table had no commit yet.
         """
         return self.view(as_of=as_of, as_of_completion=as_of_completion).snapshot
 
@@ -92,18 +106,35 @@ class Reading:
         """The data columns, without Hudi's meta columns; None before the first commit."""
         return self.view().arrow_schema()
 
-    def view(self, *, as_of: str | None = None, as_of_completion: str | None = None) -> View:
-        """Snapshot and schema together, of one moment."""
+    def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
+        """Snapshot and schema together, of one moment; arguments and errors of `snapshot`."""
+        requested = None if as_of is None else self.time_of(as_of, "as_of")
+        completed = None if as_of_completion is None else self.time_of(as_of_completion, "as_of_completion")
+        old = requested is not None or completed is not None
 
         def past(timeline: Timeline, _: Commit | None) -> View:
-            old = as_of is not None or as_of_completion is not None
-            return cold_view(self.store, timeline, as_of=as_of, as_of_completion=as_of_completion, whole=old)
+            found = cold_view(self.store, timeline, as_of=requested, as_of_completion=completed, whole=old)
+            if old and not len(found.snapshot):
+                self._refuse_before_the_first(timeline, requested, completed)
+            return found
 
         if not self.writable:
             return past(self.timeline(), None)
-        if as_of is not None or as_of_completion is not None:
-            return self._steadily(past)
-        return self._latest()[0]
+        return self._steadily(past) if old else self._latest()[0]
+
+    def _refuse_before_the_first(self, timeline: Timeline, requested: str | None, completed: str | None) -> None:
+        def known(**bounds: str | None) -> tuple[Instant, ...]:
+            return timeline.completed_by(**bounds) or timeline.archived_by(**bounds)
+
+        if not known(requested=requested, completed=completed) and (ever := known()):
+            first = ever[0]
+            raise InputError(
+                f"{self.url} had no commit yet at {requested or completed}: the first that is known is {first.requested}"
+                + (f", completed at {first.completed}" if first.completed else "")
+                + ". Choose a later time (`lakelatch timeline` lists them)",
+                table=self.url,
+                first=first.requested,
+            )
 
     def _latest(self) -> tuple[View, str]:
         """The view now, and the largest completion time that it holds."""
@@ -145,10 +176,19 @@ class Reading:
         *,
         partition: str | None = None,
         columns: list[str] | None = None,
-        as_of: str | None = None,
-        as_of_completion: str | None = None,
+        as_of: Time | None = None,
+        as_of_completion: Time | None = None,
     ) -> pa.Table:
-        """All rows of the table or of one partition as Arrow, without meta columns."""
+        """All rows of the table or of one partition as Arrow, without meta columns.
+
+        Args:
+            partition: its path (``origin=JFK``), as `snapshot` and ``lakelatch files`` tell it.
+            columns: names; all otherwise.
+            as_of, as_of_completion: as of `snapshot`.
+
+        Raises:
+            InputError: no such partition or column, or no such time.
+        """
         self.config.refuse_reading()
         return self._rows(self.view(as_of=as_of, as_of_completion=as_of_completion), partition, columns)
 
@@ -156,6 +196,11 @@ class Reading:
         import pyarrow as pa
 
         schema = view.arrow_schema() or pa.schema([])
+        columns = [columns] if isinstance(columns, str) else columns
+        if unknown := [c for c in columns or () if c not in schema.names]:
+            raise InputError(f"{self.url} has no column {unknown[0]!r}; it has {some(schema.names)}", columns=unknown)
+        if partition is not None:
+            partition = known_partition(self.store, self.config, view.snapshot, partition)
         wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
         parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_groups(partition)]
         tables = [_shaped(part, wanted) for part in parts]

@@ -9,7 +9,7 @@ from ..conflict import FileGroupId, Reservation
 from ..conflict.isolation import SNAPSHOT
 from ..conflict.write_set import EVERYWHERE, Region
 from ..errors import InputError
-from .partition_path import parse_partition_path
+from .partitions import refuse_misspelled, some
 from .snapshot import FileSlice
 from .staging import Staged
 
@@ -64,16 +64,10 @@ def _refuse_unknown(table: Table, partitions: set[str], groups: set[FileGroupId]
         if operation not in _CREATE_PARTITIONS:
             raise InputError(
                 f"{table.url} has no partition {partition!r}, which was to be reserved for {operation}; nothing was written. "
-                f"There are {len(known)}: {', '.join(sorted(known)[:3])} ...",
+                f"It has {some(sorted(known))}",
                 partition=partition,
             )
-        fields = parse_partition_path(partition, table.config)
-        if table.config.hive_style and not all(f"{name}=" in partition for name in fields):
-            raise InputError(
-                f"{partition!r} cannot be a partition of {table.url}, which is partitioned as "
-                f"{'/'.join(f'{name}=VALUE' for name in fields)}; nothing was written. Name it as `lakelatch files` prints it",
-                partition=partition,
-            )
+        refuse_misspelled(table.url, table.config, partition, sorted(known))
 
 
 def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, attempt: int) -> Reservation:

@@ -22,6 +22,7 @@ from .early import take_turn, targets
 from .keys import record_keys
 from .merge import Effects, remove_where
 from .partition_path import partition_paths
+from .partitions import known_partition
 from .properties import TableConfig
 from .rewrite import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
 from .row_merge import merge_rows, refuse_known
@@ -134,6 +135,8 @@ def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
     take_turn(
         txn, lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)]
     )
+    if partition is not None:
+        partition = known_partition(txn._table.store, txn._table.config, txn.snapshot, partition)
     slices = txn.reads(partition, where=where)
     txn._staged.tells_all = True
     if txn.schema is None:

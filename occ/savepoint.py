@@ -21,6 +21,7 @@ from .instant import Instant, file_name, to_epoch_ms
 from .plans import by_partition
 from .readers import refuse_cleaned
 from .services import finish_decided
+from .times import same_time
 
 if TYPE_CHECKING:
     from .table import Table
@@ -62,21 +63,25 @@ def delete_savepoint(table: Table, instant: str) -> None:
 
 def _delete(table: Table, instant: str) -> None:
     with Service(table, "savepoint_delete") as txn:
-        found = next((s for s in savepoints(table.store, table.timeline()) if s.instant == instant), None)
+        found = next(
+            (each for each in savepoints(table.store, table.timeline()) if same_time(each.instant, instant)), None
+        )
         if found is None:
             raise InputError(f"{table.url} has no savepoint {instant}; `lakelatch savepoint list` shows them")
         txn.settle({"slices": {}}, undone=[file_name(found.shown)])
 
 
 def commit_at(table: Table, timeline: Timeline, instant: str | None) -> Instant:
-    """The completed commit with that T, the newest one for None; `InputError` for another."""
+    """The completed commit with that T in 17 digits, the newest one for None; `InputError` for another."""
     commits = timeline.commits
-    found = commits[-1:] if instant is None else [each for each in commits if each.requested == instant]
+    found = commits[-1:] if instant is None else [each for each in commits if same_time(each.requested, instant)]
     if not found:
         shown = ", ".join(each.requested for each in commits[-3:]) or "none"
+        before = timeline.completed_by(completed=instant)
+        then = f"{before[-1].requested} was the newest one at that time; " if before else ""
         raise InputError(
-            f"{instant} is no commit on the timeline of {table.url}; the newest are {shown} (`lakelatch timeline` lists "
-            "all)",
+            f"{instant} is no commit on the timeline of {table.url}; {then}the newest are {shown} (`lakelatch timeline` "
+            "lists all)",
             instant=instant,
         )
     return found[0]

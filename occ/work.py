@@ -15,6 +15,7 @@ from ..errors import InputError
 from .avro import WriteStat
 from .log_state import Follower
 from .over import is_over, restored_below, undisturbed
+from .partitions import refuse_misspelled
 from .rounds import Rebase
 from .staging import Staged
 from .view import arrow_schema
@@ -60,6 +61,7 @@ class Work:
         self._hook: Any = None  # of `row_writes`
         self._spec: FileSpec | None = None
         self._looks_now = False  # for commits past the log, whenever it looked last
+        self._spelled: set[str] = set()
         self._state = "open"
 
     @property
@@ -186,7 +188,10 @@ class Work:
         row_writes.delete(self, keys)
 
     def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
-        """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile."""
+        """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile.
+
+        Raises `InputError` for a ``partition`` (its path) that the table does not have.
+        """
         from . import row_writes
 
         self._require_open()
@@ -202,6 +207,7 @@ class Work:
     def overwrites(self, partition: str | None) -> None:
         """Claim a partition (None: the table) with all that appears in it before the commit."""
         self._require_open()
+        self._refuse_misspelled(partition)
         self._staged.overwrites(partition)
 
     def reads(
@@ -218,6 +224,7 @@ class Work:
         Returns the slices that may hold such rows, by their statistics.
         """
         self._require_open()
+        self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where) if met is None else (where_of(where), list(met))
         self._staged.reads(partition, slices, conditions)
         return slices
@@ -229,9 +236,18 @@ class Work:
         what is returned as in `reads`: no other slices have to be read.
         """
         self._require_open()
+        self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where)
         self._staged.scanned(partition, slices, conditions)
         return slices
+
+    def _refuse_misspelled(self, partition: str | None) -> None:
+        """One that does not exist yet is fine: that nobody else makes it is worth claiming."""
+        if partition is not None and partition not in self._spelled:
+            known = self._snapshot.partitions() if self._snapshot is not None else []
+            if partition not in known:
+                refuse_misspelled(self.url, self._table.config, partition, known)
+            self._spelled.add(partition)
 
     def _looked_at(self, partition: str | None, where: Terms) -> tuple[Where, list[FileSlice]]:
         slices = self.snapshot.file_groups(partition)
@@ -269,6 +285,7 @@ class Work:
         ``file_id`` in one file group only: by the bucket index no other can hold them.
         """
         self._require_open()
+        self._refuse_misspelled(partition)
         self._staged.looks_up(partition, file_id)
 
     def reads_nothing_else(self) -> None:

@@ -11,6 +11,7 @@ from ..errors import InputError
 from ..occ.schema import META_COLUMNS
 from ..occ.snapshot import FileSlice
 from ..occ.table import Table
+from ..occ.times import Time
 from .columns import spark_schema
 from .prune import matching_partitions
 
@@ -49,8 +50,8 @@ def read(
     *,
     columns: Sequence[str] | None,
     condition: Any | None,
-    as_of: str | None,
-    as_of_completion: str | None,
+    as_of: Time | None,
+    as_of_completion: Time | None,
     meta: bool,
 ) -> Any:
     """See `SparkTable.read`."""
@@ -67,10 +68,12 @@ def read(
     rows = scan(spark, table, slices, full)
     if condition is not None:
         rows = rows.where(condition)
-    return rows.select(*columns) if columns is not None else rows
+    if columns is None:
+        return rows
+    return rows.select(*([columns] if isinstance(columns, str) else columns))
 
 
-def read_incremental(spark: Any, table: Table, *, after: str, until: str | None, meta: bool) -> Any:
+def read_incremental(spark: Any, table: Table, *, after: Time | None, until: Time | None, meta: bool) -> Any:
     """See `SparkTable.read_incremental`."""
     table.config.refuse_scanning()
     commits = table.commits(after=after, until=until)

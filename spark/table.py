@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ..occ.retry import RunResult
 from ..occ.table import Table
 from ..occ.table import open as open_table
+from ..occ.times import Time
 from . import read as reads
 from .transaction import SparkTransaction
 from .write import Writes
@@ -51,8 +52,8 @@ class SparkTable(Writing):
         columns: Sequence[str] | None = None,
         filter: Any | None = None,  # noqa: A002 - the word Spark's users look for
         *,
-        as_of: str | None = None,
-        as_of_completion: str | None = None,
+        as_of: Time | None = None,
+        as_of_completion: Time | None = None,
         meta: bool = False,
     ) -> Any:
         """The rows as a DataFrame over Spark's own Parquet scan, fixed to the moment of this call.
@@ -60,7 +61,8 @@ class SparkTable(Writing):
         Args:
             columns: names; all data columns otherwise.
             filter: SQL text or Column. Partitions that it rules out are not even listed for Spark.
-            as_of: requested time T, as Hudi's readers travel in time.
+            as_of: requested time T, as Hudi's readers travel in time; an instant, a date (its start), a time or a
+                datetime, as for `Table.snapshot`.
             as_of_completion: completion time C.
             meta: with Hudi's five meta columns.
         """
@@ -74,11 +76,11 @@ class SparkTable(Writing):
             meta=meta,
         )
 
-    def read_incremental(self, after: str, until: str | None = None, *, meta: bool = False) -> Any:
+    def read_incremental(self, after: Time | None, until: Time | None = None, *, meta: bool = False) -> Any:
         """The newest version of the rows changed by commits with completion time in (after, until].
 
-        Keep the completion time of the last commit seen as the next ``after``: commits appear in the order of
-        completion times, so none is skipped. Deleted rows are not told.
+        ``after`` None is the beginning. Keep the completion time of the last commit seen as the next one: commits appear
+        in the order of completion times, so none is skipped. Deleted rows are not told.
         """
         return reads.read_incremental(self.spark, self.table, after=after, until=until, meta=meta)
 

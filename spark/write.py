@@ -24,6 +24,7 @@ from ..errors import InputError
 from ..occ.avro import WriteStat
 from ..occ.early import take_turn
 from ..occ.merge import Effects
+from ..occ.partitions import refuse_misspelled, several
 from ..occ.rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Plan, slices_by_partition
 from ..occ.snapshot import FileSlice, Snapshot
 from ..occ.statistics import slices_that_may_match
@@ -77,7 +78,10 @@ class Writes:
 
     def overwrite(self, rows: Any, *, partitions: Sequence[str] | None) -> WriteResult:
         """The partitions of the rows hold these rows and no others."""
-        named = None if partitions is None else set(partitions)
+        given = several(partitions)
+        for each in given or ():
+            refuse_misspelled(self._table.url, self._table.config, each)
+        named = None if given is None else set(given)
 
         def drop(txn: Transaction, stats: Sequence[WriteStat]) -> None:
             written = {s.partition for s in stats}

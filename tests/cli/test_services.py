@@ -86,7 +86,7 @@ def test_savepoints_and_restore(run, url):
     with lakelatch.open(url) as table:
         assert content(table) == before
     assert "nothing has landed after" in run("restore", url, saved["instant"], "--yes").stdout
-    assert "no commit on the timeline" in run("restore", url, "2020", "--yes", code=2).stderr
+    assert "no commit on the timeline" in run("restore", url, "2020-01-01", "--yes", code=2).stderr
     run("savepoint", "delete", url, saved["instant"])
     assert run("savepoint", "list", url).stdout == "no savepoint\n"
     assert run.json("check", url)["findings"] == []

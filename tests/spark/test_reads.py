@@ -1,6 +1,7 @@
 """Reads: pruning, time travel, incremental; and that both ways to a bucket agree."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from lakelatch.errors import InputError
+from lakelatch.occ.instant import to_epoch_ms
 from lakelatch.occ.keys import bucket_ids, key_parts
 from lakelatch.spark import columns, prune
 
@@ -87,10 +89,41 @@ def test_time_travel_by_t_and_by_c(make: Callable[..., Any], spark: Any) -> None
         assert {(r["id"], r["n"]) for r in pa.Table.from_batches(batches).to_pylist()} == state
 
 
+def test_no_door_for_a_time_takes_what_is_none(make: Callable[..., Any], spark: Any) -> None:
+    table, results = filled(make, spark)
+    doors = (
+        lambda time: table.read(as_of=time),
+        lambda time: table.read(as_of_completion=time),
+        lambda time: table.read_incremental(time),
+        lambda time: table.read_incremental(None, time),
+    )
+    for door in doors:
+        for time in ("yesterday", "abc", "", "20261124", 5):
+            with pytest.raises(InputError, match="no time"):
+                door(time)
+    moment = datetime.fromtimestamp(to_epoch_ms(results[0].completion) / 1000, timezone(timedelta(hours=9)))
+    assert pairs(table.read_incremental(moment)) == pairs(table.read_incremental(results[0].completion))
+    assert pairs(table.read(as_of_completion=moment.isoformat())) == pairs(
+        table.read(as_of_completion=results[0].completion)
+    )
+    with pytest.raises(InputError, match="no commit yet"):
+        table.read(as_of=datetime(2000, 1, 1, tzinfo=UTC))
+    assert table.read("id").columns == ["id"]
+
+
+def test_partitions_to_overwrite_are_a_list_of_paths(make: Callable[..., Any], spark: Any) -> None:
+    table, _ = filled(make, spark)
+    rows, before = spark.createDataFrame([("a", "sf", 9)], SCHEMA), pairs(table.read())
+    for partitions, words in (("city=sf", r"partitions=\['city=sf'\]"), (["sf"], "city=VALUE"), ([""], "city=VALUE")):
+        with pytest.raises(InputError, match=words):
+            table.overwrite(rows, partitions=partitions)
+    assert pairs(table.read()) == before
+
+
 def test_incremental_by_completion_time(make: Callable[..., Any], spark: Any) -> None:
     table, done = filled(make, spark)
     c = [r.completion for r in done]
-    assert pairs(table.read_incremental("0")) == {("a", 2), ("c", 4), ("d", 2)}
+    assert pairs(table.read_incremental(None)) == {("a", 2), ("c", 4), ("d", 2)}
     assert pairs(table.read_incremental(c[0])) == {("a", 2), ("c", 4), ("d", 2)}
     assert pairs(table.read_incremental(c[1])) == {("c", 4)}
     assert pairs(table.read_incremental(c[0], c[1])) == {("a", 2), ("d", 2)}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import InputError
 from .output import bytes_text, count_text, print_json, print_table
 
 if TYPE_CHECKING:
@@ -26,16 +25,14 @@ def files(url: str, *, partition: str | None, as_of: str | None, rows: bool | No
     """Print the file slices."""
     import lakelatch
 
-    moment = _moment(as_of) if as_of is not None else None
+    from ..occ.partitions import known_partition
+
     with lakelatch.open(url) as table:
+        moment = table.time_of(as_of, "--as-of") if as_of is not None else None
         snapshot = table.snapshot(as_of=moment)
-        if partition is not None and partition.strip("/") not in snapshot.partitions():
-            known = snapshot.partitions()
-            some = ", ".join(known[:5]) + (" ..." if len(known) > 5 else "")
-            raise InputError(
-                f"there are no files in partition {partition!r} of {table.url}; it has {some or 'no files at all'}"
-            )
-        slices = snapshot.file_groups(None if partition is None else partition.strip("/"))
+        if partition is not None:
+            partition = known_partition(table.store, table.config, snapshot, partition)
+        slices = snapshot.file_groups(partition)
         wanted = rows if rows is not None else len(slices) <= _COUNTED_BY_ITSELF
         counted = _rows(table, slices) if wanted else {}
         found = [_facts(each, counted) for each in slices]
@@ -43,21 +40,6 @@ def files(url: str, *, partition: str | None, as_of: str | None, rows: bool | No
             print_json({"table": table.url, "as_of": moment, "files": found})
             return
     _print(found, merge_on_read=any(each["log_files"] for each in found))
-
-
-def _moment(text: str) -> str:
-    """T itself, or a date or date and time in UTC as T."""
-    from ..occ.instant import is_time
-
-    digits = "".join(char for char in text if char.isdigit())
-    plain = set(text) <= set("0123456789-:. TZ")
-    padded = digits.ljust(17, "0") if len(digits) in (8, 12, 14) else digits
-    if not plain or len(padded) != 17 or not is_time(padded):
-        raise InputError(
-            f"{text!r} is no moment; give a requested time such as 20261121025932015, or a date such as 2026-11-21 or "
-            "2026-11-21T02:59 (UTC)"
-        )
-    return digits if len(digits) == 14 else padded
 
 
 def _facts(each: FileSlice, rows: dict[str, int]) -> dict[str, Any]:
