@@ -214,7 +214,7 @@ class LeasedLocks:
             if isinstance(ticket, Ticket):
                 lease = self._take(ask, ticket, wait_s, until)
             elif wait_s is not None:
-                raise self._busy(ask, wait_s, ticket)
+                raise self._busy(ask, wait_s, ticket, ours=self._front.is_held(ask.key))
         finally:
             if current.observer is not None:
                 waited_s = self._env.monotonic() - start
@@ -279,7 +279,7 @@ class LeasedLocks:
         hold.log(logging.DEBUG, "granted for %g s", ask.lease_s)
         return lease
 
-    def _busy(self, ask: Ask, wait_s: float, ahead: int | None) -> LockTimeoutError:
+    def _busy(self, ask: Ask, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
         """Asked before the place is left, so that the backend's queue still shows it."""
         holder = None
         try:
@@ -290,7 +290,7 @@ class LeasedLocks:
             _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
         if holder is not None and ask.owner in holder.queue:
             ahead = holder.queue.index(ask.owner) + 1
-        return refusals.busy(ask, wait_s, holder, ahead)
+        return refusals.busy(ask, wait_s, holder, ahead, ours=ours)
 
 
 def _give_back(ask: Ask, grant: Grant) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..environment import Environment, Event
-from ..errors import LockError
 
 _WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
 
@@ -63,10 +62,7 @@ class FrontQueue:
         self._fronts: dict[str, Ticket] = {}
 
     def enter(self, key: str, *, until: float | None, owner: str = "") -> Ticket | int:
-        """Stand at the front of ``key``; or how many were ahead when ``until`` (monotonic; None: now) had passed.
-
-        Raises `LockError` when the calling thread itself holds the key: it would wait for itself.
-        """
+        """Stand at the front of ``key``; or how many were ahead when ``until`` (monotonic; None: now) had passed."""
         with self._lock:
             line = self._lines.get(key)
             if line is None:
@@ -74,12 +70,6 @@ class FrontQueue:
                 return self._front(key)
             if until is None:
                 return len(line) + 1
-            if self._fronts[key].is_ours() and self._env.monotonic() < until:
-                raise LockError(
-                    f"This thread holds lock {key!r} already and would wait for itself: locks are not re-entrant. "
-                    "Hand the lease on to the code that needs it, or release it first.",
-                    key=key,
-                )
             mine = _Waiter(owner, self._env.event())
             line.append(mine)
         while not mine.turn.is_set():
@@ -101,6 +91,12 @@ class FrontQueue:
         """Owners in line behind the front, the next one first."""
         with self._lock:
             return tuple(waiter.owner for waiter in self._lines.get(key, ()))
+
+    def is_held(self, key: str) -> bool:
+        """Whether a lease of this process stands at the front, which somebody still has."""
+        with self._lock:
+            front = self._fronts.get(key)
+        return front is not None and front.held is not None and front.held.wanted()
 
     def depths(self) -> dict[str, int]:
         """How many threads wait for each key that is taken."""
@@ -134,18 +130,13 @@ class FrontQueue:
 class Ticket:
     """The front place of one key. Leaving twice is fine."""
 
-    __slots__ = ("_key", "_left", "_queue", "_thread", "held")
+    __slots__ = ("_key", "_left", "_queue", "held")
 
     def __init__(self, queue: FrontQueue, key: str) -> None:
         self.held: Held | None = None
         self._queue = queue
         self._key = key
-        self._thread: threading.Thread | None = threading.current_thread()
         self._left = threading.Lock()
-
-    def is_ours(self) -> bool:
-        """True when the calling thread took this place and has the key, so that nobody would end its wait."""
-        return self._thread is threading.current_thread() and self.held is not None and self.held.wanted()
 
     def leave(self) -> None:
         """Let the next thread in."""

@@ -28,13 +28,23 @@ def token_behind(ask: Ask, place: str, token: int) -> TokenBehindError:
     )  # fmt: skip
 
 
-def busy(ask: Ask, wait_s: float, holder: Holder | None, ahead: int | None) -> LockTimeoutError:
-    """The time limit has passed; ``ahead`` counts the holder and everybody who waits before us, where it is known."""
+def busy(ask: Ask, wait_s: float, holder: Holder | None, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
+    """The time limit has passed; ``ahead`` counts the holder and everybody who waits before us, where it is known.
+
+    ``ours`` says that a lease of this process holds it. Whether that is the caller's own nobody can tell: threads of a
+    pool and tasks change places, and a lease may be handed on.
+    """
     line = "" if ahead is None else f" (number {ahead} in line)"
+    hint = (
+        " It is held by a lease of this process. If that is the caller's own, it has waited for itself: locks are not "
+        "re-entrant, so hand the lease on to the code that needs it, or release it first."
+        if ours
+        else ""
+    )
     if holder is None:
         return LockTimeoutError(
             f"Lock {ask.key!r} was busy for {wait_s:g} s{line}; who holds it now is not known. Nothing is held; try again "
-            "or wait longer.",
+            f"or wait longer.{hint}",
             key=ask.key, wait_s=wait_s, holder=None, position=ahead,
         )  # fmt: skip
     since = datetime.fromtimestamp(holder.since, UTC).isoformat(timespec="seconds")
@@ -43,6 +53,6 @@ def busy(ask: Ask, wait_s: float, holder: Holder | None, ahead: int | None) -> L
     return LockTimeoutError(
         f"Lock {ask.key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"
         f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, or end that holder "
-        f"with break_(key, token={holder.token}, ...) if it is known to be stuck.",
+        f"with break_(key, token={holder.token}, ...) if it is known to be stuck.{hint}",
         key=ask.key, wait_s=wait_s, holder=holder, position=ahead,
     )  # fmt: skip

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import LockError, LockTimeoutError, LockUnavailableError, StorageError, TokenBehindError
-from lakelatch.locks import Holder, Release, open_provider
+from lakelatch.locks import Holder, LockProvider, Release, open_provider
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S, until
 
@@ -224,6 +226,45 @@ def test_a_lease_that_another_thread_took_is_waited_for() -> None:
         timer.start()
         locks.acquire("k", wait_s=PATIENCE_S).release()
         timer.join()
+
+
+def test_who_waits_does_not_care_which_thread_has_taken_the_lease() -> None:
+    """Threads of a pool are used again: the one that waits may be the one that once took what another task holds."""
+    with open_provider("memory://pool") as locks, ThreadPoolExecutor(1) as pool:
+        lease = pool.submit(locks.acquire, "k", wait_s=0).result()
+        waiting = pool.submit(locks.acquire, "k", wait_s=PATIENCE_S)
+        until(lambda: len(locks.inspect("k").queue) == 1, "nobody waits")
+        lease.release()
+        assert waiting.result(PATIENCE_S).release() is Release.RELEASED
+
+
+def test_tasks_of_asyncio_wait_in_any_thread() -> None:
+    async def work(locks: LockProvider, done: list[int]) -> None:
+        lease = await asyncio.to_thread(locks.acquire, "k", wait_s=PATIENCE_S)
+        await asyncio.sleep(0)
+        done.append(lease.token)
+        await asyncio.to_thread(lease.release)
+
+    async def all_of(locks: LockProvider) -> list[int]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(11))
+        done: list[int] = []
+        await asyncio.gather(*(work(locks, done) for _ in range(10)))
+        return done
+
+    with open_provider("memory://tasks") as locks:
+        done = asyncio.run(all_of(locks))
+    assert done == sorted(set(done))
+    assert len(done) == 10
+
+
+def test_a_time_out_says_when_the_caller_may_have_waited_for_itself(env: FakeEnvironment) -> None:
+    with open_provider("memory://itself", env=env) as locks, open_provider("memory://itself", env=env) as others:
+        with locks.acquire("k", wait_s=0), pytest.raises(LockTimeoutError, match="it has waited for itself"):
+            others.acquire("k", wait_s=1)
+        with open_provider("memory://itself", env=env.peer()) as theirs, theirs.acquire("k", wait_s=0):
+            with pytest.raises(LockTimeoutError) as caught:
+                locks.acquire("k", wait_s=1)
+            assert "itself" not in str(caught.value).replace("memory://itself", "")
 
 
 def test_a_provider_with_leases_pickles_as_an_address(env: FakeEnvironment) -> None:
