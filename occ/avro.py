@@ -31,7 +31,11 @@ NO_PREVIOUS_COMMIT = "null"  # the JVM writes the word
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes; ``facts`` are ours, not Hudi's."""
+    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes; ``facts`` are ours, not Hudi's.
+
+    ``whole``: inserts, updates and deletes since the transaction began, where this is not its first write of these rows.
+    The counts are then those of the last write, until the file is staged.
+    """
 
     file_id: str
     path: str
@@ -52,6 +56,7 @@ class WriteStat:
     min_event_time: int | None = None
     max_event_time: int | None = None
     facts: FileFacts | None = field(default=None, compare=False, repr=False)
+    whole: tuple[int, int, int] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -118,7 +123,7 @@ class CommitMetadata:
 
 # A field without a default equals no value, so it is always written.
 _STAT_FIELDS_AND_DEFAULTS = tuple(
-    (name, spec.default) for name, spec in WriteStat.__dataclass_fields__.items() if name != "facts"
+    (name, spec.default) for name, spec in WriteStat.__dataclass_fields__.items() if name not in ("facts", "whole")
 )
 
 

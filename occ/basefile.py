@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -51,6 +52,8 @@ class BaseFileWriter:
         trusted: the caller has put every row into its partition; spares the check.
         keep_hashes: collect `wide_hashes` of the new keys in `key_hashes`, eight bytes a row.
         replaces: path of the version before, whose keys say which rows are inserted unless `counts` does.
+        begun: for a group whose rows an earlier write of the transaction has staged: path of the slice that it found, ""
+            for none. What the commit tells of its rows counts from there.
 
     After the block `stat` says what stands. An exception inside the block leaves the marker and nothing else.
     """
@@ -68,9 +71,10 @@ class BaseFileWriter:
         trusted: bool = False,
         keep_hashes: bool = False,
         replaces: str | None = None,
+        begun: str | None = None,
     ) -> None:
         self._spec, self.partition, self._file_id, self._io = spec, partition, file_id, io
-        self._replaces = replaces
+        self._replaces, self._begun = replaces if begun is None else begun or None, begun
         self._prev_commit = prev_commit
         self.name = base_file_name(BaseName(file_id, token, spec.instant))
         self.path = join(partition, self.name)
@@ -81,7 +85,7 @@ class BaseFileWriter:
             name=self.name,
             numbers=numbers or RowNumbers(int(token.partition("-")[0])),
             trusted=trusted,
-            keep_hashes=keep_hashes,
+            keep_hashes=keep_hashes or begun is not None,
         )
         self._rows = 0
         self._counts: tuple[int, int, int] | None = None
@@ -290,7 +294,13 @@ class BaseFileWriter:
             file_size=size,
             errors=0,
             facts=self._facts(footer),
+            whole=None if self._begun is None else self._counted_from_begin(rows),
         )
+
+    def _counted_from_begin(self, rows: int) -> tuple[int, int, int]:
+        inserted = self._inserted_keys
+        inserts, old = len(inserted.hashes) if inserted else 0, self._old_keys
+        return inserts, self._shape.new_rows - inserts, (len(old.hashes) if old else 0) - (rows - inserts)
 
     def _facts(self, footer: pq.FileMetaData) -> FileFacts | None:
         wanted = self._spec.wanted
@@ -298,21 +308,26 @@ class BaseFileWriter:
             return None
         values = self._shape.constrained()
         if wanted.keys:
-            keys = self._inserted_keys()
+            keys = self._inserted_keys
             if keys is not None:
                 values[NEW_KEYS] = keys_in(self.partition, keys)
         statistics = encoded(of_footer(footer, wanted.statistics)) if wanted.statistics else b""
         return FileFacts(statistics, values)
 
+    @cached_property
     def _inserted_keys(self) -> Hashed | None:
-        if self._inserted is not None:
+        if self._inserted is not None and self._begun is None:
             return hashed_keys(self._inserted)
         changed = self._shape.new_keys()
-        if changed is None or self._replaces is None:
-            return changed
+        return changed if changed is None or self._replaces is None else without(changed, self._old_keys)
+
+    @cached_property
+    def _old_keys(self) -> Hashed | None:
+        if self._replaces is None:
+            return None
         with self._spec.store.open(self._replaces) as stream:
-            old = pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False).column(RECORD_KEY).combine_chunks()
-        return without(changed, hashed_keys(old))
+            old = pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False).column(RECORD_KEY)
+        return hashed_keys(old.combine_chunks())
 
     def _close_quietly(self) -> None:
         self._buffer = []

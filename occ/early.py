@@ -27,7 +27,6 @@ from ..conflict import FileGroupId, Reservation, WriteSet
 from ..conflict.operations import INGESTION, kind_of
 from ..conflict.write_set import NOWHERE, Region
 from ..errors import ConflictError, StorageError
-from .basefile import group_id
 from .log_state import Begin
 from .over import beaten_early
 from .reserve import bounded
@@ -133,7 +132,7 @@ def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
             if not place.startswith(NEW):
                 found.add(FileGroupId(partition, place))
         elif place is not None:
-            found.add(FileGroupId(partition, group_id(plan.spec.instant, partition, 0, place, bucket=place)))
+            found.add(FileGroupId(partition, plan.spec.group_id(partition, 0, place, bucket=place)))
         else:
             slices, owner = owners(plan, partition, unit)
             found |= {slices[number].group for number in np.unique(owner[owner >= 0])}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
-from .dictionaries import TEXTS, cast, filled, holds, without_unused
+from .dictionaries import TEXTS, cast, filled, holds, plain, without_unused
 from .file_spec import FileSpec
 from .key_order import java_span
 from .keys import RECORD_KEY, record_keys, wide_hashes
@@ -65,6 +65,7 @@ class FileRows:
     ) -> None:
         self._instant, self._schema, self._config = spec.instant, spec.schema, spec.config
         self._partition, self._name = partition, name
+        self._again = bool(spec.begun)
         self._numbers, self._trusted, self._wanted = numbers, trusted, spec.wanted
         self.new_rows, self.digest = 0, 0
         self.min_key: str | None = None
@@ -131,10 +132,14 @@ class FileRows:
         return pa.Table.from_arrays(columns, names=schema.names)
 
     def _new_rows(self, rows: pa.Table) -> pa.Array | None:
-        """Mask of the rows that this transaction changes; None is all of them."""
+        """Mask of the rows that this transaction changes, in this write or an earlier one; None is all of them."""
         if COMMIT_TIME not in rows.column_names:
             return None
-        return rows.column(COMMIT_TIME).is_null().combine_chunks()
+        times = rows.column(COMMIT_TIME)
+        new = times.is_null()
+        if self._again:
+            new = pc.or_(new, pc.fill_null(pc.equal(plain(times), self._instant), fill_value=False))
+        return new.combine_chunks()
 
     def _keys(self, rows: pa.Table, new: pa.Array | None) -> Any:
         fields = self._config.record_key_fields

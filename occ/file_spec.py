@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ..conflict import FileGroupId
 from ..errors import RolledBackError
 from ..storage import Store
 from .heartbeat import heartbeat_path
-from .names import new_file_id
+from .names import bucket_of, new_file_id
 from .properties import TableConfig
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
@@ -41,6 +43,9 @@ class FileSpec:
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
         wanted: what the commit is to know of the rows.
         file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
+        write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
+        begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
+            from, "" where they began it.
     """
 
     store: Store
@@ -52,18 +57,37 @@ class FileSpec:
     row_group_rows: int = 131_072
     file_bytes_max: int = 120 << 20
     wanted: Wanted = field(default=Wanted())
+    write: int = 0
+    begun: Mapping[FileGroupId, str] = field(default_factory=dict)
+
+    def group_id(self, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
+        """The file id of a new file group: the same for every run of the same task of the same write."""
+        return group_id(self.instant, partition, task, number, write=self.write, bucket=bucket)
+
+    def successor_id(self, group: FileGroupId) -> str:
+        """The file id that takes over from a file group which an earlier write of this transaction has staged.
+
+        A new one, as in a rebase: of one file group and T there is never a second file, also not when a late task brings
+        the first one back; the commit replaces the old group.
+        """
+        bucket = bucket_of(group.file_id) if self.buckets is not None else None
+        name = f"{self.instant}\n{group.partition}\n{group.file_id}\nwrite {self.write}"
+        return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
 
 
-def group_id(instant: str, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
-    """The file id of a new file group: the same for every run of the same task of the same transaction."""
-    return new_file_id(str(uuid.uuid5(_FAMILY, f"{instant}\n{partition}\n{task}\n{number}")), bucket=bucket)
+def group_id(
+    instant: str, partition: str, task: int, number: int = 0, *, write: int = 0, bucket: int | None = None
+) -> str:
+    """The file id of a new file group: the same for every run of the same task of the same write."""
+    name = f"{instant}\n{partition}\n{task}\n{number}" + (f"\n{write}" if write else "")
+    return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
 
 
 def token(task: int, round_: int = 0) -> str:
     """The write token of a task: it names no attempt, so that a second attempt meets the first one's file.
 
-    ``round_`` is that of a rebase: the file that it supersedes has another name, so that a late worker cannot bring
-    the old one back under the new one's.
+    ``round_`` counts the writes of the transaction and then the rounds of its rebase: the file that one supersedes has
+    another name, so that a late worker cannot bring the old one back under the new one's.
     """
     return f"{task}-{round_}-0"
 

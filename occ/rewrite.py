@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from ..conflict import FileGroupId
 from ..errors import DamagedTableError
 from .avro import WriteStat
-from .basefile import BaseFileWriter, FileSpec, RowNumbers, group_id, note_of, token
+from .basefile import BaseFileWriter, FileSpec, RowNumbers, note_of, token
 from .dictionaries import holds, stored_texts
 from .file_rows import FILE_NAME, PARTITION_PATH
 from .key_order import all_outside
@@ -41,7 +41,7 @@ NEW = "new-"
 # in a moment, and thousands of tiny files would make every read slow.
 _SMALL_FILE_BYTES = 4 << 20
 _WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
-_TASKS_MAX = 1_000_000  # rounds of a rebase number their rows apart from those of the first one
+_TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,19 @@ class Files:
         self.looked: set[FileGroupId] = set()
         self.idle = False
         self.kept: dict[str, Effects] | None = None
-        self._token = token(task, round)
+        made_before = spec.write + round  # files of the same group, by this transaction
+        self._token = token(task, made_before)
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
         self._keep_hashes = keep_hashes
-        self._numbers = RowNumbers(task + round * _TASKS_MAX)
+        self._numbers = RowNumbers(task + made_before * _TASKS_MAX)
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="lakelatch-publish")
         self._open: list[BaseFileWriter] = []
         self._publishing: list[Future[WriteStat]] = []
 
-    def begin(self, partition: str, file_id: str, replaces: FileSlice | None = None) -> BaseFileWriter:
-        """Open a file; `end` or the end of the block closes it."""
+    def begin(
+        self, partition: str, file_id: str, replaces: FileSlice | None = None, *, begun: str | None = None
+    ) -> BaseFileWriter:
+        """Open a file; `end` or the end of the block closes it. ``begun`` as in `BaseFileWriter`."""
         writer = BaseFileWriter(
             self.spec,
             partition=partition,
@@ -102,6 +105,7 @@ class Files:
             numbers=self._numbers,
             trusted=True,
             keep_hashes=self._keep_hashes,
+            begun=begun,
         )
         writer.__enter__()
         self._open.append(writer)
@@ -163,7 +167,7 @@ class NewGroups:
             if self._writer is None:
                 # Slots keep file ids of one (task, partition) apart; a thousand files of one task in between suffice.
                 number = self._slot * 1000 + self._number
-                file_id = group_id(self._files.spec.instant, self._partition, self._files.task, number)
+                file_id = self._files.spec.group_id(self._partition, self._files.task, number)
                 self._writer = self._files.begin(self._partition, file_id)
                 self._number += 1
             self._writer.write(rows.slice(start, size))
@@ -252,7 +256,7 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
         files.looked.add(FileGroupId(partition, ""))
     else:
         # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
-        writer = files.begin(partition, group_id(plan.spec.instant, partition, 0, bucket, bucket=bucket))
+        writer = files.begin(partition, plan.spec.group_id(partition, 0, bucket, bucket=bucket))
         writer.write(incoming)
         files.end(writer)
 
@@ -336,7 +340,7 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
         merged = merge(base, incoming, ordering=plan.ordering)
         files.idle |= merged.inserts + merged.updates < incoming.num_rows
     path = write_successor(files, old, merged)
-    if files.kept is not None and path:
+    if files.kept is not None and path and old.instant != plan.spec.instant:
         files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
 
 
@@ -349,11 +353,17 @@ def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray
 
 
 def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> str:
-    """Write what a merge made of a slice, by default into its own group; its path, or "" when it made no difference."""
+    """Write what a merge made of a slice, by default into its own group; its path, or "" when it made no difference.
+
+    A slice that this transaction has staged itself has its successor in a new group.
+    """
     if not merged.changed:
         return ""
+    begun = files.spec.begun[old.group] if old.instant == files.spec.instant else None
+    if begun is not None:
+        file_id = files.spec.successor_id(old.group)
     moves = file_id not in ("", old.file_id)
-    writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old)
+    writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
     writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys)
     writer.write(merged.rows)
     files.end(writer)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..conflict import Conflict, FileGroupId, Repeatable
@@ -74,7 +75,7 @@ class Rebase:
         self._before = self.slot, self._now
         self.round, self.slot, self._now = self.round + 1, lost.slot, now
         told = Lost(
-            spec,
+            replace(spec, begun={}),
             self.round,
             tuple(units),
             appeared,
@@ -188,6 +189,12 @@ class _RoundFiles:
 
     def add(self, stats: Iterable[WriteStat]) -> None:
         self._stats.extend(stats)
+
+    def _present(self, slice_: FileSlice) -> FileSlice:
+        return slice_
+
+    def _staging(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _adopt(self, file: NewFile) -> None:
         self._open.append(file)

@@ -5,9 +5,9 @@ Memory: the rows handed in and one base file. Larger work belongs to Spark, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +26,7 @@ from .partitions import known_partition
 from .properties import TableConfig
 from .rewrite import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
 from .row_merge import merge_rows, refuse_known
-from .snapshot import FileSlice
+from .snapshot import FileSlice, Snapshot
 
 if TYPE_CHECKING:
     from .rebase import Lost
@@ -37,8 +37,9 @@ def upsert(txn: Work, rows: pa.Table) -> None:
     """See `Work.upsert`."""
 
     def planned() -> tuple[Plan, pa.Table]:
+        now = txn.current
         spec = txn.file_spec(rows.schema)
-        return Plan(spec, _slices(txn, partition_paths(rows, spec.config).unique().to_pylist())), rows
+        return Plan(spec, _slices(now, partition_paths(rows, spec.config).unique().to_pylist())), rows
 
     if rows.num_rows:
         _apply(txn, planned)
@@ -51,19 +52,20 @@ def delete(txn: Work, keys: pa.Table) -> None:
         raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
 
     def planned() -> tuple[Plan, pa.Table] | None:
-        if txn.schema is None:
+        now, schema = txn.current, txn.written_schema
+        if schema is None:
             return None
-        spec = txn.file_spec(txn.schema)
+        spec = txn.file_spec(schema)
         if all(name in keys.column_names for name in config.partition_fields):
             partitions = partition_paths(keys, config).unique().to_pylist()
             rows = keys
         else:
-            partitions = txn.snapshot.partitions()
+            partitions = now.partitions()
             copies = [keys.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), keys.num_rows)) for p in partitions]
             if not copies:
                 return None
             rows = pa.concat_tables(copies)
-        return Plan(spec, _slices(txn, partitions), delete=True), rows
+        return Plan(spec, _slices(now, partitions), delete=True), rows
 
     if keys.num_rows:
         _apply(txn, planned)
@@ -74,14 +76,15 @@ def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> No
         if (made := planned()) is None:
             return ()
         slices = {partition: each for partition, each in made[0].slices.items() if near.covers(partition)}
-        return targets(replace(made[0], slices=slices), made[1])
+        return map(txn._staged.place_of, targets(replace(made[0], slices=slices), made[1]))
 
     take_turn(txn, aimed_at)
+    txn._next_write()
     if (made := planned()) is None:
         return
     plan, rows = made
-    hook = _hook(txn, _RowsAgain)
-    with Files(plan.spec, 0) as files:
+    hook = txn._hook_of(_RowsAgain)
+    with txn._staging(), Files(plan.spec, 0) as files:
         files.kept = hook.kept
         apply(plan, rows, files)
         txn.add(files.stats())
@@ -93,6 +96,8 @@ def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> No
 
 class _RowsAgain:
     """What a transaction's upserts and deletes by key have done, for its rebase."""
+
+    by_condition: ClassVar = False
 
     def __init__(self) -> None:
         self.kept: dict[str, Effects] = {}
@@ -111,19 +116,8 @@ def _keys_in(rows: pa.Table, partition: str, config: TableConfig) -> pa.Array:
     return pa.chunked_array(record_keys(here, config.record_key_fields)).combine_chunks()
 
 
-def _hook(txn: Work, kind: type[_Hook]) -> _Hook:
-    """The transaction's hook of this kind. Keys and conditions in one transaction: it is not rebased, but run again."""
-    if txn._hook is None:
-        txn._hook = kind()
-        txn.rebases(txn._hook, looks_again=True)
-    elif not isinstance(txn._hook, kind):
-        txn._rebase = None
-        return kind()
-    return txn._hook
-
-
-def _slices(txn: Work, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:
-    return {each: tuple(txn.snapshot.file_groups(each)) for each in partitions}
+def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:
+    return {each: tuple(now.file_groups(each)) for each in partitions}
 
 
 # --- by condition ------------------------------------------------------------------------------------------------
@@ -131,18 +125,34 @@ def _slices(txn: Work, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, 
 
 def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
     """See `Work.delete_where`."""
+    if not isinstance(where, Sequence) or isinstance(where, str) or not where:
+        raise InputError(
+            f"no condition says which rows of {txn.url} are to be deleted ({where!r}); nothing was written. Give at least "
+            "one, as [('amount', '<', 10)], or say `delete_all`"
+        )
+    _delete(txn, where, partition)
+
+
+def delete_all(txn: Work, partition: str | None) -> None:
+    """See `Work.delete_all`."""
+    _delete(txn, (), partition)
+
+
+def _delete(txn: Work, where: Terms, partition: str | None) -> None:
     conditions = where_of(where)
     take_turn(
         txn, lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)]
     )
+    txn._next_write()
     if partition is not None:
-        partition = known_partition(txn._table.store, txn._table.config, txn.snapshot, partition)
+        partition = known_partition(txn._table.store, txn._table.config, txn.current, partition)
     slices = txn.reads(partition, where=where)
     txn._staged.tells_all = True
-    if txn.schema is None:
+    schema = txn.written_schema
+    if schema is None:
         return
-    hook = _hook(txn, _ConditionsAgain)
-    with Files(txn.file_spec(txn.schema), 0) as files:
+    hook = txn._hook_of(_ConditionsAgain)
+    with txn._staging(), Files(txn.file_spec(schema), 0) as files:
         for each in slices:
             _remove(files, each, conditions)
         txn.add(files.stats())
@@ -151,6 +161,8 @@ def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
 
 class _ConditionsAgain:
     """The conditions by which a transaction deletes, for its rebase: all that landed there is looked at again."""
+
+    by_condition: ClassVar = True
 
     def __init__(self) -> None:
         self.conditions: list[tuple[str | None, Where]] = []
@@ -162,9 +174,6 @@ class _ConditionsAgain:
                     if partition in (None, each.partition):
                         _remove(files, each, where, lost.file_id(each))
             return files.stats()
-
-
-_Hook = TypeVar("_Hook", _RowsAgain, _ConditionsAgain)
 
 
 def _remove(files: Files, each: FileSlice, where: Where, file_id: str = "") -> None:

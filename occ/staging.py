@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,9 +15,10 @@ from ..errors import ConfigError, InputError
 from ..storage import Store
 from .avro import CommitMetadata, WriteStat
 from .instant import COMPLETED_AS, State
+from .listing import BaseFile
 from .log_state import Commit
 from .plans import groups_of
-from .snapshot import FileSlice
+from .snapshot import FileSlice, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Staged:
         self._region = NOWHERE
         self._moved: dict[FileGroupId, FileGroupId] = {}  # own new file group -> the one whose rows moved there
         self._given_up: frozenset[FileGroupId] = frozenset()  # file groups of superseded files of ours
+        self._became: dict[FileGroupId, FileGroupId] = {}  # file group -> the one in which a later write put its rows
         self._read = NOWHERE
         self._looked = NOWHERE
         self._looked_into: set[FileGroupId] = set()
@@ -91,8 +93,11 @@ class Staged:
     def add(self, stats: Iterable[WriteStat]) -> None:
         """Files that were written and belong to the commit. One per file group."""
         self._values = None
-        for stat in stats:
-            group = FileGroupId(stat.partition, stat.file_id)
+        for each in stats:
+            group, stat = FileGroupId(each.partition, each.file_id), each
+            if each.whole is not None:
+                inserts, updates, deletes = each.whole
+                stat = replace(each, num_inserts=inserts, num_updates=updates, num_deletes=deletes, whole=None)
             before = self._stats.setdefault(group, stat)
             if before.path != stat.path:
                 raise InputError(
@@ -108,7 +113,51 @@ class Staged:
                 f"a transaction begun as {self._name!r} cannot drop file groups; begin it as 'insert_overwrite', "
                 "'insert_overwrite_table' or 'delete_partition'"
             )
-        self._replaced.update(FileGroupId(s.partition, s.file_id) for s in slices)
+        for slice_ in slices:
+            group = self.now(slice_.group)
+            self._replaced |= {slice_.group, group}
+            if self._stats.pop(group, None) is not None:
+                self._values = None
+                if (place := self._moved.pop(group, None)) is not None:
+                    self._replaced.add(place)
+
+    # --- several writes ------------------------------------------------------------------------------------------
+
+    def now(self, group: FileGroupId) -> FileGroupId:
+        """Where the rows of a file group are after the writes so far."""
+        while group in self._became:
+            group = self._became[group]
+        return group
+
+    def present(self, slice_: FileSlice) -> FileSlice:
+        """What has become of a slice of the snapshot, or of one of ours: the file that is staged in its place."""
+        group = self.now(slice_.group)
+        stat = self._stats.get(group)
+        return slice_ if stat is None else FileSlice(group, BaseFile.at(stat.path, stat.file_size))
+
+    def dropped(self, group: FileGroupId) -> bool:
+        """Whether readers shall no longer see it."""
+        return group in self._replaced
+
+    def onto(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as it would be after this commit."""
+        if not (self._stats or self._replaced):
+            return snapshot
+        files = [{"partition": s.partition, "path": s.path, "file_size": s.file_size} for s in self._stats.values()]
+        return snapshot.after_all([({"stats": files, "replaced": self._replaced_by_partition()}, "")])
+
+    def follow(self, stats: Sequence[WriteStat], after: Mapping[FileGroupId, FileGroupId], snapshot: Snapshot) -> None:
+        """Files of a write some of which take over from staged ones: file group of a new file -> that of the staged one."""
+        new = {FileGroupId(stat.partition, stat.file_id) for stat in stats}
+        old = {group: before for group, before in after.items() if group in new and before in self._stats}
+        places = {group: self.place_of(before) for group, before in old.items()}
+        self._became.update({before: group for group, before in old.items()})
+        self.supersede(
+            old.values(),
+            stats,
+            {group: place for group, place in places.items() if snapshot.get(place) is not None},
+            {before for before in old.values() if snapshot.get(before) is None},
+        )
 
     def overwrites(self, partition: str | None) -> None:
         """Everything in the partition (None: the table) is replaced, also what appears there meanwhile."""
@@ -190,6 +239,11 @@ class Staged:
         self._given_up |= frozenset(fresh)
 
     @property
+    def moves(self) -> bool:
+        """Whether the commit replaces file groups whose rows it holds in others, or that it began itself."""
+        return bool(self._moved or self._given_up)
+
+    @property
     def untouched(self) -> bool:
         """True when nothing was said so far of what is written or read."""
         return self.empty and self.read_set() == Staged(self._name).read_set()
@@ -238,18 +292,21 @@ class Staged:
 
     def metadata(self, schema: str | None) -> CommitMetadata:
         """The commit as the timeline tells it."""
-        replaced: dict[str, list[str]] = {}
-        for partition, file_id in sorted(self._all_replaced()):
-            replaced.setdefault(partition, []).append(file_id)
         # Kept, so that the own commit is published without reading it back (`publish.metadata_of`).
         self._metadata = CommitMetadata(
             operation=self.operation.hudi_name,
             schema=schema,
             stats=tuple(self._stats.values()),
-            replaced={partition: tuple(ids) for partition, ids in replaced.items()},
+            replaced=self._replaced_by_partition(),
             compacted=self.operation.action == "compaction",
         )
         return self._metadata
+
+    def _replaced_by_partition(self) -> dict[str, tuple[str, ...]]:
+        replaced: dict[str, list[str]] = {}
+        for partition, file_id in sorted(self._all_replaced()):
+            replaced.setdefault(partition, []).append(file_id)
+        return {partition: tuple(ids) for partition, ids in replaced.items()}
 
 
 def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> WriteSet:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..conflict import Claim, Conflict, Reservation, Verdict
 from ..errors import (
+    CommitError,
     CommitUnknownError,
     LatchError,
     LockLostError,
@@ -144,12 +145,20 @@ class Transaction(Yielding):
         """
         self._require_open()
         try:
-            for file in self._open_files:
-                file.close()
+            self._close_files()
+            if self._failed:
+                raise CommitError(
+                    f"{self.url}: a write of {self.instant} failed half-way ({self._failed}), and a file of it may appear late; "
+                    "nothing landed. Run the transaction again",
+                    table=self.url,
+                    instant=self.instant,
+                )
             if self._staged.empty:
                 self.abort("nothing to commit")
                 return None
             self._check_constraints()
+            if self._staged.moves:
+                self._announce_as("replacecommit")
             if not self._land_or_rebase():
                 return None
         except CommitUnknownError:

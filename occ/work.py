@@ -5,14 +5,16 @@ No protocol in here: that is `transaction`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ..conflict import FileGroupId
+from ..conflict.operations import Kind, kind_of
 from ..conflict.predicate import Where, where_of
 from ..errors import InputError
-from .avro import WriteStat
+from .avro import NO_PREVIOUS_COMMIT, WriteStat
 from .log_state import Follower
 from .over import is_over, restored_below, undisturbed
 from .partitions import refuse_misspelled
@@ -24,14 +26,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .basefile import FileSpec
-    from .rebase import Again
+    from .rebase import Again, Lost
     from .snapshot import FileSlice, Snapshot
     from .table import Table
     from .writer import NewFile
 
 
 T = TypeVar("T")
+H = TypeVar("H", bound="Hook")
 Terms = Sequence[tuple[Any, ...]]  # comparisons of columns with values, all of which hold
+
+
+class Hook(Protocol):
+    """Merges again what writes of one kind have done in a transaction; ``by_condition``: from what others left alone."""
+
+    by_condition: ClassVar[bool]
+
+    def __call__(self, lost: Lost) -> Iterable[WriteStat]: ...
 
 
 class Work:
@@ -56,9 +67,13 @@ class Work:
         self._snapshot: Snapshot | None = None
         self._began_with: tuple[str | None] | None = None
         self._open_files: list[NewFile] = []
+        self._write = -1  # number of the present one, of those that merge rows
+        # Possible new file groups -> the staged ones that they take over from.
+        self._successors: dict[FileGroupId, FileGroupId] = {}
+        self._failed = ""
         self._rebase: Rebase | None = None
         self._lost_on: tuple[FileGroupId, ...] = ()
-        self._hook: Any = None  # of `row_writes`
+        self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
         self._looks_now = False  # for commits past the log, whenever it looked last
         self._spelled: set[str] = set()
@@ -73,10 +88,21 @@ class Work:
         return self._snapshot
 
     @property
+    def current(self) -> Snapshot:
+        """The table as this transaction has made it so far: its snapshot, with what it has staged."""
+        self._close_files()
+        return self._staged.onto(self.snapshot)
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The table's data columns as of the begin slot, None when it has had no schema yet."""
         text = self._schema_seen()
         return arrow_schema(text) if text else None
+
+    @property
+    def written_schema(self) -> pa.Schema | None:
+        """The data columns with those that this transaction has added so far."""
+        return self.schema if self._columns is None else self._columns
 
     def _schema_seen(self) -> str | None:
         if self._began_with is None:
@@ -97,21 +123,34 @@ class Work:
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
 
+        What this transaction has changed in its file group is read as changed.
+
         Columns that the table got after the file was written hold nulls, so that the rows can be written again.
         """
         import pyarrow as pa
 
         self._staged.saw(group)
-        rows = self._seen(lambda: self._table.read_slice(group, columns=columns, meta=meta))
-        for field in self.schema or ():
+        present = self._present(group)
+        rows = self._seen(lambda: self._table.read_slice(present, columns=columns, meta=meta))
+        for field in self.written_schema or ():
             if field.name not in rows.column_names and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
         return rows
 
     def replace(self, group: FileSlice) -> NewFile:
-        """The successor of a file slice: its name and marker exist before the file does."""
+        """The successor of a file slice: its name and marker exist before the file does.
+
+        Its file group holds these rows and no others, whatever this transaction has staged there before.
+        """
         from .writer import NewFile
 
+        self._refuse_rows()
+        if self._staged.dropped(group.group):
+            raise InputError(
+                f"file group {group.group} was dropped by this transaction of {self.url}, so it has no successor; `create` a "
+                "new one",
+                group=str(group.group),
+            )
         return NewFile(self, partition=group.partition, file_id=group.file_id, replaces=group)
 
     def create(self, partition: str = "", *, file_id: str | None = None) -> NewFile:
@@ -119,11 +158,60 @@ class Work:
         from .names import new_file_id
         from .writer import NewFile
 
+        self._refuse_rows()
         return NewFile(self, partition=partition, file_id=file_id or new_file_id(self._table.env.uuid()))
 
     def _adopt(self, file: NewFile) -> None:
         self._require_open()
         self._open_files.append(file)
+        self._mixed()
+
+    def _close_files(self) -> None:
+        """What is still being written is staged: the next write builds on it."""
+        for file in self._open_files:
+            file.close()
+
+    def _present(self, slice_: FileSlice) -> FileSlice:
+        """What this transaction has staged in the place of a slice, or the slice."""
+        if self._state != "open":
+            return slice_
+        for file in self._open_files:
+            if file.over == self._staged.now(slice_.group):
+                file.close()
+        return self._staged.present(slice_)
+
+    def _next_write(self) -> None:
+        """Another write that merges rows begins: it sees what is staged, and its files have names of their own."""
+        self._require_open()
+        self._close_files()
+        self._write += 1
+
+    @contextmanager
+    def _staging(self) -> Iterator[None]:
+        """Around what writes files: after a failure one of them may appear late, beside what is written instead of it."""
+        try:
+            yield
+        except BaseException as e:
+            self._failed = self._failed or f"{type(e).__name__}: {e}"
+            raise
+
+    def _mixed(self) -> None:
+        """Files that no condition chose are written: to evaluate conditions again would not bring them back."""
+        if self._hook is not None and self._hook.by_condition:
+            self._rebase = None
+
+    def _hook_of(self, kind: type[H], *more: Any) -> H:
+        """What merges again what all writes of one kind have done; beside those of another kind nothing does, it is run again."""
+        if self._hook is None:
+            self._hook = kind(*more)
+            if kind.by_condition and self.staged:
+                self._rebase = None
+            else:
+                self.rebases(self._hook, looks_again=True)
+        elif not isinstance(self._hook, kind):
+            self._rebase = None
+            return kind(*more)
+        return self._hook
 
     def file_spec(self, schema: pa.Schema) -> FileSpec:
         """What a worker needs to write data files of this transaction; pickles. Checks and widens the schema.
@@ -142,14 +230,33 @@ class Work:
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
             spec, self._schema = self._table.file_spec(self.instant, wide, self.schema)
-        spec = replace(spec, wanted=wanted_of(self._table.settings, spec.schema, self.operation))
+        spec = replace(
+            spec,
+            wanted=wanted_of(self._table.settings, spec.schema, self.operation),
+            write=max(self._write, 0),
+            begun=self._begun(),
+        )
+        self._successors |= {FileGroupId(g.partition, spec.successor_id(g)): g for g in spec.begun}
         self._columns, self._spec = spec.schema, spec
         return spec
+
+    def _begun(self) -> dict[FileGroupId, str]:
+        found = {}
+        for group, stat in self._staged.files.items():
+            place = self._staged.place_of(group)
+            fresh = place == group and stat.prev_commit == NO_PREVIOUS_COMMIT  # so nobody has to look for its slice
+            old = None if fresh else self.snapshot.get(place)
+            found[group] = old.path if old else ""
+        return found
 
     def add(self, stats: Iterable[WriteStat]) -> None:
         """Files that workers have written and that belong to the commit; one per file group."""
         self._require_open()
-        self._staged.add(stats)
+        stats = list(stats)
+        if any(FileGroupId(stat.partition, stat.file_id) in self._successors for stat in stats):
+            self._staged.follow(stats, self._successors, self.snapshot)
+        else:
+            self._staged.add(stats)
 
     @property
     def staged(self) -> bool:
@@ -177,25 +284,33 @@ class Work:
         """
         from . import row_writes
 
-        self._require_open()
+        self._refuse_merge("upsert")
         row_writes.upsert(self, rows)
 
     def delete(self, keys: pa.Table) -> None:
         """The rows with these keys are gone: the key columns, and the partition columns where they are known."""
         from . import row_writes
 
-        self._require_open()
+        self._refuse_merge("delete")
         row_writes.delete(self, keys)
 
     def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
         """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile.
 
-        Raises `InputError` for a ``partition`` (its path) that the table does not have.
+        Raises:
+            InputError: there is no condition (`delete_all` is the word for that), or no such ``partition`` (its path).
         """
         from . import row_writes
 
-        self._require_open()
+        self._refuse_merge("delete_where")
         row_writes.delete_where(self, where, partition)
+
+    def delete_all(self, *, partition: str | None = None) -> None:
+        """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
+        from . import row_writes
+
+        self._refuse_merge("delete_all")
+        row_writes.delete_all(self, partition)
 
     # --- what is written and read --------------------------------------------------------------------------------
 
@@ -221,13 +336,13 @@ class Work:
                 it has no such row is no conflict then.
             met: slices that have such rows and are not rewritten, where that was looked up row by row.
 
-        Returns the slices that may hold such rows, by their statistics.
+        Returns the slices that may hold such rows, by their statistics; what this transaction has staged among them.
         """
         self._require_open()
         self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where) if met is None else (where_of(where), list(met))
         self._staged.reads(partition, slices, conditions)
-        return slices
+        return slices if met is not None else self._as_staged(slices, partition, where)
 
     def scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
         """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
@@ -239,7 +354,11 @@ class Work:
         self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where)
         self._staged.scanned(partition, slices, conditions)
-        return slices
+        return self._as_staged(slices, partition, where)
+
+    def _as_staged(self, slices: list[FileSlice], partition: str | None, where: Terms) -> list[FileSlice]:
+        now = self.current
+        return slices if now is self.snapshot else self._that_may_match(now.file_groups(partition), where)[1]
 
     def _refuse_misspelled(self, partition: str | None) -> None:
         """One that does not exist yet is fine: that nobody else makes it is worth claiming."""
@@ -250,13 +369,15 @@ class Work:
             self._spelled.add(partition)
 
     def _looked_at(self, partition: str | None, where: Terms) -> tuple[Where, list[FileSlice]]:
-        slices = self.snapshot.file_groups(partition)
-        if not where:
+        return self._that_may_match(self.snapshot.file_groups(partition), where)
+
+    def _that_may_match(self, slices: list[FileSlice], where: Terms) -> tuple[Where, list[FileSlice]]:
+        if not where and not isinstance(where, str):
             return (), slices
         from .statistics import slices_that_may_match
 
-        conditions = where_of(where)
-        if unknown := sorted({each.column for each in conditions}.difference(self.schema.names if self.schema else ())):
+        conditions, schema = where_of(where), self.written_schema
+        if unknown := sorted({each.column for each in conditions}.difference(schema.names if schema else ())):
             raise InputError(
                 f"{self.url} has no column {', '.join(unknown)}, on which a condition was put", columns=unknown
             )
@@ -330,6 +451,26 @@ class Work:
         """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""
         self._require_open()
         self._staged.empty_too = True
+
+    def _refuse_merge(self, what: str) -> None:
+        """Raise `InputError` in a transaction that was begun to replace rows, not to merge some into them."""
+        self._require_open()
+        if kind_of(self._staged.operation.hudi_name) is Kind.OVERWRITE:
+            raise InputError(
+                f"`{what}` changes single rows, and this transaction of {self.url} was begun as {self.operation!r}, which "
+                "replaces all of a partition or table; nothing was written. Begin it as 'upsert' or 'delete', or claim what it "
+                "replaces (`overwrites`, `drop`) and `create` its files",
+                operation=self.operation,
+            )
+
+    def _refuse_rows(self) -> None:
+        self._require_open()
+        if self.operation == "delete_partition":
+            raise InputError(
+                f"this transaction of {self.url} was begun as 'delete_partition', which writes no rows; nothing was written. "
+                "Begin it as 'insert_overwrite'",
+                operation=self.operation,
+            )
 
     def _require_open(self) -> None:
         if self._state != "open":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import LatchError
+from ..conflict import FileGroupId
+from ..errors import InputError, LatchError
 from .basefile import BaseFileWriter, token
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class Owner(Protocol):
 
     def file_spec(self, schema: pa.Schema) -> FileSpec: ...
     def add(self, stats: Iterable[WriteStat]) -> None: ...
+    def _present(self, slice_: FileSlice) -> FileSlice: ...
+    def _staging(self) -> AbstractContextManager[None]: ...
     def _adopt(self, file: NewFile) -> None: ...
 
 
@@ -40,9 +43,11 @@ class NewFile:
         replaces: FileSlice | None = None,
         round: int = 0,  # noqa: A002 - of a rebase
     ) -> None:
-        self._transaction, self._token = transaction, token(0, round)
+        self._transaction, self._round = transaction, round
         self.partition, self.file_id, self._replaces = partition, file_id, replaces
+        self.over = FileGroupId(partition, file_id)  # the file group whose rows it holds, by now another's perhaps
         self._writer: BaseFileWriter | None = None
+        self._closed = False
         transaction._adopt(self)
 
     def write(self, rows: pa.Table) -> None:
@@ -52,25 +57,41 @@ class NewFile:
             InputError: a column was dropped or retyped, a row has no key or belongs to another partition.
             RolledBackError: the transaction is over.
         """
-        if self._writer is None:
-            spec = self._transaction.file_spec(rows.schema)
-            self._writer = BaseFileWriter(
-                spec,
-                partition=self.partition,
-                file_id=self.file_id,
-                token=self._token,
-                io="MERGE" if self._replaces else "CREATE",
-                prev_commit=self._replaces.instant if self._replaces else None,
-                replaces=self._replaces.path if self._replaces else None,
+        if self._closed:
+            raise InputError(
+                f"file group {self.file_id} in partition {self.partition!r} is closed, because its transaction has gone on to "
+                "its next write; `create` another file, or `replace` this one"
             )
+        if self._writer is None:
+            self._writer = self._opened(rows.schema)
             self._writer.__enter__()
         self._writer.write(rows)
+
+    def _opened(self, schema: pa.Schema) -> BaseFileWriter:
+        old = self._transaction._present(self._replaces) if self._replaces else None
+        spec = self._transaction.file_spec(schema)
+        begun = spec.begun[old.group] if old is not None and old.instant == spec.instant else None
+        if old is not None and begun is not None:
+            self.over = old.group
+            self.file_id, old = spec.successor_id(old.group), None
+        return BaseFileWriter(
+            spec,
+            partition=self.partition,
+            file_id=self.file_id,
+            token=token(0, spec.write + self._round),
+            io="MERGE" if old else "CREATE",
+            prev_commit=old.instant if old else None,
+            replaces=old.path if old else None,
+            begun=begun,
+        )
 
     def close(self) -> None:
         """The file stands and belongs to the transaction. Twice is fine. A file without rows is not made."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            self._transaction.add([writer.publish()])
+            self._closed = True
+            with self._transaction._staging():
+                self._transaction.add([writer.publish()])
 
     def abandon(self) -> None:
         """Leave without publishing."""

@@ -244,9 +244,9 @@ def check_no_strays(table: Table) -> None:
     kept -= {path for c in decided if c.action == "clean" for path in paths_of(plain_metadata_of(store, c))}
     there = {
         e.path
-        for part in store.folders("")
+        for part in ("", *store.folders(""))
         if not part.startswith(".")
-        for e in store.list(part, recursive=True)
+        for e in store.list(part, recursive=bool(part))
         if e.path.endswith(".parquet")
     }
     assert kept <= there, f"committed files are gone: {sorted(kept - there)}"
