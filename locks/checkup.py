@@ -1,13 +1,16 @@
 """Does a lock service keep what a lock provider promises? Tried on the user's own server, from several processes.
 
 For `lakelatch locks check URL`. It is the short form of the conformance suite in `lakelatch.testing`: real time, real
-processes, half a minute at most where the server behaves. Its keys begin with ``lakelatch-check-``, and the first of
-them is held throughout, so that two checkers of one server do not take each other for a fault.
+processes, half a minute at most where the server is near. A promise is kept, broken, or could not be tried: a server
+that does not answer, or refuses the user, has broken none. Leases are as long as the server's answers ask for. Its keys
+begin with ``lakelatch-check-``, and the first of them is held throughout, so that two checkers of one server do not take
+each other for a fault.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -16,17 +19,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
 from ..environment import SYSTEM, Environment
-from ..errors import ConfigError, LatchError, LockError, LockTimeoutError, TokenBehindError
+from ..errors import ConfigError, LatchError, LockError, LockTimeoutError, TokenBehindError, UnsafeStoreError
 from .checkup_worker import PATIENCE_S
+from .config import format_duration
 from .interface import LockProvider, Release
 from .registry import open_provider
 
 PREFIX = "lakelatch-check-"
-_LEASE_S = 3.0
+_LEASE_S_MIN = 3.0
+_LEASE_ACQUIRES = 8  # so many of the slowest acquire or release fit into a lease
+_MEASURED = 3  # times that each is done at least
 _NOTICE_S = 1.0  # a holder knows of its loss at most so long after its deadline
 # Options that make a URL mean one certain lock, or that fix times which the check has to choose.
 _LEFT_OUT = ("key", "layout", "jvm", "jvm_expire", "jvm_pause", "lease", "max_hold", "session")
@@ -34,10 +41,10 @@ _LEFT_OUT = ("key", "layout", "jvm", "jvm_expire", "jvm_pause", "lease", "max_ho
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One promise, whether it was kept, and what was seen."""
+    """One promise, whether it was kept (None: that could not be tried), and what was seen."""
 
     promise: str
-    kept: bool
+    kept: bool | None
     seen: str
 
 
@@ -51,9 +58,10 @@ class Verdict:
     limits: list[str] = field(default_factory=list)
 
     @property
-    def kept(self) -> bool:
-        """Whether every promise was."""
-        return all(finding.kept for finding in self.findings)
+    def kept(self) -> bool | None:
+        """Whether every promise was; None when none was broken and one could not be tried."""
+        each = {finding.kept for finding in self.findings}
+        return False if False in each else None if None in each else True
 
 
 def check_up(
@@ -70,60 +78,56 @@ def check_up(
     Raises:
         ConfigError: there is no such provider.
     """
-    url = _for_check(url, env)
-    verdict = Verdict(url)
-    with open_provider(url, env=env) as locks:
-        check = _Checkup(locks, verdict, env, processes, seconds)
+    verdict = Verdict(_plain(url, env))
+    with _Checkup(verdict, env, processes, seconds) as check:
         for promise, part in check.parts():
             progress(promise)
             try:
                 kept, seen = part()
-            except (LatchError, AssertionError, OSError, ValueError) as e:
-                kept, seen = False, str(e) or type(e).__name__
+            except (AssertionError, UnsafeStoreError) as e:
+                kept, seen = False, str(e)
+            except LatchError as e:
+                kept, seen = None, str(e)
+            except Exception as e:  # noqa: BLE001 (whatever a stranger's provider raises, nothing was learnt)
+                kept, seen = None, f"{type(e).__name__}: {e}"
             verdict.findings.append(Finding(promise, kept, seen))
             if len(verdict.findings) == 1 and not kept:
-                break  # it cannot be reached, so there is nothing more to learn
-        check.end()
-        verdict.limits += _limits(locks)
+                break  # it cannot be used, so there is nothing more to learn
+        verdict.limits += check.limits()
     return verdict
 
 
-def _for_check(url: str, env: Environment) -> str:
-    """The URL of the same service with short leases where it takes them, and with no key of its own."""
+def _plain(url: str, env: Environment) -> str:
+    """The URL of the same service, with no lease and no key of its own."""
     with open_provider(url, env=env) as provider:
         place, _, query = provider.url.partition("?")
     if place.startswith("memory:"):
         raise ConfigError("memory:// locks live within one process; there is nothing to check from several.", url=url)
     options = [(name, value) for name, value in parse_qsl(query) if name not in _LEFT_OUT]
-    plain = f"{place}?{urlencode(options, quote_via=quote, safe='/:,')}" if options else place
-    short = f"{plain}{'&' if options else '?'}lease={_LEASE_S:g}s"
+    return f"{place}?{urlencode(options, quote_via=quote, safe='/:,')}" if options else place
+
+
+def _with_lease(url: str, lease_s: float, env: Environment) -> str:
+    """The same with leases so long, where the provider takes them from its URL."""
+    wanted = f"{url}{'&' if '?' in url else '?'}lease={format_duration(lease_s)}"
     try:
-        open_provider(short, env=env).close()
+        open_provider(wanted, env=env).close()
     except ConfigError:
-        return plain
-    return short
-
-
-def _limits(locks: LockProvider) -> list[str]:
-    limits = []
-    if not locks.fair:
-        limits.append("Waiters are not served strictly in the order they came.")
-    remedy = "lifts them above its last commit's" if locks.lifts_tokens else "begins a new generation of them"
-    if not locks.durable_tokens:
-        limits.append(f"Tokens do not survive every restart of the service; a table then {remedy} by itself.")
-    if not locks.lifts_tokens:
-        limits.append("Tokens cannot be lifted; when the service was rebuilt a table begins a new generation of them.")
-    limits.append("No lease excludes a holder that is paused past its end; the table's commit log does.")
-    return limits
+        return url
+    return wanted
 
 
 class _Checkup:
-    def __init__(self, locks: LockProvider, verdict: Verdict, env: Environment, processes: int, seconds: float) -> None:
-        self._locks, self._verdict, self._env = locks, verdict, env
+    def __init__(self, verdict: Verdict, env: Environment, processes: int, seconds: float) -> None:
+        self._verdict, self._env = verdict, env
         self._processes, self._seconds = processes, seconds
         self._stack = ExitStack()
+        self._locks = self._stack.enter_context(open_provider(verdict.url, env=env))  # with short leases, once measured
+        self._slowest_s = 0.0
+        self._lease_s = _LEASE_S_MIN
+        self._grants: list[tuple[float, int]] = []
 
-    def parts(self) -> Iterator[tuple[str, Callable[[], tuple[bool, str]]]]:
+    def parts(self) -> Iterator[tuple[str, Callable[[], tuple[bool | None, str]]]]:
         """Each promise in words, and how it is tried: kept or not, and what was seen."""
         yield "the service answers", self._answers
         yield "one holder at a time, between processes", self._exclusion
@@ -134,7 +138,27 @@ class _Checkup:
         yield "a lease can be ended by its token, on the record, and its holder learns it", self._break
         yield "a holder that was paused knows that it has lost, and spares its successor", self._loss
 
-    def end(self) -> None:
+    def limits(self) -> list[str]:
+        """What this provider does not promise."""
+        locks, limits = self._locks, []
+        if not locks.fair:
+            limits.append("Waiters are not served strictly in the order they came.")
+        remedy = "lifts them above its last commit's" if locks.lifts_tokens else "begins a new generation of them"
+        if not locks.durable_tokens:
+            limits.append(f"Tokens do not survive every restart of the service; a table then {remedy} by itself.")
+        if not locks.lifts_tokens:
+            limits.append(
+                "Tokens cannot be lifted; when the service was rebuilt a table begins a new generation of them."
+            )
+        limits.append("No lease excludes a holder that is paused past its end; the table's commit log does.")
+        return limits
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
         """Give back what is held."""
         self._stack.close()
 
@@ -146,17 +170,20 @@ class _Checkup:
         self._stack.callback(run.release)
         took_s = self._env.monotonic() - began
         self._time_single()
-        return True, f"the first grant took {took_s * 1000:.0f} ms"
+        self._lease_s = float(max(_LEASE_S_MIN, math.ceil(_LEASE_ACQUIRES * self._slowest_s)))
+        self._verdict.url = _with_lease(self._verdict.url, self._lease_s, self._env)
+        self._locks = self._stack.enter_context(open_provider(self._verdict.url, env=self._env))
+        return True, f"the first grant took {took_s * 1000:.0f} ms; leases of {self._lease_s:g} s are tried"
 
     def _time_single(self) -> None:
         """One process alone: latencies, and requests where the provider counts them."""
         key = PREFIX + "alone"
         acquires: list[float] = []
         releases: list[float] = []
-        until = self._env.monotonic() + self._seconds
         self._locks.acquire(key, wait_s=PATIENCE_S).release()
+        until = self._env.monotonic() + self._seconds
         sent = [0, 0]
-        while self._env.monotonic() < until and len(acquires) < 1000:
+        while len(acquires) < _MEASURED or (self._env.monotonic() < until and len(acquires) < 1000):
             counts, times = [_requests(self._locks)], [self._env.monotonic()]
             lease = self._locks.acquire(key, wait_s=PATIENCE_S)
             counts.append(_requests(self._locks))
@@ -167,6 +194,7 @@ class _Checkup:
             acquires.append(times[1] - times[0])
             releases.append(times[2] - times[1])
             sent = [sent[0] + counts[1] - counts[0], sent[1] + counts[2] - counts[1]]
+        self._slowest_s = max(acquires + releases)
         figures = self._verdict.figures
         for name, values in (("acquire", acquires), ("release", releases)):
             figures[f"{name}_ms_p50"] = _percentile(values, 0.5) * 1000
@@ -194,7 +222,9 @@ class _Checkup:
         overlaps = sum(result["overlaps"] for result in results)
         return overlaps == 0, f"{len(self._grants)} holds of {self._processes} processes, {overlaps} overlaps"
 
-    def _tokens(self) -> tuple[bool, str]:
+    def _tokens(self) -> tuple[bool | None, str]:
+        if not self._grants:
+            return None, "nothing was granted between processes"
         tokens = [token for _, token in self._grants]
         wrong = sum(after <= before for before, after in pairwise(tokens))
         return wrong == 0, f"{len(tokens)} grants, {wrong} with a token that is not larger than the one before"
@@ -219,7 +249,7 @@ class _Checkup:
         key = PREFIX + "timeout"
         with self._holding(key) as (token, _):
             try:
-                self._locks.acquire(key, wait_s=0.3).release()
+                self._locks.acquire(key, wait_s=0.3 + 2 * self._slowest_s).release()
             except LockTimeoutError as e:
                 holder = self._locks.inspect(key)
                 assert holder is not None, "the holder is not shown any more"
@@ -246,8 +276,10 @@ class _Checkup:
             worker.send_signal(signal.SIGSTOP)
             began = self._env.monotonic()
             try:
-                successor = self._locks.acquire(key, wait_s=PATIENCE_S)
+                successor = self._locks.acquire(key, wait_s=PATIENCE_S + 3 * self._lease_s)
                 waited_s = self._env.monotonic() - began
+            except LockTimeoutError as e:
+                raise AssertionError(f"nobody could take the lock of a paused holder: {e}") from e
             finally:
                 worker.send_signal(signal.SIGCONT)
             resumed = self._env.monotonic()
@@ -259,15 +291,15 @@ class _Checkup:
         kept = told["lost"] in ("expired", "stolen", "unreachable") and told["release"] == Release.WAS_LOST.value
         self._verdict.figures["successor_after_s"] = waited_s
         seen = (
-            f"its successor had the lock after {waited_s:.1f} s (lease {_LEASE_S:g} s); it knew {late_s:.1f} s after it woke "
-            f"up: {told['lost']}; its release: {told['release']}"
+            f"its successor had the lock after {waited_s:.1f} s (lease {self._lease_s:g} s); it knew {late_s:.1f} s after it "
+            f"woke up: {told['lost']}; its release: {told['release']}"
         )
-        return kept and late_s < _LEASE_S / 12 + _NOTICE_S, seen
+        return kept and late_s < self._lease_s / 12 + _NOTICE_S + 3 * self._slowest_s, seen
 
     @contextmanager
     def _holding(self, key: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
         """Another process that holds the key: its token, and the process."""
-        with _worker("hold", self._verdict.url, key, str(_LEASE_S)) as worker:
+        with _worker("hold", self._verdict.url, key, str(self._lease_s)) as worker:
             token = int(_heard(worker))
             _go_on(worker)
             yield token, worker

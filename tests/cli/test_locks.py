@@ -178,25 +178,48 @@ def open_lies(url, *, env):
 """
 
 
-def test_check_finds_out_a_lock_that_is_none(tmp_path: Path):
+def install_lies(tmp_path: Path, code: str) -> str:
+    """A PYTHONPATH with a provider for lies://."""
     site = tmp_path / "site"
     (site / "lies-1.dist-info").mkdir(parents=True)
-    (site / "lies_locks.py").write_text(_LIES)
+    (site / "lies_locks.py").write_text(code)
     (site / "lies-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: lies\nVersion: 1\n")
     (site / "lies-1.dist-info" / "entry_points.txt").write_text(
         "[lakelatch.lock_providers]\nlies = lies_locks:open_lies\n"
     )
-    verdict = check(f"lies://{tmp_path}/locks", code=1, PYTHONPATH=str(site))
+    return os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def test_check_of_a_provider_that_raises_anything_is_a_verdict_all_the_same(tmp_path: Path):
+    code = _LIES.replace(
+        "return self.locks.acquire(key + str(random.random())",
+        """if "contend" in key or "lift" in key:
+            raise RuntimeError("not today")
+        return self.locks.acquire(key""",
+    )
+    verdict = check(f"lies://{tmp_path}/locks", code=2, PYTHONPATH=install_lies(tmp_path, code))
+    assert (verdict["verdict"], verdict["kept"]) == ("untried", None)
+    seen = {finding["promise"].partition(",")[0]: (finding["kept"], finding["seen"]) for finding in verdict["findings"]}
+    assert seen["one holder at a time"][0] is None
+    assert "RuntimeError: not today" in seen["one holder at a time"][1]
+    assert seen["tokens grow with every grant"] == (None, "nothing was granted between processes")
+    assert seen["tokens start above a number that is asked for"] == (None, "RuntimeError: not today")
+    assert seen["a release answers what became of the lease"][0] is True
+
+
+def test_check_finds_out_a_lock_that_is_none(tmp_path: Path):
+    verdict = check(f"lies://{tmp_path}/locks", code=1, PYTHONPATH=install_lies(tmp_path, _LIES))
     kept = {finding["promise"]: finding["kept"] for finding in verdict["findings"]}
     assert not kept["one holder at a time, between processes"]
     assert not kept["tokens grow with every grant"]
     assert not kept["a waiter that gives up names the holder"]
-    assert not verdict["kept"]
+    assert (verdict["verdict"], verdict["kept"]) == ("breaks", False)
 
 
 def test_check_of_what_cannot_be_reached_ends_soon_and_says_so(tmp_path: Path):
     (tmp_path / "file").touch()
-    verdict = check(f"file://{tmp_path}/file/locks", code=1)
+    verdict = check(f"file://{tmp_path}/file/locks", code=2)
+    assert (verdict["verdict"], verdict["kept"]) == ("untried", None)
     assert len(verdict["findings"]) == 1
     assert str(tmp_path) in verdict["findings"][0]["seen"]
 
@@ -212,4 +235,8 @@ def test_check_prints_a_verdict_for_people(run, capsys):
     print_verdict(verdict)
     assert "NO    tokens grow  7 after 7" in (out := capsys.readouterr().out)
     assert "does NOT keep its promises: 1 of 2 broken" in out
+    verdict.findings[-1] = Finding("tokens grow", None, "no answer")
+    print_verdict(verdict)
+    assert "not tried  tokens grow  no answer" in (out := capsys.readouterr().out)
+    assert "file:///x could not be tried: 1 of 2 promises are open" in out
     assert "within one process" in run("locks", "check", "memory://x", code=2).stderr

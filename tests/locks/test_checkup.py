@@ -8,7 +8,8 @@ import pytest
 
 from lakelatch.locks.checkup import check_up
 
-from ..servers import KEY, versitygw
+from ..servers import KEY, Wire, free_port, versitygw
+from ..servers.redis_server import redis_server
 
 
 @pytest.mark.server
@@ -22,3 +23,31 @@ def test_a_good_object_store_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert verdict.figures["requests_per_release"] == 1
     assert 1 <= verdict.figures["requests_per_acquire"] <= 3
     assert verdict.limits[0] == "Waiters are not served strictly in the order they came."
+
+
+def test_a_closed_port_has_broken_no_promise() -> None:
+    port = free_port()
+    verdict = check_up(f"redis://127.0.0.1:{port}", processes=2, seconds=0.1)
+    assert verdict.kept is None
+    (only,) = verdict.findings
+    assert only.kept is None
+    assert str(port) in only.seen
+
+
+@pytest.mark.server
+def test_a_wrong_password_has_broken_no_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis_server(tmp_path, password="right") as server:
+        monkeypatch.setenv("LAKELATCH_REDIS_PASSWORD", "wrong")
+        verdict = check_up(f"redis://127.0.0.1:{server.port}", processes=2, seconds=0.1)
+    assert verdict.kept is None
+    assert "do not trust each other" in verdict.findings[0].seen
+
+
+@pytest.mark.server
+def test_a_good_server_far_away_passes_with_longer_leases(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server, Wire(server.port, delay_s=0.4) as wire:
+        verdict = check_up(f"redis://127.0.0.1:{wire.port}", processes=2, seconds=0.1)
+    assert verdict.kept, verdict.findings
+    lease_s = float(verdict.url.partition("?lease=")[2].rstrip("s"))
+    assert lease_s > 3
+    assert lease_s >= verdict.figures["acquire_ms_p50"] / 1000 * 8

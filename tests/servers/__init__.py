@@ -162,10 +162,14 @@ def accepts(port: int) -> bool:
 
 
 class Wire:
-    """A TCP relay to a server, which can lose a reply after the server has sent it. A context manager."""
+    """A TCP relay to a server, which can lose a reply after the server has sent it. A context manager.
 
-    def __init__(self, port: int) -> None:
+    ``delay_s`` is how long each reply is under way.
+    """
+
+    def __init__(self, port: int, *, delay_s: float = 0.0) -> None:
         self._target = port
+        self._delay_s = delay_s
         self._lose = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -191,6 +195,8 @@ class Wire:
                 if replies and self._lose.is_set():
                     self._lose.clear()
                     break
+                if replies and self._delay_s:
+                    threading.Event().wait(self._delay_s)
                 sink.sendall(body)
         for end in (source, sink):
             with suppress(OSError):

@@ -288,7 +288,7 @@ def locks_check(
     """Try whether a lock service keeps what a lock must, and measure it.
 
     Takes some ten to thirty seconds, with keys that begin with lakelatch-check-. Exit code 0: every promise was kept;
-    1: one was not.
+    1: one was broken; 2: one could not be tried, and the reason is told.
     """
     from .locks_check import check as command
 

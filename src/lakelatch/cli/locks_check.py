@@ -1,6 +1,7 @@
 """``lakelatch locks check``: does a lock service keep its promises?
 
-JSON: ``url``, ``kept``, ``findings`` (``promise``, ``kept``, ``seen``), ``figures`` (numbers by name), ``limits``.
+JSON: ``url``, ``verdict`` (keeps, breaks, untried), ``kept`` (true, false, or null where that could not be tried),
+``findings`` (``promise``, ``kept``, ``seen``), ``figures`` (numbers by name), ``limits``.
 """
 
 from __future__ import annotations
@@ -10,40 +11,44 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from .outcome import COULD_NOT
 from .output import Waiting, print_json, print_pairs, print_table, wrapped
 
 if TYPE_CHECKING:
     from ..locks.checkup import Verdict
 
-BROKEN = 1
+_ENDS = {True: ("keeps", 0), False: ("breaks", 1), None: ("untried", COULD_NOT)}
+_MARKS = {True: "yes", False: "NO", None: "not tried"}
 
 
 def check(url: str, *, processes: int, seconds: float, json: bool) -> None:
-    """Try the locks at ``url`` and print a verdict; ends with exit code 1 when a promise was broken."""
+    """Try the locks at ``url`` and print a verdict. Exit code 1: a promise was broken; 2: one could not be tried."""
     from ..locks.checkup import check_up
 
     with Waiting("trying the locks") as progress:
         verdict = check_up(url, processes=processes, seconds=seconds, progress=lambda what: progress(f"trying: {what}"))
+    word, code = _ENDS[verdict.kept]
     if json:
-        print_json(asdict(verdict) | {"kept": verdict.kept})
+        print_json(asdict(verdict) | {"verdict": word, "kept": verdict.kept})
     else:
         print_verdict(verdict)
-    if not verdict.kept:
-        raise typer.Exit(BROKEN)
+    if code:
+        raise typer.Exit(code)
 
 
 def print_verdict(verdict: Verdict) -> None:
     """For people."""
-    rows = [("yes" if each.kept else "NO", each.promise, each.seen) for each in verdict.findings]
+    rows = [(_MARKS[each.kept], each.promise, each.seen) for each in verdict.findings]
     print_table(("kept", "promise", "what was seen"), rows, fold=("promise", "what was seen"))
     typer.echo()
     print_pairs([(name.replace("_", " "), f"{value:.3g}") for name, value in verdict.figures.items()])
     typer.echo()
     for limit in verdict.limits:
         typer.echo(wrapped(f"not promised: {limit}"))
-    broken = sum(not each.kept for each in verdict.findings)
-    typer.echo(
-        f"{verdict.url} does NOT keep its promises: {broken} of {len(verdict.findings)} broken; do not use it"
-        if broken
-        else f"{verdict.url} keeps its promises"
-    )
+    count = {kept: sum(each.kept is kept for each in verdict.findings) for kept in _MARKS}
+    end = {
+        True: "keeps its promises",
+        False: f"does NOT keep its promises: {count[False]} of {len(verdict.findings)} broken; do not use it",
+        None: f"could not be tried: {count[None]} of {len(verdict.findings)} promises are open, for the reason above",
+    }
+    typer.echo(f"{verdict.url} {end[verdict.kept]}")
