@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+SPARKS_OWN = "_spark_metadata"  # a folder that no scan of Spark looks into
 ELEMENT_BYTES_MAX = 255  # the longest file name of every common file system
 _FEW_ROWS = 64  # up to here a loop is quicker than an Arrow kernel
 
@@ -166,6 +167,8 @@ def _check_element(field: str, text: str, element: str) -> None:
         raise _refused(field, text, "holds '..', which would lead out of the table")
     if element.startswith("."):
         raise _refused(field, text, "starts with a dot, and readers skip hidden folders")
+    if element == SPARKS_OWN:
+        raise _refused(field, text, "is the name of a folder that Spark keeps for itself and never reads")
     if found := _UNSAFE.search(element):
         raise _refused(
             field,

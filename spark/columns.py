@@ -92,7 +92,6 @@ def _java_hash(text: Any) -> Any:
     so it needs a column of its own in the shuffle, and it keeps the scan before it out of the generated code.
     """
     from pyspark import SparkContext
-    from pyspark.sql.classic.column import Column
 
     context = SparkContext._active_spark_context
     assert context is not None
@@ -105,6 +104,17 @@ def _java_hash(text: Any) -> Any:
         expression = jvm.org.apache.spark.sql.catalyst.expressions.objects.Invoke(
             expression, method, kind, none, none, True, True, True
         )
+    return column_of(expression)
+
+
+def column_of(expression: Any) -> Any:
+    """A column of Catalyst's expression."""
+    from pyspark import SparkContext
+    from pyspark.sql.classic.column import Column
+
+    context = SparkContext._active_spark_context
+    assert context is not None
+    jvm: Any = context._jvm
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
 
 

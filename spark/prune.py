@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from ..errors import InputError
 from ..occ.partition_path import parse_partition_path, partition_path
 from ..occ.properties import TableConfig
-from .columns import spark_schema
+from ..occ.schema import META_COLUMNS
+from .columns import column_of, spark_schema
 
-_PATH = "_lakelatch_path"
+_PATH = META_COLUMNS[3]
+# Their paths hold the values themselves; other key generators format them.
+_PLAIN_KEYGENS = ("SIMPLE", "COMPLEX")
+# Expressions that say the same of a value wherever and whenever they are asked: nothing of the user's code, of other
+# tables, of the day or of the session.
+_TIMELESS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        Abs Add And ArrayExists AttributeReference Between CaseWhen Cast Coalesce CommonExpressionDef
+        CommonExpressionRef Concat Contains CreateArray DateAdd DateSub DayOfMonth EndsWith EqualNullSafe
+        EqualTo GreaterThan GreaterThanOrEqual ILike If In InSet IsNotNull IsNull LambdaFunction Left Length
+        LessThan LessThanOrEqual Like LikeAll LikeAny Literal Lower Month Multiply NamedLambdaVariable Not
+        NotLikeAll NotLikeAny NullIf NullIfResult Or ParseToDate Quarter RLike Remainder Right StartsWith
+        StringTrim Substring Subtract TruncDate UnaryMinus Upper With Year
+        """,
+    )
+)
+_TODAY = ("epoch", "now", "today", "tomorrow", "yesterday")  # texts that are times, to Spark
 
 
 def matching_partitions(
     spark: Any, config: TableConfig, schema: pa.Schema, partitions: Sequence[str], condition: Any
 ) -> set[str]:
-    """The partitions that may hold rows for which the condition is true; all where it does not say."""
-    if not config.partition_fields or not partitions:
+    """The partitions that may hold rows for which the condition is true; on any doubt all of them."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    if not partitions or config.keygen not in _PLAIN_KEYGENS:
         return set(partitions)
-    empty = spark.createDataFrame([], spark_schema(schema))
-    named = [c for c in conjuncts(analysed(empty, condition)) if _only(c, config.partition_fields)]
-    if not named:
+    values, unknown = _values(config, schema, partitions)
+    known = spark.createDataFrame(values, spark_schema(values.schema))
+    try:
+        telling = [c for c in conjuncts(analysed(known, condition)) if _tells(c, config.partition_fields)]
+        if not telling:
+            return set(partitions)
+        for conjunct in telling:
+            known = known.where(column_of(conjunct))
+        return unknown | {row[0] for row in known.select(_PATH).collect()}
+    except (PySparkException, Py4JError):  # a cast that fails for a value, which may be in no row that is asked
         return set(partitions)
-    known = _partition_rows(spark, config, schema, partitions)
-    for conjunct in named:
-        known = known.where(conjunct.sql())
-    return {row[0] for row in known.select(_PATH).collect()}
 
 
 def pinned_partitions(spark: Any, config: TableConfig, schema: pa.Schema, condition: Any) -> set[str] | None:
@@ -45,10 +74,12 @@ def pinned_partitions(spark: Any, config: TableConfig, schema: pa.Schema, condit
             values.setdefault(*named)
     if set(values) != set(config.partition_fields):
         return None
-    choices: list[list[Any]] = [[]]
-    for field in config.partition_fields:
-        choices = [[*chosen, value] for chosen in choices for value in values[field]]
-    return {partition_path(chosen, config) for chosen in choices}
+    try:
+        return {
+            partition_path(each, config) for each in itertools.product(*(values[f] for f in config.partition_fields))
+        }
+    except InputError:  # a value that no partition of ours can have
+        return None
 
 
 def analysed(empty: Any, condition: Any) -> Any:
@@ -68,11 +99,23 @@ def conjuncts(expression: Any) -> Iterator[Any]:
         yield expression
 
 
-def _only(expression: Any, names: Sequence[str]) -> bool:
-    """True when the expression needs nothing but these columns, and gives the same answer every time."""
+def _tells(expression: Any, names: Sequence[str]) -> bool:
+    """True when it needs nothing but these columns, and gives the same answer at each time and place."""
+    from py4j.protocol import Py4JError
+
     found = expression.references().toSeq()
     used = [found.apply(i).name() for i in range(found.size())]
-    return bool(used) and all(n in names for n in used) and bool(expression.deterministic())
+    if not used or not all(n in names for n in used) or not expression.deterministic():
+        return False
+    try:
+        nodes = json.loads(expression.toJSON())  # all of them in one call
+    except Py4JError:  # some of the user's functions have no such form
+        return False
+    return all(
+        node["class"].rpartition(".")[2] in _TIMELESS
+        and not str(node.get("value", "")).strip().lower().startswith(_TODAY)
+        for node in nodes
+    )
 
 
 def _named_values(expression: Any) -> tuple[str, list[Any]] | None:
@@ -92,13 +135,33 @@ def _named_values(expression: Any) -> tuple[str, list[Any]] | None:
     return parts[0].name(), [p.value().toString() for p in parts[1:]]
 
 
-def _partition_rows(spark: Any, config: TableConfig, schema: pa.Schema, partitions: Sequence[str]) -> Any:
-    """One row for each partition: its values in the columns' types, and its path. A local relation: no job."""
-    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+def _values(config: TableConfig, schema: pa.Schema, partitions: Sequence[str]) -> tuple[pa.Table, set[str]]:
+    """A row for each partition, with what its rows have in the partition columns; and those that do not tell it.
 
-    fields = config.partition_fields
-    parsed = [parse_partition_path(p, config) for p in partitions]
-    columns = {name: pa.array([row[name] for row in parsed], pa.string()) for name in fields}
-    texts = spark.createDataFrame(pa.table({**columns, _PATH: pa.array(list(partitions), pa.string())}))
-    types = spark_schema(pa.schema([schema.field(n) for n in fields]))
-    return texts.select(*(F.col(f"`{f.name}`").cast(f.dataType).alias(f.name) for f in types.fields), _PATH)
+    Null and an empty text have one folder, so that has a row for each. The other columns are there, and null.
+    """
+    fields = [schema.field(name) for name in config.partition_fields]
+    found: list[tuple[Any, ...]] = []
+    unknown: set[str] = set()
+    for path in partitions:
+        try:
+            texts = parse_partition_path(path, config)
+            rows = list(itertools.product(*(_read(texts[field.name], field.type) for field in fields)))
+            told = all(partition_path(row, config) == path for row in rows)
+        except (InputError, pa.ArrowException, ValueError, OverflowError):
+            told = False
+        if told:
+            found += [(*row, path) for row in rows]
+        else:
+            unknown.add(path)
+    columns = list(zip(*found, strict=True)) or [()] * (len(fields) + 1)
+    of_field = {field.name: pa.array(values, field.type) for field, values in zip(fields, columns, strict=False)}
+    arrays = [of_field.get(field.name, pa.nulls(len(found), field.type)) for field in schema]
+    return pa.table([*arrays, pa.array(columns[-1], pa.string())], names=[*schema.names, _PATH]), unknown
+
+
+def _read(text: str | None, kind: pa.DataType) -> list[Any]:
+    """The values that a text in a path can stand for."""
+    if pa.types.is_string(kind):
+        return [text] if text is not None else [None, ""]
+    return [pa.scalar(text, pa.string()).cast(kind).as_py()]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import InputError
+from ..errors import InputError, StorageError
 from ..occ.schema import META_COLUMNS
 from ..occ.snapshot import FileSlice
 from ..occ.table import Table
@@ -16,27 +16,54 @@ from .columns import spark_schema
 from .prune import matching_partitions
 
 COMMIT_TIME = META_COLUMNS[0]
-# Above this number of files Spark starts a job only to look whether they exist.
+# Above this number of files Spark starts a job only to look for them.
 _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
-
-def prepare_session(spark: Any) -> None:
-    """Settings of the session that nobody chose, and that cost much where they stand."""
-    if spark.conf.get(_DISCOVERY) == "32":
-        spark.conf.set(_DISCOVERY, "100000")
-    if spark.conf.get(_BATCH_ROWS) == "10000":
-        spark.conf.set(_BATCH_ROWS, "65536")
 
 
 def scan(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
-    """A DataFrame over base files; columns that a file does not have yet are null."""
+    """A DataFrame over base files; columns that a file does not have yet are null.
+
+    It is the relation that Spark's own reader would make. That one takes a path with a brace, bracket, star, question
+    mark or backslash for a pattern, and reads the files beside it twice.
+
+    Raises:
+        StorageError: a file is not there; Spark would read the others.
+    """
+    from pyspark.sql import DataFrame
+
     columns = spark_schema(schema)
     if not slices:
         return spark.createDataFrame([], columns)
-    paths = [table.store.uri(s.path) for s in slices]
-    # The schema is given, so no footer is read here; a partition value may look like a glob.
-    return spark.read.schema(columns).option("__globPaths__", "false").parquet(*paths)
+    jvm, session = spark._jvm, spark._jsparkSession
+    sources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
+    options = jvm.PythonUtils.toScalaMap({})
+    listing = session
+    if len(slices) > int(spark.conf.get(_DISCOVERY)):
+        listing = session.cloneSession()  # the user's keeps its own
+        listing.conf().set(_DISCOVERY, str(len(slices)))
+    text = jvm.org.apache.hadoop.util.StringUtils
+    # Text with a separator that is in no path: one call for all of them.
+    paths = text.stringToPath(text.getStrings("\0".join(table.store.uri(s.path) for s in slices), "\0"))
+    paths = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths)
+    no_cache = getattr(sources, "NoopCache$").__getattr__("MODULE$")
+    files = sources.InMemoryFileIndex(listing, paths, options, none, no_cache, none, none)
+    if files.allFiles().size() != len(slices):
+        raise _gone(table, slices)
+    kind = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat()
+    struct = session.parseDataType(columns.json()).asNullable()
+    no_partitions = jvm.org.apache.spark.sql.types.StructType()
+    relation = sources.HadoopFsRelation(files, no_partitions, struct, none, kind, options, session)
+    return DataFrame(session.baseRelationToDataFrame(relation), spark)
+
+
+def _gone(table: Table, slices: Sequence[FileSlice]) -> StorageError:
+    missing = next((s.path for s in slices if table.store.head(s.path) is None), slices[0].path)
+    return StorageError(
+        f"{missing} of {table.url} is not there; if a cleaning has taken it meanwhile, read again (or keep more with "
+        "retain_hours), else `lakelatch check` says what is missing",
+        path=missing,
+        table=table.url,
+    )
 
 
 def with_meta(schema: pa.Schema) -> pa.Schema:

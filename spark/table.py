@@ -28,7 +28,6 @@ class SparkTable(Writing):
     def __init__(self, spark: Any, table: Table) -> None:
         self.spark, self.table = spark, table
         super().__init__(Writes(spark, table))
-        reads.prepare_session(spark)
 
     def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
         """Read and write in one transaction, run again as a whole when what it read has changed.
@@ -91,10 +90,5 @@ class SparkTable(Writing):
 def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     spark: Any, table: Table | str, **options: Any
 ) -> SparkTable:
-    """A table in a Spark session; ``options`` are those of `lakelatch.open`.
-
-    Sets two options of the session that are at their defaults and would cost much:
-    ``spark.sql.execution.arrow.maxRecordsPerBatch`` (65536) and
-    ``spark.sql.sources.parallelPartitionDiscovery.threshold`` (100000).
-    """
+    """A table in a Spark session; ``options`` are those of `lakelatch.open`."""
     return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table)
