@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DamagedTableError
 from .avro_schemas import known_shape, schema_of, write_stats
 from .avro_shape import decoder_of, refuse_other
+from .names import join
 
 if TYPE_CHECKING:
     from .uniqueness import FileFacts
@@ -77,6 +78,11 @@ class CommitMetadata:
     stats: tuple[WriteStat, ...] = ()
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     compacted: bool = False
+
+    def places(self) -> Iterator[str]:
+        """The paths of its files, and one in each partition of which file groups are replaced."""
+        yield from (stat.path for stat in self.stats if stat.path)
+        yield from (join(partition, "any") for partition in self.replaced)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry; fields at their default are left out."""

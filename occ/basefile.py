@@ -31,6 +31,7 @@ from .landed import is_no_part
 from .markers import announce, stands
 from .merge import widened
 from .names import PARTITION_METADATA, BaseName, base_file_name, join, partition_metadata
+from .removal import delete_data_file
 from .statistics import encoded, of_footer
 from .uniqueness import FileFacts, Hashed, hashed_keys, keys_in, without
 
@@ -238,7 +239,7 @@ class BaseFileWriter:
             # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
             # file was there, which another run of this task has reported and the transaction has committed (trap 19).
             if put.outcome is Outcome.DONE and is_no_part(spec.store, spec.instant, self.path):
-                spec.store.delete(self.path)
+                delete_data_file(spec.store, self.path, instant=spec.instant)
             raise self._withheld()
         if put.outcome is Outcome.DONE:
             self.stat = self._stat(self._rows, size, *self._settled_counts(), self._footer[0])

@@ -23,6 +23,7 @@ from .timeline import Timeline
 
 if TYPE_CHECKING:
     from ..storage import Store
+    from .execution import Execution
     from .properties import TableConfig
     from .readers import Lease
     from .table import Table
@@ -169,6 +170,23 @@ def find(table: Table, state: LogState, retention: Retention, leases: Iterable[L
         return None
     earliest = {"T": commits[first].requested, "C": completions[first], "action": commits[first].action}
     return {"slices": slices, "earliest": earliest, "last": commits[-1].requested, "policy": retention.policy}
+
+
+def run(execution: Execution) -> None:
+    """Delete the files of a plan: those that still are of commits that the timeline knows, and of no slice of today.
+
+    Both are true of all that is planned here, for good; but a log entry is no more than a file that others may write.
+    """
+    table = execution._table
+    timeline, listing = table.timeline(), list_data_files(table.store)
+    view = timeline.view(whole=True)
+    live = {path for each in build(listing, view, table.config).file_groups() for path in each.paths}
+
+    def known(path: str) -> bool:
+        file = BaseFile.at(path, 0) or LogFile.at(path, 0)
+        return file is not None and path not in live and view.completed_at(file.instant) is not None
+
+    execution.delete_files(known)
 
 
 def superseded(listing: Listing, view: TimelineView, config: TableConfig, moments: Iterable[str]) -> set[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from .instant import COMPLETED_AS, Instant, file_name
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .over import winner_facts
 from .plans import Content, groups_of, held, hold, paths_of
+from .removal import delete_data_file
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def _commit(txn: Transaction, kept: Content, undone: tuple[str, ...] = (), named
     )
 
 
+_log = logging.getLogger("lakelatch.execution")
 _NAMES = {"clean": "clean", "clustering": "cluster", "compaction": "compact", "archive": "archive"}
 # When they are planned: others go by it, so they can neither lose nor be cancelled.
 DECIDED = frozenset({"clean", "archive"})
@@ -98,11 +101,19 @@ class Execution(Transaction):
             table.cleaner.sweep(self.instant, plan.action)
             raise
 
-    def delete_files(self) -> None:
-        """The files of a clean are gone. They may have been deleted before."""
+    def delete_files(self, known: Callable[[str], bool]) -> None:
+        """The files of a clean are gone, those that are ``known`` to be superseded. They may have been deleted before."""
         self._staged.named = groups_of(self.content)
         for path in paths_of(self.content):
-            self._table.store.delete(path)
+            if known(path):
+                delete_data_file(self._table.store, path)
+            else:
+                _log.warning(
+                    "%s: clean %s names %r, which no commit has superseded, and leaves it alone",
+                    self.url,
+                    self.instant,
+                    path,
+                )
 
     def abort(self, reason: str = "asked to") -> None:  # noqa: ARG002 - the plan stays, whatever the reason
         """This execution is over. The plan stays, and so do its files: others may be at work on them."""

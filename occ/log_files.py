@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ..errors import DamagedTableError
 from ..storage import Store
+from .entry_rules import SIDES as SIDES
 from .instant import COMMIT_ACTIONS, Instant, parse
 from .log_state import Begin, Commit, End, LogEntry, LogState, Open, decode
 
 LOG = ".hoodie/.lakelatch/log"
-SIDES = ".hoodie/.lakelatch/sides"  # what is too large for an entry
 
 
 def slot_path(epoch: int, slot: int) -> str:

@@ -17,7 +17,8 @@ from ..environment import Process
 from ..errors import DamagedTableError, UnsupportedTableError
 from .avro import CommitMetadata
 from .clock import EARLIEST
-from .instant import COMMIT_ACTIONS, Instant, file_name, parse
+from .entry_rules import refuse_strange
+from .instant import COMMIT_ACTIONS, Instant, file_name
 from .settings import VERSION, Settings
 
 
@@ -253,25 +254,30 @@ def decode(body: bytes, path: str) -> LogEntry:
         if end != len(text):
             raise ValueError("more follows")
         version, kind = raw["v"], raw["kind"]
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise DamagedTableError(
             f"log entry {path} is torn or not ours ({len(body)} bytes); writers stop here. Restore it, or rebuild the log "
             "with `lakelatch init --adopt`",
             path=path,
         ) from e
-    if version != VERSION or kind not in _DECODERS:
+    if version != VERSION or not isinstance(kind, str) or kind not in _DECODERS:
         raise UnsupportedTableError(
             f"log entry {path} was written by a newer version (v {version}, kind {kind!r}); upgrade lakelatch",
             path=path,
         )
     try:
         decoded: LogEntry = _DECODERS[kind](raw)
-    except (KeyError, TypeError, ValueError) as e:
-        raise DamagedTableError(f"log entry {path} lacks a field: {e}", path=path) from e
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        what = f"lacks {e}" if isinstance(e, KeyError) else f"cannot be understood ({e})"
+        raise DamagedTableError(
+            f"log entry {path} {what}; writers stop here. Restore it, or rebuild the log with `lakelatch init --adopt`",
+            path=path,
+        ) from e
     return decoded
 
 
 def _begin(raw: dict[str, Any]) -> Begin:
+    refuse_strange("begin", raw)
     process = Process.from_json(raw["process"])
     priority = raw.get("priority", 0)
     return Begin(
@@ -290,6 +296,7 @@ def _begin(raw: dict[str, Any]) -> Begin:
 
 
 def _commit(raw: dict[str, Any]) -> Commit:
+    refuse_strange("commit", raw)
     return Commit(
         raw["T"],
         raw["C"],
@@ -305,18 +312,27 @@ def _commit(raw: dict[str, Any]) -> Commit:
         blind=raw.get("blind", False),
         undone=tuple(raw.get("undone", ())),
         named=raw.get("named", ""),
-        echo=_echo(raw.get("echo", "")),
+        echo=raw.get("echo", ""),
     )
 
 
-def _echo(name: str) -> str:
-    # It becomes the name of a file.
-    if name and parse(name, layout=2) is None:
-        raise ValueError(f"{name!r} is the name of no instant")
-    return name
+def _end(raw: dict[str, Any]) -> End:
+    refuse_strange(raw["kind"], raw)
+    return End(raw["kind"], raw["T"], raw["who"], raw["reason"], slot=raw["slot"])
+
+
+def _setting(raw: dict[str, Any]) -> Setting:
+    refuse_strange("setting", raw)
+    return Setting(Settings.from_json(raw["settings"]), raw["who"], slot=raw["slot"])
+
+
+def _close(raw: dict[str, Any]) -> Close:
+    refuse_strange("close", raw)
+    return Close(slot=raw["slot"])
 
 
 def _open(raw: dict[str, Any]) -> Open:
+    refuse_strange("open", raw)
     return Open(
         raw["top"],
         raw["token"],
@@ -330,10 +346,10 @@ def _open(raw: dict[str, Any]) -> Open:
 _DECODERS: dict[str, Any] = {
     "begin": _begin,
     "commit": _commit,
-    "rollback": lambda raw: End("rollback", raw["T"], raw["who"], raw["reason"], slot=raw["slot"]),
-    "abort": lambda raw: End("abort", raw["T"], raw["who"], raw["reason"], slot=raw["slot"]),
-    "setting": lambda raw: Setting(Settings.from_json(raw["settings"]), raw["who"], slot=raw["slot"]),
-    "close": lambda raw: Close(slot=raw["slot"]),
+    "rollback": _end,
+    "abort": _end,
+    "setting": _setting,
+    "close": _close,
     "open": _open,
 }
 

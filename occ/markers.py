@@ -2,17 +2,23 @@
 
 The form is the one JVM writers use and look for (``<file name>.marker.CREATE`` or ``.MERGE`` below
 ``.hoodie/.temp/<T>/<partition>/``; Apache Hudi, `MarkerFiles`/`DirectWriteMarkers`).
+
+A marker says what may be deleted, so it counts only if its file bears its own T (`removal`): else whoever can write a
+marker could have any file deleted.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import StorageError
+from ..errors import InputError, StorageError
 from ..storage import Outcome, Store
+from .removal import delete_data_file
 
+_log = logging.getLogger("lakelatch.markers")
 MARKERS = ".hoodie/.temp"
 _INFIX = ".marker."
 
@@ -66,16 +72,18 @@ def instants_with_markers(store: Store) -> list[str]:
 
 def delete_announced(store: Store, markers: Collection[Marker]) -> None:
     """The files that these markers name, and the markers, are gone, also when a late worker publishes one meanwhile."""
-    for marker in markers:
-        store.delete(marker.path)
+    own = [marker for marker in markers if delete_data_file(store, marker.path, instant=marker.instant)]
     remove(store, markers)
-    for marker in markers:
+    for marker in own:
         # A worker looks at its marker after it has published: it published before the marker went, and the file is
         # deleted here, or after, and it deletes the file itself.
-        store.delete(marker.path)
+        delete_data_file(store, marker.path, instant=marker.instant)
 
 
 def remove(store: Store, markers: Iterable[Marker]) -> None:
     """Delete markers; a later sweep finds those that could not be deleted."""
     for marker in markers:
-        store.delete(marker.marker_path)
+        try:
+            store.delete(marker.marker_path)
+        except InputError as e:
+            _log.warning("%s", e)

@@ -103,6 +103,14 @@ def partition_metadata(requested: str, partition: str) -> bytes:
     return f"#partition metadata\ncommitTime={requested}\npartitionDepth={depth}\n".encode()
 
 
+def lies_outside(path: str) -> bool:
+    """True for a path that leads out of the table, or to where no data file may lie."""
+    if ".." in path or "\0" in path or path[:1] in "./":
+        parts = path.split("/")
+        return "\0" in path or ".." in parts or path[:1] == "/" or (path[:1] == "." and len(parts) > 1)
+    return False
+
+
 def join(partition: str, name: str) -> str:
     """The path of a file relative to the table's root."""
     return f"{partition}/{name}" if partition else name

@@ -28,6 +28,7 @@ from .avro_services import (
     encode_restore,
     encode_savepoint,
 )
+from .entry_rules import refuse_outside
 from .instant import Instant, parse, to_epoch_ms
 from .listing import BaseFile, LogFile
 from .log_files import SIDES
@@ -67,7 +68,11 @@ def held(store: Store, kept: Mapping[str, Any]) -> Content:
             "that is pending ends with `lakelatch services cancel`",
             path=kept["side"],
         )
-    loaded: Content = json.loads(stored.body)
+    try:
+        loaded: Content = json.loads(stored.body)
+        refuse_outside(loaded)
+    except (ValueError, RecursionError) as e:
+        raise DamagedTableError(f"{store.url}: {kept['side']} cannot be understood: {e}", path=kept["side"]) from e
     return loaded
 
 

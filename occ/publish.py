@@ -19,6 +19,7 @@ from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
 from .avro import CommitMetadata, decode_commit, encode_commit
 from .echo import echo_body
+from .entry_rules import refuse_outside
 from .history import History
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse, parse_unknown
 from .log_files import SIDES
@@ -113,7 +114,16 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
             path=path,
             instant=commit.instant,
         )
-    plain: dict[str, Any] = json.loads(stored.body)
+    try:
+        plain: dict[str, Any] = json.loads(stored.body)
+        refuse_outside(plain)
+    except (ValueError, RecursionError) as e:
+        raise DamagedTableError(
+            f"{store.url}: the side object {path} of commit {commit.instant} cannot be understood: {e}. Restore it, or "
+            "rebuild the log with `lakelatch init --adopt`",
+            path=path,
+            instant=commit.instant,
+        ) from e
     return plain
 
 

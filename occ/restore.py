@@ -29,6 +29,7 @@ from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name
 from .listing import list_data_files
 from .log_files import SIDES
 from .readers import Leases, refuse_cleaned
+from .removal import delete_data_file
 from .savepoint import again, commit_at
 from .services import finish_decided
 from .timeline import read_timeline
@@ -177,7 +178,7 @@ def remove_undone(table: Table, leases: Leases) -> int:
     paths = [file.path for file in listing.bases if file.instant in undone]
     paths += [file.path for file in listing.logs if file.instant in undone]
     for path in paths:
-        table.store.delete(path)
+        delete_data_file(table.store, path)
     for side in table.store.list(SIDES):
         if side.name.partition("-")[0] in undone:
             table.store.delete(side.path)

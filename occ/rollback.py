@@ -25,6 +25,7 @@ from .log_files import SIDES
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import delete_announced, instants_with_markers, list_markers, remove
 from .publish import metadata_of
+from .removal import delete_data_file
 from .timeline import Timeline
 
 # The actions that a transaction begins with.
@@ -190,9 +191,8 @@ class Cleaner:
             if outcome == "undone":
                 self._sweep_undone(instant)
             elif outcome in ("rollback", "abort") and self._ended_for_sure(instant, told):
-                for path in found[instant]:
-                    self._store.delete(path)
-                deleted += len(found[instant]) + self._sweep_dead(instant, "")
+                deleted += sum(delete_data_file(self._store, path, instant=instant) for path in found[instant])
+                deleted += self._sweep_dead(instant, "")
         return deleted
 
     def _undone(self, state: LogState, timeline: Timeline) -> set[str]:
@@ -217,8 +217,7 @@ class Cleaner:
                 named = {stat.path for stat in metadata_of(self._store, entry).stats}
                 for path in files[entry.instant]:
                     if path not in named:
-                        self._store.delete(path)
-                        deleted += 1
+                        deleted += delete_data_file(self._store, path, instant=entry.instant)
         return deleted
 
     def wait_s(self, mine: Iterable[str], *, since: float) -> float:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from ..conflict.operations import Kind, kind_of
 from ..errors import ConflictError, InputError, RolledBackError
 from ..storage import Outcome
-from . import archive, clustering, compaction
+from . import archive, cleaning, clustering, compaction
 from .clock import next_label
 from .execution import DECIDED, Execution, end_plan
 from .instant import Instant, file_name
@@ -44,7 +44,7 @@ _log = logging.getLogger("lakelatch.services")
 _ATTEMPTS = 5
 _RUN: dict[str, Callable[[Execution], None]] = {
     "archive": archive.run,
-    "clean": Execution.delete_files,
+    "clean": cleaning.run,
     "clustering": clustering.run,
     "compaction": compaction.run,
 }

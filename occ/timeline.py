@@ -16,6 +16,7 @@ from ..errors import DamagedTableError
 from .avro import CommitMetadata, decode_commit, decode_container
 from .history import History
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
+from .names import lies_outside
 from .properties import TableConfig
 from .snapshot import Replacement, TimelineView
 
@@ -159,8 +160,8 @@ class Timeline:
 
 
 def _refuse_outside(content: CommitMetadata, name: str, table: str) -> None:
-    for path in (*(stat.path for stat in content.stats if stat.path), *content.replaced):
-        if path.startswith("/") or ".." in path.split("/"):
+    for path in content.places():
+        if lies_outside(path):
             raise DamagedTableError(
                 f"Instant {name} of table {table} names {path}, which does not lie in the table. Nothing there was touched; "
                 "restore the instant from a copy, or roll its commit back with the engine that made it.",

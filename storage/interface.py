@@ -126,7 +126,11 @@ class Store(Protocol):
         ...
 
     def delete(self, path: str) -> Outcome:
-        """Remove the object. DONE also when there was none; never LOST."""
+        """Remove the object. DONE also when there was none; never LOST.
+
+        Raises:
+            InputError: the path leads out of the place of the store, by a symbolic link.
+        """
         ...
 
     def create(self, path: str) -> AbstractContextManager[NewObject]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO
 
+from ..errors import InputError
 from .disk import (
     DISK_FULL,
     TEMP_PREFIX,
@@ -108,6 +109,7 @@ class LocalStore:
 
     def delete(self, path: str) -> Outcome:
         full = self._full(path)
+        self._refuse_links(path)
         try:
             with self._undisturbed(folder_of(full), path):
                 os.unlink(full)
@@ -217,6 +219,21 @@ class LocalStore:
     def _full(self, path: str, *, folder: bool = False) -> str:
         path = check_path(path, folder=folder)
         return f"{self.root}/{path}" if path else self.root
+
+    def _refuse_links(self, path: str) -> None:
+        """Raise `InputError` when a symbolic link below the root leads to the path: what lies there is not the table's.
+
+        The root may be one, and so may ``.hoodie``, which is nobody's but the table's.
+        """
+        folders = path.split("/")[:-1]
+        for depth in range(2 if folders[:1] == [_TABLE] else 1, len(folders) + 1):
+            folder = "/".join(folders[:depth])
+            if os.path.islink(f"{self.root}/{folder}"):
+                raise InputError(
+                    f"{path} was not deleted, because {folder} is a symbolic link and leads out of {self.root}; delete what "
+                    "lies there yourself, or replace the link by a folder",
+                    path=path,
+                )
 
     def _scan(self, folder: str) -> builtins.list[os.DirEntry[str]]:
         full = self._full(folder, folder=True)

@@ -14,7 +14,8 @@ from lakelatch.conflict.write_set import Region
 from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, DamagedTableError, LatchError, UnsupportedTableError
 from lakelatch.occ.clock import EARLIEST, next_label
-from lakelatch.occ.instant import from_epoch_ms, is_time, to_epoch_ms
+from lakelatch.occ.entry_rules import SIDES
+from lakelatch.occ.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
 from lakelatch.occ.settings import Settings
 
@@ -34,19 +35,21 @@ settings = st.builds(
 )
 plain = st.dictionaries(words, st.none() | st.integers() | words | st.lists(words), max_size=3)
 slots = st.integers(0, 10**15)
-begins = st.builds(Begin, labels, words, words, words, processes, slots)
+actions = st.sampled_from(sorted(ACTIONS))
+sides = words.map(lambda word: f"{SIDES}/{word.replace('/', '')}.json")
+begins = st.builds(Begin, labels, actions, words, words, processes, slots)
 commits = st.builds(
     Commit,
     labels,
     labels,
-    words,
+    actions,
     words,
     words,
     st.integers(0, 2**60),
     st.builds(Region, st.frozensets(words, max_size=3), st.booleans()),
     st.none() | words,
-    st.none() | plain,
-    st.none() | st.fixed_dictionaries({"path": words, "sha256": words}),
+    plain,
+    st.none() | st.fixed_dictionaries({"path": sides, "sha256": words}),
     slots,
 )
 ends = st.builds(End, st.sampled_from(["rollback", "abort"]), labels, words, words, slots)
