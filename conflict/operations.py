@@ -1,6 +1,6 @@
 """Who may stand beside whom: the kinds of transactions, and what one means for another that shares a file group.
 
-This is data. `resolve` decides by it, and docs/conflicts.md is generated from it by `matrix`.
+This is data. `resolve` decides by it, and docs/conflicts.md is generated from it by `scripts/conflict_matrix.py`.
 """
 
 from __future__ import annotations

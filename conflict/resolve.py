@@ -1,8 +1,8 @@
-"""May this transaction still commit? The checks, as a table of contents."""
+"""May this transaction still commit? Each check is a function; `_AGAINST_LANDED` and `_AGAINST_PENDING` list them in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
@@ -93,42 +93,22 @@ def resolve(
     Source: step 4 of "Optimistic Concurrency using Locking" in Apache Hudi's RFC-22, with write sets that include
     the absent (docs/protocol.md), and kinds of transactions (`operations`).
     """
-    rules = strategy(by)
-    meet = meeting_of(ours.writes.groups, bucketed=bucketed)
+    rules, meet = strategy(by), meeting_of(ours.writes.groups, bucketed=bucketed)
     mends = repeatable or Repeatable()
-    looks = mends.looks and isolation != SERIALIZABLE
+    case = _Case(ours, reads, rules, isolation, bucketed=bucketed, looks=mends.looks)
     beats, again, groups = [], [], set[FileGroupId]()
     for each in candidates:
-        pairs = meet(each.writes.groups)
+        case.theirs, case.pairs = each, meet(each.writes.groups)
         if each.landed:
-            mergeable = [(a, b) for a, b in pairs if a in mends.groups and _rows_only(ours, each, a, b)]
-            if mergeable:
-                pairs = [pair for pair in pairs if pair not in mergeable]
-            lost = (
-                _taken_back(ours, each)
-                or _excluded(ours, each)
-                or _same_file_group(ours, each, pairs)
-                or _region(ours, each)
-                or _overwritten_below(ours, each, blind=reads.blind)
-                or _same_value(ours, each, blind=reads.blind)
-                or (None if looks else _changed_where_our_condition_looked(ours, each, reads))
-                or _changed_what_we_read(ours, each, reads, isolation, lookups=not looks)
-            )
-            if (
-                repeatable
-                and not lost
-                and (outdated := _outdated(ours, each, mergeable, reads, isolation, looks=looks))
-            ):
+            mergeable = case.set_aside(mends.groups)
+            lost = _first(_AGAINST_LANDED, case)
+            if repeatable and not lost and (outdated := _outdated(case, mergeable)):
                 again.append(replace(outdated, advice=_MERGE))
-                groups.update(a for a, _b in mergeable)
+                groups.update(mine for mine, _theirs in mergeable)
         else:
-            lost = (
-                _taken_back(ours, each)
-                or _still_to_say(ours, each, rules)
-                or _reserved(ours, each, rules, bucketed=bucketed)
-            )
-            if not lost and (meets := _would_lose(each, ours, [(theirs, mine) for mine, theirs in pairs])):
-                lost = _yield_or_not(ours, each, meets, rules)
+            lost = _first(_AGAINST_PENDING, case)
+            if not lost and (meets := _first(_WOULD_LOSE, case.turned())):
+                lost = _yield_or_not(case, meets)
                 if lost.winner is ours:
                     beats.append(lost)
                     lost = None
@@ -139,10 +119,68 @@ def resolve(
     return Verdict(None, tuple(beats), tuple(again), frozenset(groups))
 
 
+class _Case:
+    """The committing transaction and the candidate at hand: what every check is asked about.
+
+    One object for all candidates, because a commit may have ten thousand of them.
+
+    Attributes:
+        theirs: the candidate.
+        pairs: file groups of ours and of theirs that are one place.
+        blind: ours has read nothing.
+        looks: ours can evaluate its condition and look up its keys once more.
+    """
+
+    __slots__ = ("_turned", "blind", "bucketed", "isolation", "looks", "ours", "pairs", "reads", "rules", "theirs")
+
+    theirs: Party
+    pairs: Pairs
+
+    def __init__(
+        self, ours: Party, reads: ReadSet, rules: Strategy, isolation: str, *, bucketed: bool, looks: bool
+    ) -> None:
+        self.ours, self.reads, self.blind = ours, reads, reads.blind
+        self.rules, self.isolation, self.bucketed = rules, isolation, bucketed
+        self.looks = looks and isolation != SERIALIZABLE
+        self._turned: _Case | None = None
+
+    def set_aside(self, mergeable: frozenset[FileGroupId]) -> Pairs:
+        """The pairs in which ours can be merged again; they are no pairs of this case any more."""
+        if not self.pairs or not mergeable:
+            return []
+        apart = [(a, b) for a, b in self.pairs if a in mergeable and _rows_only(self.ours, self.theirs, a, b)]
+        if apart:
+            self.pairs = [pair for pair in self.pairs if pair not in apart]
+        return apart
+
+    def turned(self) -> _Case:
+        """As theirs will see it at its own commit, should ours land now."""
+        case = self._turned
+        if case is None:
+            case = self._turned = _Case(
+                self.theirs, ReadSet(), self.rules, SNAPSHOT, bucketed=self.bucketed, looks=False
+            )
+            case.theirs = self.ours
+        case.ours, case.blind = self.theirs, self.theirs.blind
+        case.pairs = [(theirs, mine) for mine, theirs in self.pairs]
+        return case
+
+
+_Check = Callable[[_Case], Conflict | None]
+
+
+def _first(checks: Iterable[_Check], case: _Case) -> Conflict | None:
+    for check in checks:
+        if found := check(case):
+            return found
+    return None
+
+
 # --- against one that has landed ---------------------------------------------------------------------------------
 
 
-def _taken_back(ours: Party, theirs: Party) -> Conflict | None:
+def _taken_back(case: _Case) -> Conflict | None:
+    ours, theirs = case.ours, case.theirs
     if ours.instant in theirs.undoes:
         return Conflict(theirs, ours, (), f"{theirs.kind} {theirs.instant} takes this transaction back", _AGAIN)
     if theirs.landed and theirs.instant in ours.undoes:
@@ -152,15 +190,17 @@ def _taken_back(ours: Party, theirs: Party) -> Conflict | None:
     return None
 
 
-def _excluded(ours: Party, theirs: Party) -> Conflict | None:
+def _restore_stands_alone(case: _Case) -> Conflict | None:
+    ours, theirs = case.ours, case.theirs
     if COMPLETED[ours.kind, theirs.kind] != "X":
         return None
     rule = "a restore stands alone: nothing lands beside it"
     return Conflict(theirs, ours, (), rule, _next(ours))
 
 
-def _same_file_group(ours: Party, theirs: Party, pairs: Pairs) -> Conflict | None:
-    met = pairs and [(a, b) for a, b in pairs if COMPLETED[ours.kind_at(a), theirs.kind_at(b)] == "x"]
+def _same_file_group(case: _Case) -> Conflict | None:
+    ours, theirs = case.ours, case.theirs
+    met = case.pairs and [(a, b) for a, b in case.pairs if COMPLETED[ours.kind_at(a), theirs.kind_at(b)] == "x"]
     if not met:
         return None
     same = "both changed the same file group"
@@ -171,17 +211,12 @@ def _same_file_group(ours: Party, theirs: Party, pairs: Pairs) -> Conflict | Non
     return _conflict(theirs, ours, (b for _a, b in met), same, _next(ours))
 
 
-def _outdated(
-    ours: Party, theirs: Party, mergeable: Pairs, reads: ReadSet, isolation: str, *, looks: bool
-) -> Conflict | None:
+def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
     """What ours can do once more because of this one."""
-    if found := _same_file_group(ours, theirs, mergeable):
+    case.pairs = mergeable
+    if (found := _same_file_group(case)) or not case.looks:
         return found
-    if not looks:
-        return None
-    return _changed_where_our_condition_looked(ours, theirs, reads) or _changed_what_we_read(
-        ours, theirs, reads, isolation, lookups=True
-    )
+    return _where_our_condition_looked(case) or _read(case, lookups=True)
 
 
 def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:
@@ -189,8 +224,9 @@ def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId
     return ours.kind_at(mine) is theirs.kind_at(other) is Kind.REWRITE and not theirs.stranger
 
 
-def _region(ours: Party, theirs: Party) -> Conflict | None:
+def _meets_our_overwrite(case: _Case) -> Conflict | None:
     """What appeared where ours overwrites, and two overwrites of one place."""
+    ours, theirs = case.ours, case.theirs
     mine, other = ours.writes.region, theirs.writes.region
     if not mine:
         return None
@@ -208,15 +244,17 @@ def _region(ours: Party, theirs: Party) -> Conflict | None:
     return None
 
 
-def _overwritten_below(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
-    if blind or not theirs.writes.region or ours.kind not in INGESTION | PLANNED:
+def _overwritten_below(case: _Case) -> Conflict | None:
+    ours, theirs = case.ours, case.theirs
+    if case.blind or not theirs.writes.region or ours.kind not in INGESTION | PLANNED:
         return None
     met = [g for g in ours.writes.groups if theirs.writes.region.covers(g.partition)]
     return _conflict(theirs, ours, met, "it overwrote a partition that ours had read", _next(ours))
 
 
-def _same_value(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
+def _same_value(case: _Case) -> Conflict | None:
     """Two rows where there may be one: of the same new key, or of one value under a unique constraint."""
+    ours, theirs = case.ours, case.theirs
     for name, mine in ours.writes.unique.items():
         other = theirs.writes.unique.get(name)
         if other is None or not (places := shared(mine, other)):
@@ -226,7 +264,7 @@ def _same_value(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
             rule = f"both wrote the same value of what is unique ({name})"
             return Conflict(theirs, ours, met, rule, "run the write again: it will name the rows")
         rule = "both inserted the same new key"
-        if blind:  # an insert does not look for its keys, so that running it again would make the rows stand twice
+        if case.blind:  # an insert does not look for its keys, so that running it again would make the rows stand twice
             return Conflict(
                 theirs, ours, met, rule, "leave out the rows that are there now, or upsert them", final=True
             )
@@ -234,23 +272,30 @@ def _same_value(ours: Party, theirs: Party, *, blind: bool) -> Conflict | None:
     return None
 
 
-def _changed_where_our_condition_looked(ours: Party, theirs: Party, reads: ReadSet) -> Conflict | None:
+def _changed_where_our_condition_looked(case: _Case) -> Conflict | None:
+    return None if case.looks else _where_our_condition_looked(case)
+
+
+def _where_our_condition_looked(case: _Case) -> Conflict | None:
+    reads = case.reads
     scans = (Scan(reads.region), *reads.condition) if reads.region else reads.condition
     if not scans:  # here and below: asked of every candidate, and most have nothing to answer
         return None
     rule = "it changed a partition that our condition was evaluated on"
     advice = "evaluate the condition again: Table.run does"
-    return _changed(ours, theirs, scans, rule, advice)
+    return _changed(case.ours, case.theirs, scans, rule, advice)
 
 
-def _changed_what_we_read(
-    ours: Party, theirs: Party, reads: ReadSet, isolation: str, *, lookups: bool
-) -> Conflict | None:
-    scans = scans_that_count(reads, isolation, blind_insert=theirs.blind, lookups=lookups)
+def _changed_what_we_read(case: _Case) -> Conflict | None:
+    return _read(case, lookups=not case.looks)
+
+
+def _read(case: _Case, *, lookups: bool) -> Conflict | None:
+    scans = scans_that_count(case.reads, case.isolation, blind_insert=case.theirs.blind, lookups=lookups)
     if not scans:
         return None
-    rule = f"it changed what ours had read, which counts under isolation {isolation}"
-    return _changed(ours, theirs, scans, rule, _AGAIN)
+    rule = f"it changed what ours had read, which counts under isolation {case.isolation}"
+    return _changed(case.ours, case.theirs, scans, rule, _AGAIN)
 
 
 def _read_before_it_moves(ours: Party, candidates: Iterable[Party], reads: ReadSet) -> Conflict | None:
@@ -273,18 +318,9 @@ def _changed(ours: Party, theirs: Party, scans: Iterable[Scan], rule: str, advic
 # --- against a pending one ---------------------------------------------------------------------------------------
 
 
-def _would_lose(theirs: Party, ours: Party, pairs: Pairs) -> Conflict | None:
-    """Whether theirs would lose at its commit if ours landed now."""
-    return (
-        _excluded(theirs, ours)
-        or _same_file_group(theirs, ours, pairs)
-        or _region(theirs, ours)
-        or _overwritten_below(theirs, ours, blind=theirs.blind)
-    )
-
-
-def _still_to_say(ours: Party, theirs: Party, rules: Strategy) -> Conflict | None:
+def _still_to_say(case: _Case) -> Conflict | None:
     """A restore that is pending, and ingestion that has not yet said what it writes, are in the way of everything."""
+    ours, theirs, rules = case.ours, case.theirs, case.rules
     if COMPLETED[ours.kind, theirs.kind] == "X" and rules.yields_to(ours.kind, theirs.kind):
         return Conflict(theirs, ours, (), "a restore stands alone: nothing lands beside it", _WAIT, waits=True)
     if theirs.silent and ours.kind in PLANNED and rules.yields_to(ours.kind, theirs.kind):
@@ -292,14 +328,15 @@ def _still_to_say(ours: Party, theirs: Party, rules: Strategy) -> Conflict | Non
     return None
 
 
-def _reserved(ours: Party, theirs: Party, rules: Strategy, *, bucketed: bool) -> Conflict | None:
+def _reserved(case: _Case) -> Conflict | None:
     """What another one keeps for itself, and it goes first."""
+    ours, theirs = case.ours, case.theirs
     if not theirs.reserved or ours.kind not in INGESTION | PLANNED:
         return None
-    if not theirs.claim.outranks(ours.claim, by_priority=rules.by_priority):
+    if not theirs.claim.outranks(ours.claim, by_priority=case.rules.by_priority):
         return None
     rule = f"it has reserved {theirs.reserved} and goes first"
-    return _conflict(theirs, ours, theirs.reserved.met_by(ours.writes, bucketed=bucketed), rule, _WAIT, waits=True)
+    return _conflict(theirs, ours, theirs.reserved.met_by(ours.writes, bucketed=case.bucketed), rule, _WAIT, waits=True)
 
 
 def _has_right_of_way(ours: Party, theirs: Party, rules: Strategy) -> bool:
@@ -309,7 +346,8 @@ def _has_right_of_way(ours: Party, theirs: Party, rules: Strategy) -> bool:
     return ours.claim.outranks(theirs.claim, by_priority=rules.by_priority)
 
 
-def _yield_or_not(ours: Party, theirs: Party, meets: Conflict, rules: Strategy) -> Conflict:
+def _yield_or_not(case: _Case, meets: Conflict) -> Conflict:
+    ours, theirs, rules = case.ours, case.theirs, case.rules
     lead = ours.priority - theirs.priority
     if _has_right_of_way(ours, theirs, rules):
         return Conflict(ours, theirs, meets.overlap, meets.rule, meets.advice)
@@ -322,6 +360,27 @@ def _yield_or_not(ours: Party, theirs: Party, meets: Conflict, rules: Strategy) 
         )
         return Conflict(theirs, ours, meets.overlap, f"{meets.rule}, and {why} while it is pending", _WAIT, waits=True)
     return Conflict(ours, theirs, meets.overlap, meets.rule, meets.advice)
+
+
+# --- the checks, in the order in which they are asked: the first that finds something names the conflict -----------------
+
+_AGAINST_LANDED: tuple[_Check, ...] = (
+    _taken_back,
+    _restore_stands_alone,
+    _same_file_group,
+    _meets_our_overwrite,
+    _overwritten_below,
+    _same_value,
+    _changed_where_our_condition_looked,
+    _changed_what_we_read,
+)
+_AGAINST_PENDING: tuple[_Check, ...] = (_taken_back, _still_to_say, _reserved)
+_WOULD_LOSE: tuple[_Check, ...] = (
+    _restore_stands_alone,
+    _same_file_group,
+    _meets_our_overwrite,
+    _overwritten_below,
+)  # at its own commit
 
 
 # --- words -------------------------------------------------------------------------------------------------------

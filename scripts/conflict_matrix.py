@@ -1,6 +1,6 @@
 """The matrix of operations as people read it: what `resolve` answers, beside what Apache Hudi does.
 
-    python -m lakelatch.conflict.matrix     prints the generated part of docs/conflicts.md
+    python scripts/conflict_matrix.py     prints the generated part of docs/conflicts.md
 
 The answers are not written down here: each cell asks `resolve` about two transactions that share a file group. Where
 Hudi differs, a note says why; a test demands one for each such cell, and none for others.
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .operations import INGESTION, PLANNED, Kind
-from .party import Party
-from .resolve import resolve
-from .write_set import FileGroupId, ReadSet, Region, WriteSet
+from lakelatch.conflict.operations import INGESTION, PLANNED, Kind
+from lakelatch.conflict.party import Party
+from lakelatch.conflict.resolve import resolve
+from lakelatch.conflict.write_set import FileGroupId, ReadSet, Region, WriteSet
 
 _OPERATION = {
     Kind.REWRITE: "UPSERT",
