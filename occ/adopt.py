@@ -91,7 +91,9 @@ def adopt(
             table.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
     else:
         _wait_for_silence(store, env, state, progress)
-        _publish(Publisher(store, env, config.timeline_folder), commits)
+        publisher = Publisher(store, env, config.timeline_folder)
+        _publish(publisher, commits)
+        publisher.secure()  # the new log cannot put back what a power cut takes away
         start_log(store, env, wanted, top=_latest(store, config))
     return with_floor(Table(store, env=env, writer=writer))
 

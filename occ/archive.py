@@ -184,8 +184,19 @@ def run(execution: Execution) -> None:
     if rows := [row for row in rows if row.instant in lacking]:
         execution.check()
         table.history.add(rows)
+    _secure_deletions(table)
     execution.check()
     Publisher(table.store, table.env, table.config.timeline_folder).take_back(instants)
+
+
+def _secure_deletions(table: Table) -> None:
+    """No data file that was deleted comes back: one older than the first active instant counts as an archived commit's.
+
+    t=0  a clean deletes the files of a replaced file group; an archival takes the replacecommit off the timeline
+    t=1  the power goes; the disk has lost the name of the instant, and still has those of the files
+    """
+    for partition in list_data_files(table.store).partitions:
+        table.store.sync(partition)
 
 
 def _lacking(table: Table, instants: list[Instant]) -> list[Instant]:
@@ -224,5 +235,7 @@ def take_archived_away(table: Table) -> int:
         return 0
     # No further than to the first that is not archived: who goes before an older one leaves a hole.
     gone = list(takewhile(lambda each: file_name(each) in archived, commits))
+    if gone:
+        _secure_deletions(table)
     Publisher(table.store, table.env, table.config.timeline_folder).take_back(gone)
     return len(gone)

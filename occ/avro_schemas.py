@@ -209,7 +209,7 @@ def _savepoint() -> dict[str, Any]:
     }
 
 
-def _restore() -> dict[str, Any]:
+def _rollback() -> dict[str, Any]:
     lengths = _optional({"type": "map", "values": "long"})
     partition = _record(
         "HoodieRollbackPartitionMetadata",
@@ -221,18 +221,19 @@ def _restore() -> dict[str, Any]:
         },
     )
     info = _record("HoodieInstantInfo", {"commitTime": _STRING, "action": _STRING})
-    rollback = _record(
-        "HoodieRollbackMetadata",
-        {
-            "startRollbackTime": _STRING,
-            "timeTakenInMillis": {"type": "long"},
-            "totalFilesDeleted": {"type": "int"},
-            "commitsRollback": {"type": _STRING_LIST},
-            "partitionMetadata": _map(partition),
-            **_VERSION,
-            "instantsRollback": {**_list(info), "default": []},
-        },
-    )
+    return {
+        "startRollbackTime": _STRING,
+        "timeTakenInMillis": {"type": "long"},
+        "totalFilesDeleted": {"type": "int"},
+        "commitsRollback": {"type": _STRING_LIST},
+        "partitionMetadata": _map(partition),
+        **_VERSION,
+        "instantsRollback": {**_list(info), "default": []},
+    }
+
+
+def _restore() -> dict[str, Any]:
+    rollback = _record("HoodieRollbackMetadata", _rollback())
     return {
         "startRestoreTime": _STRING,
         "timeTakenInMillis": {"type": "long"},
@@ -251,6 +252,7 @@ _FIELDS = {
     "HoodieCleanMetadata": _clean,
     "HoodieCompactionPlan": _compaction_plan,
     "HoodieSavepointMetadata": _savepoint,
+    "HoodieRollbackMetadata": _rollback,
     "HoodieRestoreMetadata": _restore,
 }
 

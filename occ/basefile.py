@@ -10,6 +10,7 @@ Memory: at most one row group of rows per open file.
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Literal
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from ..conflict.unique import NEW_KEYS
 from ..errors import CommitError, RolledBackError, StorageError
-from ..storage import Outcome
+from ..storage import Outcome, put_secured
 from .avro import NO_PREVIOUS_COMMIT, WriteStat
 from .file_rows import SEQNO, FileRows, RowNumbers
 from .file_spec import FileSpec, group_id, refuse_if_over, token
@@ -235,6 +236,8 @@ class BaseFileWriter:
             raise self._withheld()
         refuse_if_over(spec.store, spec.instant)
         put = self._object.publish()
+        # What is there, ours or of another run, may be on no disk.
+        secured = put if put.done else spec.store.secure(self.path)
         if not stands(spec.store, self._marker):
             # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
             # file was there, which another run of this task has reported and the transaction has committed (trap 19).
@@ -243,8 +246,14 @@ class BaseFileWriter:
             raise self._withheld()
         if put.outcome is Outcome.DONE:
             self.stat = self._stat(self._rows, size, *self._settled_counts(), self._footer[0])
+        elif secured.done:
+            self.stat = self._existing()
         else:
-            self.stat = self._existing(put.cause)
+            raise StorageError(
+                f"{self.path} could not be published: {secured.cause or put.cause or 'the store gave no answer'}; nothing "
+                "landed, run the write again",
+                path=self.path,
+            )
         self._close_quietly()
         return self.stat
 
@@ -260,14 +269,9 @@ class BaseFileWriter:
         new = self._shape.new_rows
         return self._counts or ((new, 0, 0) if self._io == "CREATE" else (0, new, 0))
 
-    def _existing(self, cause: str) -> WriteStat:
-        found = self._spec.store.head(self.path)
-        if found is None:
-            raise StorageError(
-                f"{self.path} could not be published: {cause or 'the store gave no answer'}; run the write again",
-                path=self.path,
-            )
+    def _existing(self) -> WriteStat:
         with self._spec.store.open(self.path) as stream:
+            size = stream.seek(0, os.SEEK_END)
             footer = pq.read_metadata(stream)
         note = note_of(footer)
         if note.get("digest") != self._shape.digest or footer.num_rows != self._rows:
@@ -277,7 +281,7 @@ class BaseFileWriter:
                 path=self.path,
                 instant=self._spec.instant,
             )
-        return self._stat(footer.num_rows, found.size, note["inserts"], note["updates"], note["deletes"], footer)
+        return self._stat(footer.num_rows, size, note["inserts"], note["updates"], note["deletes"], footer)
 
     def _stat(
         self, rows: int, size: int, inserts: int, updates: int, deletes: int, footer: pq.FileMetaData
@@ -345,8 +349,8 @@ def _announce_partition(spec: FileSpec, partition: str) -> None:
     """JVM readers find a partition only by this file, so it stands before the first data file."""
     path = join(partition, PARTITION_METADATA)
     if spec.store.head(path) is None:
-        put = spec.store.put_if_absent(path, partition_metadata(spec.instant, partition))
-        if put.outcome is Outcome.UNKNOWN and spec.store.head(path) is None:
+        put = put_secured(spec.store, path, partition_metadata(spec.instant, partition))
+        if not put.done:
             raise StorageError(
                 f"{path} could not be written: {put.cause}; nothing landed, run the write again", path=path
             )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from ..errors import (
     StorageError,
     UnsupportedTableError,
 )
-from ..storage import Durable, Outcome, Store
+from ..storage import Durable, Outcome, Put, Store
 from .doubt import Doubt
 from .log_files import commits_since, epochs, first_slot, landed_at, outcome_of, read_all, read_epoch, slot_path
 from .log_state import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
@@ -119,12 +119,38 @@ class CommitLog:
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
                 table=self._store.url,
             )
+        self._refuse_hole(newest, [int(name) for name in slots])
         for follower in self._followers:
             follower.complete = False
         # With the settings known so far: threads that share the handle look at them without the mutex.
         self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
         self.epoch, self.next_slot = newest, int(slots[0])
         self._first_slot = self.next_slot
+
+    def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
+        """Raise `DamagedTableError` when entries that somebody was told of stand behind one that is missing.
+
+            t=0  A's entry 7 is seen, and its flush fails; before A can write it anew, B appends 8, whose flush does not fail
+            t=1  the power goes; the disk has 8 and not 7
+
+        Whoever took 7 for the head would append there, and then read what B had decided on another history. Begin entries
+        alone tell nobody anything: their names need not be on disk, and who made them died with the cut.
+        """
+        hole = next((slot for slot, there in enumerate(slots, slots[0]) if slot != there), None)
+        if hole is None or self._store.body(slot_path(epoch, hole)) is not None or epochs(self._store, since=epoch + 1):
+            return  # it came, or another epoch did, while they were listed
+        behind = (slot_path(epoch, slot) for slot in slots if slot > hole)
+        if all(
+            isinstance(decode(body, path), Begin) for path in behind if (body := self._store.body(path)) is not None
+        ):
+            return
+        raise DamagedTableError(
+            f"{self._store.url}: the commit log lacks {slot_path(epoch, hole)} and has entries behind it, as a failing disk and "
+            "a power cut leave it. Restore the entry, or rebuild the log with `lakelatch init --adopt LOCK_URL` when no writer "
+            "is active",
+            path=slot_path(epoch, hole),
+            table=self._store.url,
+        )
 
     def _newest_epoch(self) -> int:
         # Older epochs than ours are of no interest, or every commit would pay for the table's age.
@@ -133,6 +159,8 @@ class CommitLog:
     def _apply(self, entry: LogEntry) -> None:
         if isinstance(entry, Open):
             self._strangers.epoch_begins(entry.top)
+            if self._unverified is not None:  # who closed the epoch has published what it held, and brought it to disk
+                self._unverified = [each for each in self._unverified if each.undone]
         self.state.apply(entry)
         if isinstance(entry, Commit) and self.state.last is entry:
             for follower in self._followers:
@@ -242,6 +270,18 @@ class CommitLog:
                 self._timeline.publish(last)
                 self._published = last.slot
 
+    def missing(self, names: Collection[str], since: Sequence[Commit]) -> tuple[list[Commit], list[tuple[Commit, str]]]:
+        """The commits that a timeline of these names may not show as the log has them, and what of them it lacks.
+
+        Of this epoch alone, and no more than the newest once this handle has verified it. ``since``: what has landed since
+        the handle looked at the log first.
+        """
+        with self._mutex:
+            last = self.state.last
+            told = {c.slot: c for c in (*(self._unverified or ()), *since, *([last] if last else ()))}
+            commits = [told[slot] for slot in sorted(told)]
+        return commits, self._timeline.missing(commits, names)
+
     def look(self, *, now: bool = False) -> list[str]:
         """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
 
@@ -266,13 +306,18 @@ class CommitLog:
 
     def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
         """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
-        deadline, pause, in_doubt = self._env.monotonic() + _PATIENCE_S, 0.05, ""
+        deadline, pause, in_doubt, unflushed = self._env.monotonic() + _PATIENCE_S, 0.05, "", False
         # A begin that a power cut takes away died with its writer, and the next entry secures the names before it.
         durable: Durable = "bytes" if isinstance(entry, Begin) else True
         while True:
             try:
                 put = self._store.put_if_absent(path, body, durable=durable)
-                stored = self._store.get(path) if put.outcome is Outcome.LOST else None
+                if put.outcome is Outcome.LOST and (stored := self._store.get(path)) is not None:
+                    if stored.body != body:
+                        return False
+                    # Ours that got no answer, or the same of another's; and what can be seen may be on no disk.
+                    put = self._write_anew(path) if unflushed else self._store.secure(path)
+                unflushed = unflushed or put.unflushed
             except StorageError as e:
                 if not in_doubt:
                     raise  # the store says that nothing was written, and no earlier try can have been
@@ -280,8 +325,6 @@ class CommitLog:
             else:
                 if put.done:
                     return True
-                if stored is not None:
-                    return stored.body == body
                 in_doubt = put.cause or "no answer"
             if entry is not None:
                 self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
@@ -294,6 +337,19 @@ class CommitLog:
                 )
             self._env.sleep(pause * (0.5 + self._env.random()))
             pause = min(pause * 2, 2.0)
+
+    def _write_anew(self, path: str) -> Put:
+        """The entry at the path and those before it are written anew: a flush that failed may have dropped any of them.
+
+        t=0  W appends its begin entry, whose name need not be flushed, and its commit entry behind it
+        t=1  the flush of the folder fails, and the kernel drops both names; only the commit entry is written anew
+        t=2  the power goes; the log has a hole where the begin entry was, and ends there for every reader
+        """
+        folder, _, last = path.rpartition("/")
+        for name in self._store.names(folder):
+            if name <= last and (put := self._store.secure(f"{folder}/{name}")).outcome is Outcome.UNKNOWN:
+                return put
+        return put
 
     def _newest_epoch_is_not(self, epoch: int) -> bool:
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError, InputError, StorageError
-from ..storage import Outcome, Store, open_store
+from ..storage import Outcome, Store, open_store, put_secured
 from .clock import EARLIEST
 from .floor import lay_floor
 from .log_files import LOG, slot_path
@@ -75,7 +75,10 @@ def create(
     _refuse_strange_files(store)
     refuse_unsafe(store)
     prove(wanted.lock, store.url, env=env)
-    put = store.put_if_absent(PROPERTIES, config.to_bytes())
+    body = config.to_bytes()
+    put = store.put_if_absent(PROPERTIES, body)
+    if put.outcome is Outcome.UNKNOWN and store.body(PROPERTIES) == body:
+        put = store.secure(PROPERTIES)
     if put.outcome is Outcome.LOST:
         if exist_ok:
             return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
@@ -136,8 +139,8 @@ def start_log(store: Store, env: Environment, settings: Settings, *, top: str) -
     body = encode(Open(top, 0, next_generation(settings, env, epoch), slot=1), epoch, 1, env.uuid())
     path = slot_path(epoch, 1)
     for _ in range(5):
-        put = store.put_if_absent(path, body)
-        if put.outcome is not Outcome.UNKNOWN:
+        put = put_secured(store, path, body)
+        if put.done:
             return
     raise StorageError(
         f"no answer when the commit log of {store.url} was started ({put.cause}); run `lakelatch init --adopt` on it",

@@ -37,7 +37,12 @@ def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: fl
     return file_name(Instant(requested, "commit", "completed", completed)), completed
 
 
+def echo(schema: str | None) -> CommitMetadata:
+    """What an echo says."""
+    # Of an operation that may change columns: the JVM passes over the schemas of compactions and clusterings.
+    return CommitMetadata(operation="INSERT", schema=schema)
+
+
 def echo_body(schema: str | None) -> bytes:
     """The completed instant of an echo."""
-    # Of an operation that may change columns: the JVM passes over the schemas of compactions and clusterings.
-    return encode_commit(CommitMetadata(operation="INSERT", schema=schema), replace=False)
+    return encode_commit(echo(schema), replace=False)

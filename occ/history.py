@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DamagedTableError, StorageError
-from ..storage import Outcome
+from ..storage import Outcome, put_secured
 from .avro import CommitMetadata, decode_commit
 from .instant import COMMIT_ACTIONS, Instant, file_name
 
@@ -181,8 +181,8 @@ class History:
         for level in range(_TRIES):
             # A name that is taken is that of the same rows; or of others, which somebody put there and then gave up.
             name = f"{rows[0].instant.requested}_{rows[-1].instant.requested}_{level}.parquet"
-            self._store.put_if_absent(f"{self.folder}/{name}", body)
-            if (there := self._store.head(f"{self.folder}/{name}")) is None:
+            put = put_secured(self._store, f"{self.folder}/{name}", body)
+            if put.outcome is Outcome.UNKNOWN or (there := self._store.head(f"{self.folder}/{name}")) is None:
                 break
             if self._names(name).keys() == wanted:
                 return name, there.size
@@ -193,7 +193,7 @@ class History:
         path = f"{self.folder}/_version_"
         stored, manifest = self._store.get(path), self.manifest()
         if all(each in self.instants() for each in wanted):
-            return True
+            return stored is None or self._store.secure(path).done  # another put it in force, or we without an answer
         files = [*manifest.files, (name, size)]
         body = json.dumps({"files": [{"fileName": n, "fileLen": length} for n, length in files]}, indent=2).encode()
         version = manifest.version + 1
@@ -203,6 +203,8 @@ class History:
             if there is None:
                 return False
             if there.body == body:
+                if not self._store.secure(at).done:
+                    return False
                 break
             version += 1
         number = str(version).encode()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..conflict import FileGroupId
 from ..errors import DamagedTableError, StorageError
+from ..storage import Store, put_secured
 from .avro_services import (
     encode_clean,
     encode_clean_plan,
@@ -35,7 +36,6 @@ from .log_files import SIDES
 from .names import join
 
 if TYPE_CHECKING:
-    from ..storage import Store
     from .log_state import Begin, Commit
 
 Content = dict[str, Any]
@@ -49,9 +49,8 @@ def hold(store: Store, instant: str, content: Content) -> dict[str, Any]:
         return {"content": content}
     digest = hashlib.sha256(body).hexdigest()
     path = f"{SIDES}/{instant}-{digest[:16]}.json"
-    store.put_if_absent(path, body)
-    stored = store.get(path)
-    if stored is None or stored.body != body:
+    put, stored = put_secured(store, path, body), store.get(path)
+    if not put.done or stored is None or stored.body != body:
         raise StorageError(f"{store.url}: {path} could not be written; nothing was planned, try again", path=path)
     return {"side": path, "sha256": digest}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..conflict.unique import Values
 from ..environment import Environment
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, Store
-from .avro import CommitMetadata, decode_commit, encode_commit
+from .avro import CommitMetadata, decode_commit, decode_container, encode_commit
 from .echo import echo_body
 from .entry_rules import refuse_outside
 from .history import History
@@ -75,12 +75,13 @@ def _put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> dict[str, st
         for piece in pieces:
             written.update(piece)
             new.stream.write(piece)
-        new.publish()
+        put = new.publish()
+    secured = put.done or store.secure(path).done
     digest = written.hexdigest()
     # Read back: the name may have been there already, and an answer may have been lost.
     try:
         with store.open(path) as stored:
-            whole = _sha256(iter(lambda: stored.read(_PIECE_BYTES), b"")) == digest
+            whole = secured and _sha256(iter(lambda: stored.read(_PIECE_BYTES), b"")) == digest
     except StorageError:
         whole = False
     if not whole:
@@ -248,14 +249,31 @@ class Publisher:
         """
         names = set(self._store.names(self._folder))
         undone = self._take_undone(commits, names)
-        shown = _of_commits(names - undone)
-        first = _first_active(shown)
-        for commit in commits:
-            for name in commit.published:
-                # One older than the active timeline was archived; putting it back would hide the archived ones after it.
-                if _begun_at(commit, name) >= first and name not in names and name not in undone:
-                    self._put(commit, name)
-        return shown
+        for commit, name in self.missing(commits, names):
+            self._put(commit, name)
+        return _of_commits(names - undone)
+
+    def missing(self, commits: Sequence[Commit], names: Collection[str]) -> list[tuple[Commit, str]]:
+        """What a timeline of these names lacks of ``commits`` (in slot order), but for what somebody has taken from it.
+
+        The newest may not be published yet; older ones a power cut has taken away. Not those that are older than all names:
+        the oldest may be the ones that were lost.
+        """
+        undone = {name for commit in commits for name in commit.undone}
+        found = [(c, n) for c in commits for n in c.published if n not in names and n not in undone]
+        if all(commit is commits[-1] for commit, _ in found):
+            return found
+        gone = self._rolled_back(names)
+        return [(c, n) for c, n in found if c is commits[-1] or not (c.instant in gone or self._is_archived(n))]
+
+    def _rolled_back(self, names: Iterable[str]) -> set[str]:
+        """T of the commits that other engines have rolled back."""
+        found: set[str] = set()
+        for name in names:
+            if name.endswith(".rollback") and (body := self._store.body(f"{self._folder}/{name}")):
+                with suppress(DamagedTableError):  # which `check` names
+                    found.update(decode_container(body, "HoodieRollbackMetadata", name=name)["commitsRollback"])
+        return found
 
     def keep_away(self, commits: Iterable[Commit]) -> None:
         """What these have undone is not on the timeline; a put that arrived late may have brought it back."""
@@ -289,8 +307,22 @@ class Publisher:
         return [instant for instant, name in wanted if instant >= max(first, undone) and name not in names]
 
     def secure(self) -> None:
-        """Whatever has been published so far is on disk, names and bytes, when this returns."""
-        self._store.put(f"{self._folder}/{FOLDER_KEEPER}", b"", durable=True)
+        """Whatever has been published so far is on disk, names and bytes, when this returns. Raises `StorageError` else."""
+        put = self._store.put(f"{self._folder}/{FOLDER_KEEPER}", b"", durable=True)
+        if put.done:
+            return
+        for name in self._store.names(self._folder):
+            found = parse(name, layout=2)
+            if (
+                found
+                and found.state == "completed"
+                and self._store.secure(f"{self._folder}/{name}").outcome is Outcome.UNKNOWN
+            ):
+                raise StorageError(
+                    f"{self._store.url}: the timeline could not be flushed ({put.cause}), so this epoch of the log goes on; the "
+                    "next writer tries again. See whether the disk is failing",
+                    path=self._folder,
+                )
 
     def completion_of(self, instant: str) -> str | None:
         """C of a transaction that is on the timeline as completed, or was archived; else None. One listing."""

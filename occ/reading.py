@@ -10,8 +10,9 @@ from ..storage import Store
 from .avro import CommitMetadata, decode_commit
 from .clock import EARLIEST
 from .commit_log import CommitLog
+from .echo import echo
 from .history import History
-from .instant import COMMIT_ACTIONS, Instant, file_name
+from .instant import COMMIT_ACTIONS, Instant, file_name, parse
 from .log_state import Commit, Follower
 from .partitions import known_partition, some
 from .plans import undone_by
@@ -19,7 +20,7 @@ from .properties import TableConfig
 from .publish import files_of, metadata_of
 from .timeline import Timeline, has_archive, read_timeline
 from .times import Time, time_of
-from .view import View, cold_view, with_unpublished
+from .view import View, cold_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ class Reading:
         """
         first = "" if after is None or after in ("0", "000") else self.time_of(after, "after")
         last = None if until is None else self.time_of(until, "until")
-        timeline = self.timeline()
+        timeline = self._steadily(lambda timeline: timeline) if self.writable else self.timeline()
         if self.config.layout == 1 and first < (timeline.first_active or "") and has_archive(self.store, self.config):
             raise UnsupportedTableError(
                 f"{self.url}: what changed since {first or 'the beginning'} cannot be told: commits before "
@@ -112,14 +113,14 @@ class Reading:
         completed = None if as_of_completion is None else self.time_of(as_of_completion, "as_of_completion")
         old = requested is not None or completed is not None
 
-        def past(timeline: Timeline, _: Commit | None) -> View:
+        def past(timeline: Timeline) -> View:
             found = cold_view(self.store, timeline, as_of=requested, as_of_completion=completed, whole=old)
             if old and not len(found.snapshot):
                 self._refuse_before_the_first(timeline, requested, completed)
             return found
 
         if not self.writable:
-            return past(self.timeline(), None)
+            return past(self.timeline())
         return self._steadily(past) if old else self._latest()[0]
 
     def _refuse_before_the_first(self, timeline: Timeline, requested: str | None, completed: str | None) -> None:
@@ -139,25 +140,23 @@ class Reading:
     def _latest(self) -> tuple[View, str]:
         """The view now, and the largest completion time that it holds."""
 
-        def newest(timeline: Timeline, last: Commit | None) -> tuple[View, str]:
-            # What landed since the log was read may be on the timeline, and so in the view.
-            shown = [each.completed or each.requested for each in timeline.commits]
-            completion = max([last.completion if last else EARLIEST, *shown])
-            return with_unpublished(timeline, last, self._metadata_of), completion
+        def newest(timeline: Timeline) -> tuple[View, str]:
+            completion = max((each.completed or each.requested for each in timeline.commits), default=EARLIEST)
+            return cold_view(self.store, timeline), completion
 
         return self._steadily(newest)
 
-    def _steadily(self, look: Callable[[Timeline, Commit | None], T]) -> T:
-        """What a look at the timeline gives that no restore interferes with; it is told the newest commit too."""
+    def _steadily(self, look: Callable[[Timeline], T]) -> T:
+        """What a look at the timeline gives that no restore interferes with."""
         # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
         # Listed anew each time, so that commits of engines that bypass the log are seen too.
         while True:
             last, follower = self.log.catch_up().last, self.log.follow(Follower())
             try:
                 timeline = self.timeline()
-                if last is not None and last.restores:  # what it takes back may go while it is looked at
-                    timeline = timeline.without({each.requested for each in undone_by(last)})
-                found = look(timeline, last)
+                if any((i.completed or "") > (last.completion if last else EARLIEST) for i in timeline.commits):
+                    self.log.catch_up()  # of two that landed while the names were listed, the later one alone may be among them
+                found = look(self._whole(timeline, follower))
                 if not self._restored_since(follower):
                     return found
             except DamagedTableError:
@@ -165,6 +164,23 @@ class Reading:
                     raise
             finally:
                 self.log.unfollow(follower)
+
+    def _whole(self, timeline: Timeline, follower: Follower) -> Timeline:
+        """The timeline with all that the log has and it lacks, and without what the log has taken back.
+
+        Names on the timeline are flushed when an epoch of the log is closed. A power cut before that may have taken any of
+        them away, and a writer puts them back; who only reads must not show a state that never was (trap 24).
+        """
+        shown = {file_name(each) for each in timeline.completed}
+        known, lost = self.log.missing(shown, follower.commits)
+        undone = {each.requested for commit in known if commit.restores for each in undone_by(commit)}
+        timeline = timeline.without(undone) if undone else timeline
+        more = {
+            instant: echo(commit.schema) if name == commit.echo else metadata_of(self.store, commit)
+            for commit, name in lost
+            if commit.action in COMMIT_ACTIONS and (instant := parse(name, layout=2))
+        }
+        return timeline.plus(more) if more else timeline
 
     def _restored_since(self, follower: Follower) -> bool:
         """A restore takes instants and files away while they are listed: what was seen may be half of each state."""
@@ -223,9 +239,6 @@ class Reading:
             there = file.schema_arrow.names
             wanted = [n for n in there if n not in META_COLUMNS and (columns is None or n in columns)]
             return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)
-
-    def _metadata_of(self, commit: Commit) -> Any:
-        return metadata_of(self.store, commit)
 
     def _files_of(self, commit: Commit) -> Any:
         return files_of(self.store, commit)

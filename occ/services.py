@@ -174,7 +174,8 @@ def announce(table: Table, begin: Begin) -> None:
     name = file_name(Instant(begin.instant, begin.action, "requested"))
     path = f"{table.config.timeline_folder}/{name}"
     if table.store.head(path) is None:
-        put = table.store.put_if_absent(path, plan_body(table.store, begin))
+        # "bytes": it only informs. And nobody but `Publisher.secure` flushes this folder, who knows what to do if that fails.
+        put = table.store.put_if_absent(path, plan_body(table.store, begin), durable="bytes")
         if put.outcome is Outcome.UNKNOWN:
             _log.warning(
                 "%s: the plan %s is in the log, but perhaps not on the timeline: %s", table.url, name, put.cause

@@ -6,7 +6,7 @@ Times on the timeline of version 6 are the writer's local ones and there is no c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -79,6 +79,13 @@ class Timeline:
         """The timeline as if these commits had not been: a restore has taken them back and their instants still stand."""
         kept = tuple(i for i in self.completed if i.requested not in requested or i.action not in COMMIT_ACTIONS)
         return replace(self, completed=kept)
+
+    def plus(self, commits: Mapping[Instant, CommitMetadata]) -> Timeline:
+        """The timeline as if these were on it too: they have landed, and are not published yet or a power cut took them."""
+        there = {each.requested for each in commits}
+        completed = sorted((*self.completed, *commits), key=lambda each: each.order)
+        pending = tuple(each for each in self.pending if each.requested not in there)
+        return replace(self, completed=tuple(completed), pending=pending, _contents={**self._contents, **commits})
 
     def taken_back(self) -> dict[str, str]:
         """T of the commits that restores have taken back: gone before the restore appeared, and perhaps put back since.

@@ -152,11 +152,3 @@ class ViewCache:
         del self._since.commits[: len(counted)]  # not sooner: what could not be read now must be there the next time
         self._view, self._slot = view, slot
         return view
-
-
-def with_unpublished(timeline: Timeline, last: Commit | None, metadata: Callable[[Commit], CommitMetadata]) -> View:
-    """The view of a timeline with the newest commit, which its reader found in the log and perhaps not there."""
-    view = cold_view(timeline.store, timeline)
-    if last is None or any(i.requested == last.instant for i in timeline.commits):
-        return view
-    return view.after(last, metadata(last))

@@ -70,6 +70,9 @@ class CloudStore:
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:  # noqa: ARG002 - always durable
         return self._write(path, body, "overwrite")
 
+    def secure(self, path: str) -> Put:
+        return Put(Outcome.LOST if self.head(path) is None else Outcome.DONE)  # what can be seen is durable
+
     def delete(self, path: str) -> Outcome:
         try:
             self._ask.delete(check_path(path))
@@ -94,6 +97,9 @@ class CloudStore:
                 yield upload
             finally:
                 upload.close()
+
+    def sync(self, folder: str) -> None:
+        """Nothing is to be done: what a store in the cloud has deleted stays so."""
 
     # Reading -----------------------------------------------------------------------------------------------------
 

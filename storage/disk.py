@@ -16,6 +16,8 @@ from typing import IO, NoReturn
 from ..errors import InputError, StorageError
 from .interface import Durable, Outcome, Put
 
+Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
+
 TEMP_PREFIX = ".lakelatch-tmp-"
 _HASHED_BYTES_MAX = 1 << 20
 _LOCK_WAIT_S = 30.0
@@ -39,11 +41,12 @@ _NEXT_STEP = {
 class NewFile:
     """An open file on its way to the name ``full``; ``temp`` is its present name, or "" for none."""
 
-    def __init__(self, full: str, fd: int, temp: str, temp_folder: Callable[[str], str]) -> None:
+    def __init__(self, full: str, fd: int, temp: str, temp_folder: Callable[[str], str], flush: Flush) -> None:
         self.full = full
         self.temp = temp
         self._fd = fd
         self._temp_folder = temp_folder
+        self._flush = flush
         self._stream: IO[bytes] | None = None
         self._settled = False
 
@@ -62,6 +65,15 @@ class NewFile:
         except OSError as error:
             refuse(error, self.full, "was not written")
 
+    def copy(self, fd: int) -> None:
+        """Write what the other open file holds."""
+        size, at = os.fstat(fd).st_size, 0
+        try:
+            while at < size:
+                at += os.sendfile(self._fd, fd, at, size - at)
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+
     def settle(self, durable: Durable) -> None:
         """Make the bytes final, once: stamped and, if ``durable``, on disk."""
         if self._settled:
@@ -71,30 +83,48 @@ class NewFile:
                 self._stream.close()
             stamp(self._fd)
             if durable:
-                os.fsync(self._fd)
+                self._flush(self._fd)
             self._settled = True
         except OSError as error:
             refuse(error, self.full, "was not written")
 
     def publish(self, *, durable: Durable = True) -> Put:
         self.settle(durable)
+        with self.naming(durable) as folder:
+            try:
+                self._link(durable)
+            except FileExistsError:
+                return Put(Outcome.LOST)
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                    raise StorageError(
+                        f"{self.full} was not written: this file system has no hard links ({error.strerror}), without "
+                        "which writers cannot be kept apart. Put the table on one that has them, or into an object store.",
+                        path=self.full,
+                    ) from error
+                refuse(error, self.full, "was not written")
+            return self.done(folder)
+
+    @contextmanager
+    def naming(self, durable: Durable) -> Iterator[int]:
+        """Yield what `done` flushes the new name by; -1 where that is not wanted.
+
+        The folder is opened before the name is made. Whose flush failed the kernel tells to everybody who had the folder
+        open then, and to nobody who opens it later: somebody else's failed flush may have lost our name.
+        """
+        if durable is not True:
+            yield -1
+            return
         folder = folder_of(self.full)
         try:
-            if self.temp:
-                self._link_named(folder, durable)
-            else:
-                self._link_unnamed(folder, durable)
-        except FileExistsError:
-            return Put(Outcome.LOST)
+            make_folder(folder, self._flush)  # it may be new, or pruned while we wrote
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-                raise StorageError(
-                    f"{self.full} was not written: this file system has no hard links ({error.strerror}), without "
-                    "which writers cannot be kept apart. Put the table on one that has them, or into an object store.",
-                    path=self.full,
-                ) from error
             refuse(error, self.full, "was not written")
-        return self.done(durable)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def replace(self) -> None:
         """Put the file at its path whatever stands there; the caller holds the folder's lock."""
@@ -104,15 +134,17 @@ class NewFile:
             refuse(error, self.full, "was not written")
         self.temp = ""
 
-    def done(self, durable: Durable) -> Put:
-        """Flush the new name if that is wanted and give the answer."""
-        if durable is True:
+    def done(self, folder: int) -> Put:
+        """Flush the new name by what `naming` gave and give the answer."""
+        if folder >= 0:
             try:
-                sync_folder(folder_of(self.full))
+                if os.path.samestat(os.fstat(folder), os.stat(folder_of(self.full))):
+                    self._flush(folder)
+                else:
+                    sync_folder(folder_of(self.full), self._flush)  # pruned meanwhile, and made anew
             except OSError as error:
-                return Put(
-                    Outcome.UNKNOWN, cause=f"{self.full} is there, but its folder was not flushed: {error.strerror}"
-                )
+                cause = f"{self.full} is there, but its folder was not flushed: {error.strerror}"
+                return Put(Outcome.UNKNOWN, cause=cause, unflushed=True)
         found = os.fstat(self._fd)
         body = os.pread(self._fd, found.st_size, 0) if found.st_size <= _HASHED_BYTES_MAX else None
         return Put(Outcome.DONE, tag_of(found, body))
@@ -123,7 +155,13 @@ class NewFile:
                 self._stream.close()
         os.close(self._fd)
 
-    def _link_unnamed(self, folder: str, durable: Durable) -> None:
+    def _link(self, durable: Durable) -> None:
+        if self.temp:
+            self._link_named(durable)
+        else:
+            self._link_unnamed(durable)
+
+    def _link_unnamed(self, durable: Durable) -> None:
         """Give the file its name. Without src_dir_fd CPython calls link(), which does not follow it; it says nothing else."""
         try:
             os.link(f"/proc/self/fd/{self._fd}", self.full, src_dir_fd=self._fd, follow_symlinks=True)
@@ -133,19 +171,17 @@ class NewFile:
             if error.errno in DISK_FULL | {errno.EROFS, errno.ENAMETOOLONG}:
                 raise
             # No /proc, a sandbox that forbids this, or the folder was pruned while we wrote: the slow way decides.
-            with temporary(self.full, self._temp_folder, durable) as copy:
-                size, at = os.fstat(self._fd).st_size, 0
-                while at < size:
-                    at += os.sendfile(copy._fd, self._fd, at, size - at)
+            with temporary(self.full, self._temp_folder, durable, self._flush) as copy:
+                copy.copy(self._fd)
                 copy.settle(durable)
-                copy._link_named(folder, durable)
+                copy._link_named(durable)
                 os.dup2(copy._fd, self._fd, inheritable=False)  # the answer's tag is that of the file that was linked
 
-    def _link_named(self, folder: str, durable: Durable) -> None:
+    def _link_named(self, durable: Durable) -> None:
         try:
             os.link(self.temp, self.full)
         except FileNotFoundError:
-            make_folder(folder, durable)  # pruned while we wrote
+            make_folder(folder_of(self.full), self._flush if durable else None)  # pruned while we wrote
             os.link(self.temp, self.full)
         except FileExistsError:
             # NFS repeats a request whose reply was lost, and the repetition finds our own link.
@@ -154,17 +190,17 @@ class NewFile:
 
 
 @contextmanager
-def unnamed(full: str, temp_folder: Callable[[str], str], durable: Durable) -> Iterator[NewFile]:
+def unnamed(full: str, temp_folder: Callable[[str], str], durable: Durable, flush: Flush) -> Iterator[NewFile]:
     """Yield a file without a name, to be published as ``full``; one with a hidden name where there is no such thing."""
     try:
-        fd = _open_unnamed(folder_of(full), durable)
+        fd = _open_unnamed(folder_of(full), flush if durable else None)
     except OSError as error:
         refuse(error, full, "was not written")
     if fd < 0:
-        with temporary(full, temp_folder, durable) as new:
+        with temporary(full, temp_folder, durable, flush) as new:
             yield new
         return
-    new = NewFile(full, fd, "", temp_folder)
+    new = NewFile(full, fd, "", temp_folder, flush)
     try:
         yield new
     finally:
@@ -172,15 +208,15 @@ def unnamed(full: str, temp_folder: Callable[[str], str], durable: Durable) -> I
 
 
 @contextmanager
-def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable) -> Iterator[NewFile]:
+def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable, flush: Flush) -> Iterator[NewFile]:
     """Yield a file with a hidden name, to be moved to ``full``; removed afterwards unless it was."""
     try:
-        make_folder(folder_of(full), durable)
+        make_folder(folder_of(full), flush if durable else None)
         name = os.path.join(temp_folder(full), f"{TEMP_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except OSError as error:
         refuse(error, full, "was not written")
-    new = NewFile(full, fd, name, temp_folder)
+    new = NewFile(full, fd, name, temp_folder, flush)
     try:
         yield new
     finally:
@@ -190,28 +226,31 @@ def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable) ->
                 os.unlink(new.temp)
 
 
-def create_empty(full: str, durable: Durable) -> Put:
+def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
     """Create the file if it is absent. Nothing can be torn in it, so it needs no name of its own before: a tenth of the cost."""
-    try:
-        while True:
-            try:
-                fd = os.open(full, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
-                break
-            except FileNotFoundError:
-                make_folder(folder_of(full), durable)
-    except FileExistsError:
-        return Put(Outcome.LOST)
-    except OSError as error:
-        refuse(error, full, "was not written")
-    new = NewFile(full, fd, "", folder_of)
-    try:
-        new.settle(durable)
-        return new.done(durable)
-    finally:
-        new.close()
+    new = NewFile(full, -1, "", folder_of, flush)
+    with new.naming(durable) as folder:
+        try:
+            while True:
+                try:
+                    new._fd = os.open(full, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+                    break
+                except FileNotFoundError:
+                    make_folder(folder_of(full), flush if durable else None)
+        except FileExistsError:
+            return Put(Outcome.LOST)
+        except OSError as error:
+            refuse(error, full, "was not written")
+        try:
+            new.settle(durable)
+            return new.done(folder)
+        except StorageError as error:
+            return Put(Outcome.UNKNOWN, cause=f"{full} is there, but was not flushed: {error}")
+        finally:
+            new.close()
 
 
-def _open_unnamed(folder: str, durable: Durable) -> int:
+def _open_unnamed(folder: str, flush: Flush | None) -> int:
     """Open a file without a name in the folder, which is made if needed; -1 where the file system has no such thing."""
     if not hasattr(os, "O_TMPFILE"):
         return -1
@@ -219,7 +258,7 @@ def _open_unnamed(folder: str, durable: Durable) -> int:
         try:
             return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:
-            make_folder(folder, durable)
+            make_folder(folder, flush)
         except OSError as error:
             if error.errno in _NO_UNNAMED and os.path.isdir(folder):
                 return -1
@@ -264,13 +303,13 @@ def stamp(fd: int) -> None:
     os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns + random.randrange(1_000_000)))
 
 
-def make_folder(folder: str, durable: Durable) -> None:
-    """Make the folder and its parents; each new name is flushed if ``durable``."""
+def make_folder(folder: str, flush: Flush | None) -> None:
+    """Make the folder and its parents; each new name is flushed, unless ``flush`` is None."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
     if parent != folder:
-        make_folder(parent, durable)
+        make_folder(parent, flush)
     try:
         os.mkdir(folder)
         if os.path.basename(folder) in _SPREAD:
@@ -278,8 +317,14 @@ def make_folder(folder: str, durable: Durable) -> None:
     except FileExistsError:
         if not os.path.isdir(folder):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
-    if durable:
-        sync_folder(parent)  # also when another process made it: that one may not have got here yet
+    if flush is None:
+        return
+    try:
+        sync_folder(parent, flush)  # also when another process made it: that one may not have got here yet
+    except OSError:
+        with suppress(OSError):  # somebody has put something into it already
+            os.rmdir(folder)  # or the next one would find it and flush its name no more
+        raise
 
 
 def _spread(folder: str) -> None:
@@ -301,11 +346,11 @@ def _spread(folder: str) -> None:
         os.close(fd)
 
 
-def sync_folder(folder: str) -> None:
+def sync_folder(folder: str, flush: Flush) -> None:
     """Flush the names in the folder to disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        flush(fd)
     finally:
         os.close(fd)
 
@@ -328,7 +373,7 @@ def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[No
 def _open_locked(folder: str, required: bool, make: bool) -> int:
     while True:
         if make:
-            make_folder(folder, durable=False)
+            make_folder(folder, None)
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _flock(fd, folder)

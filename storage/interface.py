@@ -35,11 +35,15 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Answer to a write: ``tag`` of what is there now when DONE; ``cause`` in words when UNKNOWN."""
+    """Answer to a write: ``tag`` of what is there now when DONE; ``cause`` in words when UNKNOWN.
+
+    ``unflushed``: it is there, but the flush of its folder failed, which may have dropped other new names there as well.
+    """
 
     outcome: Outcome
     tag: str | None = None
     cause: str = ""
+    unflushed: bool = False
 
     @property
     def done(self) -> bool:
@@ -96,6 +100,18 @@ class Store(Protocol):
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         """Write or overwrite, atomically, whoever wrote before."""
+        ...
+
+    def secure(self, path: str) -> Put:
+        """The object there is on disk, name and bytes, when this is DONE; LOST when there is none.
+
+        For whoever finds what he wants to put there already, and cannot know that it has been flushed: his own put was UNKNOWN,
+        or another's. On disk it is written anew, as a flush that has failed leaves nothing that another could flush.
+        """
+        ...
+
+    def sync(self, folder: str) -> None:
+        """What was deleted from the folder does not come back after a power cut. Raises `StorageError` when that is not known."""
         ...
 
     def get(self, path: str) -> Stored | None:
@@ -157,3 +173,9 @@ class NewObject(Protocol):
     def publish(self, *, durable: Durable = True) -> Put:
         """Put the object at its path if that is absent. LOST: another one stands there, ours is dropped."""
         ...
+
+
+def put_secured(store: Store, path: str, body: bytes) -> Put:
+    """Put the object unless there is one already. DONE: what is there, whoever put it, is on disk."""
+    put = store.put_if_absent(path, body)
+    return put if put.done else store.secure(path)

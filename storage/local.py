@@ -6,6 +6,10 @@ name by `link`: the one call that fails when the name is taken. Replacing goes b
     t=0  A links 0007 (its bytes are on disk already)        t=1  B finds 0007 taken: LOST
     t=2  A flushes the folder; a power cut before this may forget the name, after this nothing does
     t=3  B appends 0008 and flushes the same folder, which makes 0007 durable as well, whatever became of A
+
+A flush that fails is not repaired by another one: the kernel may have dropped what it could not write, and then has nothing
+left to flush (fsync(2); since Linux 4.13 every descriptor that was open is told once). So the put's answer is UNKNOWN, and
+only `secure`, which writes the object anew, makes it DONE.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from ..errors import InputError
 from .disk import (
     DISK_FULL,
     TEMP_PREFIX,
+    Flush,
     NewFile,
     create_empty,
     exclusive,
@@ -29,6 +34,7 @@ from .disk import (
     make_folder,
     read,
     refuse,
+    sync_folder,
     tag_of,
     temporary,
     unnamed,
@@ -55,10 +61,11 @@ class LocalStore:
 
     unnamed_files = True  # try O_TMPFILE first; a subclass for a file system that lacks it may spare the attempt
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, flush: Flush = os.fsync) -> None:
         place = parse(os.path.abspath(root))
         self.root = place.path
         self.url = place.url
+        self._flush = flush
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r})"
@@ -71,7 +78,7 @@ class LocalStore:
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
         full = self._full(path)
         if not body:
-            return create_empty(full, durable)
+            return create_empty(full, durable, self._flush)
         with turn(f"{self.root}/{_TURNS}", path) if durable else nullcontext():
             if os.path.lexists(full):
                 return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
@@ -92,20 +99,38 @@ class LocalStore:
                 raise
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
-        with self._named(path, body, durable) as temp:
+        with self._named(path, body, durable) as temp, temp.naming(durable) as folder:
             with exclusive(folder_of(temp.full), required=False, make=True):
                 temp.replace()
-            return temp.done(durable)
+            return temp.done(folder)
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
         if not self._has(path, tag):
             return Put(Outcome.LOST)  # without writing anything first
-        with self._named(path, body, durable=True) as temp:
+        with self._named(path, body, durable=True) as temp, temp.naming(durable=True) as folder:
             with exclusive(folder_of(temp.full), required=True, make=True):
                 if not self._has(path, tag):
                     return Put(Outcome.LOST)
                 temp.replace()
-            return temp.done(durable=True)
+            return temp.done(folder)
+
+    def secure(self, path: str) -> Put:
+        full = self._full(path)
+        if (fd := _open_to_read(full)) is None:
+            return Put(Outcome.LOST)
+        try:
+            with temporary(full, self._temp_folder, True, self._flush) as temp:
+                temp.copy(fd)
+                temp.settle(True)
+                with temp.naming(True) as folder:
+                    # Where folders have no locks a file that is deleted just now comes back, as by a late put.
+                    with exclusive(folder_of(full), required=False, make=True):
+                        if not _is(fd, full):
+                            return Put(Outcome.LOST)
+                        temp.replace()
+                    return temp.done(folder)
+        finally:
+            os.close(fd)
 
     def delete(self, path: str) -> Outcome:
         full = self._full(path)
@@ -119,6 +144,15 @@ class LocalStore:
             refuse(error, full, "was not deleted")
         self._prune(folder_of(path))
         return Outcome.DONE
+
+    def sync(self, folder: str) -> None:
+        full = self._full(folder, folder=True)
+        try:
+            sync_folder(full, self._flush)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            refuse(error, full, "was not flushed")
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -289,8 +323,8 @@ class LocalStore:
     def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
         full = self._full(path)
         if self.unnamed_files:
-            return unnamed(full, self._temp_folder, durable)
-        return temporary(full, self._temp_folder, durable)
+            return unnamed(full, self._temp_folder, durable, self._flush)
+        return temporary(full, self._temp_folder, durable, self._flush)
 
     @contextmanager
     def _filled(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
@@ -307,7 +341,7 @@ class LocalStore:
     @contextmanager
     def _named(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
         """Yield a temporary file that holds ``body``, flushed if ``durable``."""
-        with temporary(self._full(path), self._temp_folder, durable) as temp:
+        with temporary(self._full(path), self._temp_folder, durable, self._flush) as temp:
             temp.write(body)
             temp.settle(durable)
             yield temp
@@ -317,7 +351,7 @@ class LocalStore:
         folder = folder_of(full)
         if os.path.isdir(os.path.join(self.root, _TABLE)):
             ours = os.path.join(self.root, _TEMP_FOLDER)
-            make_folder(ours, durable=False)
+            make_folder(ours, None)
             if os.stat(ours).st_dev == os.stat(folder).st_dev:  # a link or rename cannot leave its file system
                 return ours
         return folder
@@ -331,6 +365,14 @@ def _open_to_read(full: str) -> int | None:
         return None
     except OSError as error:
         refuse(error, full, "was not read")
+
+
+def _is(fd: int, full: str) -> bool:
+    """Whether the open file is the one at that path."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(full))
+    except FileNotFoundError:
+        return False
 
 
 def _join(folder: str, name: str) -> str:

@@ -109,13 +109,15 @@ def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
     """Open the store at ``url``; no request is sent yet.
 
     Cloud options (endpoint, region, keys, allow_http ...) are named as obstore names them and come from ``options``,
-    then the URL's query, then the environment variables that obstore reads.
+    then the URL's query, then the environment variables that obstore reads. A local folder has one, ``flush``: what is
+    called with an open file to bring it to disk, `os.fsync` for short.
     """
+    flush = options.pop("flush", os.fsync)
     place = parse(url, options)
     if place.kind == "file":
         from .local import LocalStore
 
-        return LocalStore(place.path)
+        return LocalStore(place.path, flush=flush)
     from .cloud import CloudStore
 
     return CloudStore(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -132,10 +133,10 @@ class World:
             make(model, self.env, **settings)
         shutil.copytree(model, folder)
 
-    def writer(self, name: str, *, host: str = "host-a", wall: float | None = None, **table) -> Writer:
+    def writer(self, name: str, *, host: str = "host-a", wall: float | None = None, flush=os.fsync, **table) -> Writer:
         number = 200 + len(self.writers)
         env = self.env.peer(process=Process(host, f"boot of {host}", number, str(number)), wall=wall)
-        store = FaultStore(LocalStore(self.folder))
+        store = FaultStore(LocalStore(self.folder, flush=flush))
         writer = Writer(name, env, store, Table(store, env=env, writer=name, **table))
         store.reset()
         self.writers.append(writer)

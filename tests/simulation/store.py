@@ -146,6 +146,12 @@ class SimStore:
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         return self._write("put", path, body, lambda now: self._objects.put(path, body, now))
 
+    def secure(self, path: str) -> Put:
+        return Put(Outcome.LOST if self.head(path) is None else Outcome.DONE)
+
+    def sync(self, folder: str) -> None:
+        pass
+
     def delete(self, path: str) -> Outcome:
         return self._write("delete", path, b"", lambda _: self._objects.delete(path)).outcome
 

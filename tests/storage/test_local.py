@@ -22,9 +22,31 @@ from lakelatch.storage.local import LocalStore
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
+class Flushes:
+    """What a store flushes, as 'file' and 'folder', in order; ``act`` is what it flushes with."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.act = os.fsync
+
+    def __call__(self, fd: int) -> None:
+        self.act(fd)
+        self.seen.append("folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "file")
+
+
+@pytest.fixture
+def flushes() -> Flushes:
+    return Flushes()
+
+
+@pytest.fixture
+def flushed(flushes) -> list[str]:
+    return flushes.seen
+
+
 @pytest.fixture(params=[True, False], ids=["unnamed", "named"])
-def store(request, tmp_path):
-    store = LocalStore(tmp_path / "root")
+def store(request, tmp_path, flushes):
+    store = LocalStore(tmp_path / "root", flush=flushes)
     store.unnamed_files = request.param
     return store
 
@@ -154,19 +176,6 @@ def test_a_foreign_writer_who_overwrites_in_place_changes_the_tag(store):
 # Flushing --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def flushed(monkeypatch):
-    """What has been flushed, as 'file' and 'folder', in order."""
-    seen, real = [], os.fsync
-
-    def fsync(fd):
-        seen.append("folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "file")
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    return seen
-
-
 def test_a_durable_write_flushes_the_bytes_before_the_name_and_new_folders(store, flushed):
     store.put_if_absent("first", b"x")
     flushed.clear()
@@ -188,26 +197,28 @@ def test_a_write_that_need_not_be_durable_spares_the_flushes(store, flushed):
 
 
 @pytest.mark.parametrize("durable", [True, "bytes"])
-def test_who_wants_a_name_that_is_being_flushed_waits_for_it_and_flushes_nothing(store, flushed, monkeypatch, durable):
+def test_who_wants_a_name_that_is_being_flushed_waits_for_it_and_flushes_nothing(
+    store, flushes, flushed, monkeypatch, durable
+):
     for name in ("log/0", ".hoodie/.lakelatch/x"):
         store.put_if_absent(name, b"x")
     waits, go = threading.Event(), threading.Event()
-    real, pauses = os.fsync, []
+    pauses = []
 
     def slow(fd):
-        monkeypatch.setattr(os, "fsync", real)
+        flushes.act = os.fsync
         waits.set()
         assert go.wait(30)
-        real(fd)
+        os.fsync(fd)
 
     def pause(seconds):
         pauses.append(seconds)
         go.set()  # the second is waiting; so the first goes on
         writer.join(30)
 
-    monkeypatch.setattr(os, "fsync", slow)
+    flushes.act = slow
     monkeypatch.setattr(turn.time, "sleep", pause)
-    writer = threading.Thread(target=LocalStore(store.root).put_if_absent, args=("log/1", b"first"))
+    writer = threading.Thread(target=LocalStore(store.root, flush=flushes).put_if_absent, args=("log/1", b"first"))
     writer.start()
     assert waits.wait(30)
     flushed.clear()
@@ -266,15 +277,16 @@ def test_settled_bytes_that_nobody_puts_in_time_leave_nothing(store):
     assert store.body("a/late") == b"body"
 
 
-def test_bytes_that_could_not_be_settled_are_for_the_put_to_complain_of(store, monkeypatch):
+def test_bytes_that_could_not_be_settled_are_for_the_put_to_complain_of(store, flushes):
     def full(fd):
         raise OSError(errno.ENOSPC, "full")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with store.settled("a", b"body") as body, pytest.raises(StorageError, match="Make room"):
-            store.put_if_absent("a/new", body)
-        assert files(store.root) == []
+    flushes.act = full
+    store.put("a/old", b"x")
+    with store.settled("a", b"body") as body, pytest.raises(StorageError, match="Make room"):
+        store.put_if_absent("a/new", body)
+    assert files(store.root) == ["a/old"]
+    flushes.act = os.fsync
     with store.settled("a", b"body") as body:
         assert store.put_if_absent("a/new", body).done
 
@@ -285,30 +297,87 @@ def test_no_reader_is_blocked_by_a_pipe(store):
     assert (store.get("pipe"), store.body("pipe"), store.head("pipe")) == (None, None, None)
 
 
-def test_a_failed_flush_of_the_bytes_means_nothing_was_written(store, monkeypatch):
-    def fsync(_fd):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+# A flush fails ---------------------------------------------------------------------------------------------------
 
+
+def failing(flushes: Flushes, *kinds: str, times: int = 1) -> None:
+    """The next flushes of these kinds fail."""
+    left = [times]
+
+    def fail(fd: int) -> None:
+        if left[0] and ("folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "file") in kinds:
+            left[0] -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        os.fsync(fd)
+
+    flushes.act = fail
+
+
+def test_a_failed_flush_of_the_bytes_means_nothing_was_written(store, flushes):
     store.put("other", b"x")
-    monkeypatch.setattr(os, "fsync", fsync)
+    failing(flushes, "file")
     with pytest.raises(StorageError, match="not written"):
         store.put_if_absent("a", b"x")
     assert files(store.root) == ["other"]
 
 
-def test_a_failed_flush_of_the_name_is_unknown(store, monkeypatch):
-    real = os.fsync
-
-    def fsync(fd):
-        if os.path.isdir(f"/proc/self/fd/{fd}"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        real(fd)
-
+@pytest.mark.parametrize("body", [b"x", b""])
+def test_a_failed_flush_of_the_name_is_unknown(store, flushes, body):
     store.put("other", b"x")
-    monkeypatch.setattr(os, "fsync", fsync)
-    put = store.put_if_absent("a", b"x")
+    failing(flushes, "folder")
+    put = store.put_if_absent("a", body)
     assert put.outcome is Outcome.UNKNOWN
     assert "not flushed" in put.cause
+
+
+def test_an_empty_object_that_is_there_and_could_not_be_flushed_is_unknown(store, flushes):
+    store.put("other", b"x")
+    failing(flushes, "file")
+    put = store.put_if_absent("a", b"")
+    assert (put.outcome, store.body("a")) == (Outcome.UNKNOWN, b"")
+
+
+def test_a_folder_whose_name_could_not_be_flushed_does_not_count_as_made(store, flushes, flushed):
+    store.put("other", b"x")
+    failing(flushes, "folder")
+    with pytest.raises(StorageError, match="not written"):
+        store.put_if_absent("new/a", b"x")
+    assert store.put_if_absent("new/a", b"x").done
+    assert flushed == ["folder", "file", "folder"]
+
+
+class TestSecure:
+    """What was put and could not be flushed."""
+
+    def test_it_is_written_anew_and_flushed_through_new_descriptors(self, store, flushes, flushed):
+        store.put("other", b"x")
+        failing(flushes, "folder")
+        store.put_if_absent("a", b"body")
+        before = os.stat(f"{store.root}/a").st_ino
+        flushed.clear()
+        put = store.secure("a")
+        assert put.done
+        assert put.tag == store.get("a").tag
+        assert flushed == ["file", "folder"]
+        assert os.stat(f"{store.root}/a").st_ino != before
+        assert (store.body("a"), files(store.root)) == (b"body", ["a", "other"])
+
+    @pytest.mark.parametrize("kind", ["file", "folder"])
+    def test_it_is_not_done_while_a_flush_fails(self, store, flushes, kind):
+        store.put_if_absent("a", b"body")
+        failing(flushes, kind)
+        try:
+            assert store.secure("a").outcome is Outcome.UNKNOWN
+        except StorageError:
+            assert kind == "file"
+        assert store.body("a") == b"body"
+        assert store.secure("a").done
+
+    def test_nothing_is_brought_back_that_was_deleted_meanwhile(self, store, flushes):
+        store.put_if_absent("a", b"body")
+        flushes.act = lambda _: store.delete("a")
+        assert store.secure("a").outcome is Outcome.LOST
+        assert files(store.root) == []
 
 
 # The disk refuses ------------------------------------------------------------------------------------------------

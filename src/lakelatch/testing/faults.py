@@ -32,7 +32,7 @@ __all__ = ["At", "Call", "Crash", "FaultStore", "From", "Late", "LoseReply", "On
 T = TypeVar("T")
 
 CONDITIONAL = frozenset({"put_if_absent", "replace_if_match", "publish"})
-PUTS = CONDITIONAL | {"put"}
+PUTS = CONDITIONAL | {"put", "secure"}
 WRITES = PUTS | {"delete"}
 
 
@@ -190,6 +190,12 @@ class FaultStore:
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         return self._write("put", path, lambda: self.inner.put(path, body, durable=durable))
+
+    def secure(self, path: str) -> Put:
+        return self._write("secure", path, lambda: self.inner.secure(path))
+
+    def sync(self, folder: str) -> None:
+        return self._do("sync", folder, lambda: self.inner.sync(folder))
 
     def get(self, path: str) -> Stored | None:
         return self._do("get", path, lambda: self.inner.get(path))

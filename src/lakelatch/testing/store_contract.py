@@ -104,6 +104,14 @@ class StoreContract:
         assert store.replace_if_match("none/a", b"second", tag).outcome is Outcome.LOST
         assert store.list("", recursive=True) == []
 
+    def test_what_is_secured_stays_as_it_is(self, store: Store) -> None:
+        store.put_if_absent("folder/a", b"x" * 100_000)
+        assert store.secure("folder/a").done
+        assert _body(store, "folder/a") == b"x" * 100_000
+        assert store.secure("folder/b").outcome is Outcome.LOST
+        assert store.secure("none/b").outcome is Outcome.LOST
+        assert [each.path for each in store.list("", recursive=True)] == ["folder/a"]
+
     def test_delete_is_done_whether_it_was_there_or_not(self, store: Store) -> None:
         store.put("folder/a", b"x")
         store.put("folder/b", b"x")
