@@ -81,18 +81,18 @@ def test_a_view_that_could_not_be_read_anew_is_not_taken_for_the_newest(tmp_path
 
 def test_a_handle_that_goes_over_to_a_new_epoch_forgets_no_setting_meanwhile(tmp_path: Path):
     """Threads that share a handle look at its settings while one of them reads the newest epoch from its beginning. They
-    must not see those of a table that nobody has set: another lock, no buckets. Simulator, seed 865, log_epochs=1.
+    must not see those of a table that nobody has set: another lock, another level. Simulator, seed 865, log_epochs=1.
     """
-    world = World(tmp_path / "table", lock="none://", buckets=3, strategy="bucket")
+    world = World(tmp_path / "table", lock="none://", isolation="serializable")
     a, seen = world.writer("A"), set()
     a.add("a")
     world.env.advance(1.0)
     shutil.rmtree(world.folder / LOG)
-    world.writer_of(
-        lakelatch.adopt(str(world.folder), env=world.env.peer(), writer="adopter", lock="none://", buckets=3)
-    )
+    world.writer_of(lakelatch.adopt(str(world.folder), env=world.env.peer(), writer="adopter", lock="none://"))
     (epoch,) = (world.folder / LOG).iterdir()
-    a.store.add(Pause(On("get", epoch.name), call=lambda: seen.add((a.table.settings.lock, a.table.settings.buckets))))
+    a.store.add(
+        Pause(On("get", epoch.name), call=lambda: seen.add((a.table.settings.lock, a.table.settings.isolation)))
+    )
     a.table.log.catch_up()
-    assert seen == {("none://", 3)}
+    assert seen == {("none://", "serializable")}
     world.close()
