@@ -25,7 +25,8 @@ from lakelatch.locks.dynamodb_table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
 from ..servers import Wire, free_port
-from ..servers.dynamodb_server import CREDENTIALS, AmazonLock, Dynamo, dynalite, dynamodb_local
+from ..servers.dynamodb_server import CREDENTIALS, AmazonLock, Dynamo, DynamoAt, dynalite, dynamodb_local
+from ..servers.moto_server import ONE_THREAD, moto_dynamodb
 from .weather import KilledServer, holding
 
 LEASE_S = 10.0
@@ -54,7 +55,7 @@ def key() -> str:
     return f"flights-{uuid4()}"
 
 
-def with_table(server: Dynamo) -> str:
+def with_table(server: DynamoAt) -> str:
     """The URL; the table is there, because making it may take longer than a lease by a fake clock."""
     with open_provider(server.url()) as locks:
         locks.inspect("warm")
@@ -81,10 +82,25 @@ class TestDynamoLocksOnDynalite(LockProviderContract):
         return with_table(lite)
 
 
+class TestDynamoLocksOnMoto(LockProviderContract):
+    """Needs nothing but Python; what one thread can show."""
+
+    many = 30
+
+    @pytest.fixture(autouse=True)
+    def _one_thread(self, request: pytest.FixtureRequest) -> None:
+        if request.node.name in ("test_two_holders_never_overlap", "test_clients_are_served_in_order"):
+            pytest.skip(ONE_THREAD)
+
+    @pytest.fixture
+    def url(self, imitation: DynamoAt) -> str:
+        return with_table(imitation)
+
+
 class World:
     """Two hosts with providers on one server, on one fake monotonic clock, and a look at the raw item."""
 
-    def __init__(self, server: Dynamo, key: str, *, apart_s: float = 0.0) -> None:
+    def __init__(self, server: DynamoAt, key: str, *, apart_s: float = 0.0) -> None:
         self.env = FakeEnvironment()
         self.other_env = self.env.peer(wall=self.env.now() + apart_s)
         self.us = open_provider(server.url(), env=self.env)
@@ -107,9 +123,21 @@ class World:
         )
 
 
+@pytest.fixture(scope="module")
+def imitation() -> Iterator[DynamoAt]:
+    with moto_dynamodb() as server:
+        yield server
+
+
+@pytest.fixture(params=["local", "imitation"])
+def server(request: pytest.FixtureRequest) -> DynamoAt:
+    """The real emulator, and moto, which is there on every machine."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture
-def world(local: Dynamo, key: str) -> World:
-    return World(local, key)
+def world(server: DynamoAt, key: str) -> World:
+    return World(server, key)
 
 
 def test_the_item_is_what_amazons_client_expects(world: World) -> None:
@@ -140,8 +168,8 @@ def test_a_turn_costs_two_requests(world: World) -> None:
 
 
 @pytest.mark.parametrize("apart_s", [-5 * 3600.0, 5 * 3600.0])
-def test_clocks_hours_apart_change_nothing(local: Dynamo, key: str, apart_s: float) -> None:
-    world = World(local, key, apart_s=apart_s)
+def test_clocks_hours_apart_change_nothing(server: DynamoAt, key: str, apart_s: float) -> None:
+    world = World(server, key, apart_s=apart_s)
     lease = world.them.acquire(key, wait_s=0, lease_s=10)
     assert world.us.try_acquire(key) is None
     world.env.suspend(9.9)
@@ -456,9 +484,9 @@ def test_one_that_slept_between_the_lock_and_its_number_gets_neither(
 # Answers that are lost, late, or no.
 
 
-@pytest.mark.parametrize("emulator", ["local", "lite"])
+@pytest.mark.parametrize("emulator", ["local", "lite", "imitation"])
 def test_any_lost_answer_leaves_no_lock_behind(emulator: str, request: pytest.FixtureRequest) -> None:
-    server: Dynamo = request.getfixturevalue(emulator)
+    server: DynamoAt = request.getfixturevalue(emulator)
     with Wire(server.port) as wire, open_provider(server.url(), env=type(SYSTEM)()) as direct:
         direct.acquire("warm", wait_s=10).release()
         for lost in range(6):  # which answer: of the try, the look, the block, the number, or the release
@@ -481,11 +509,11 @@ def test_any_lost_answer_leaves_no_lock_behind(emulator: str, request: pytest.Fi
                 assert after.token > lease.token
 
 
-def test_a_release_whose_answer_is_lost_while_a_successor_comes_is_known(local: Dynamo, key: str) -> None:
+def test_a_release_whose_answer_is_lost_while_a_successor_comes_is_known(server: DynamoAt, key: str) -> None:
     with (
-        Wire(local.port) as wire,
-        open_provider(local.url(port=wire.port)) as locks,
-        open_provider(local.url(), env=type(SYSTEM)()) as next_,
+        Wire(server.port) as wire,
+        open_provider(server.url(port=wire.port)) as locks,
+        open_provider(server.url(), env=type(SYSTEM)()) as next_,
     ):
         lease = locks.acquire(key, wait_s=10)
         taken: list[Any] = []
@@ -585,22 +613,22 @@ def test_a_refusal_says_what_to_do(world: World, code: str, says: str) -> None:
     world.us.acquire(world.key, wait_s=0).release()
 
 
-def test_without_credentials(local: Dynamo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_credentials(server: DynamoAt, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
-    with open_provider(local.url()) as locks, pytest.raises(ConfigError, match="no AWS credentials"):
+    with open_provider(server.url()) as locks, pytest.raises(ConfigError, match="no AWS credentials"):
         locks.try_acquire("x")
 
 
-def test_a_missing_table_is_made_unless_that_is_forbidden(local: Dynamo, world: World) -> None:
+def test_a_missing_table_is_made_unless_that_is_forbidden(server: DynamoAt, world: World) -> None:
     with (
-        open_provider(local.url("missing", more="&create=0")) as locks,
+        open_provider(server.url("missing", more="&create=0")) as locks,
         pytest.raises(ConfigError, match="create=0 forbids"),
     ):
         locks.try_acquire("x")
-    with open_provider(local.url("fresh")) as locks:
+    with open_provider(server.url("fresh")) as locks:
         locks.acquire("x", wait_s=0).release()
     table = world.client.describe_table(TableName="fresh")["Table"]
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
@@ -626,14 +654,14 @@ def test_eight_at_once_make_a_missing_table(emulator: str, request: pytest.Fixtu
     assert errors == []
 
 
-def test_a_table_with_another_key_is_refused(local: Dynamo, world: World) -> None:
+def test_a_table_with_another_key_is_refused(server: DynamoAt, world: World) -> None:
     world.client.create_table(
         TableName="foreign",
         KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}, {"AttributeName": "sort", "KeyType": "RANGE"}],
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("key", "sort")],
         BillingMode="PAY_PER_REQUEST",
     )
-    with open_provider(local.url("foreign")) as locks, pytest.raises(ConfigError, match=r"sort \(RANGE, type S\)"):
+    with open_provider(server.url("foreign")) as locks, pytest.raises(ConfigError, match=r"sort \(RANGE, type S\)"):
         locks.try_acquire("x")
 
 

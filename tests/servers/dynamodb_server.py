@@ -23,11 +23,35 @@ CREDENTIALS = {
 }
 
 
-class Dynamo:
-    """An emulator that can be stopped and started again on its port; who uses it has `CREDENTIALS` in the environment."""
+class DynamoAt:
+    """What runs at a port of this machine; who uses it has `CREDENTIALS` in the environment."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def url(self, table: str = "locks", *, port: int | None = None, more: str = "") -> str:
+        return f"dynamodb://{REGION}/{table}?endpoint=http://127.0.0.1:{port or self.port}{more}"
+
+    @cached_property
+    def client(self) -> Any:
+        return boto3.client(
+            "dynamodb",
+            region_name=REGION,
+            endpoint_url=self.endpoint,
+            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        )
+
+
+class Dynamo(DynamoAt):
+    """An emulator that can be stopped and started again on its port."""
 
     def __init__(self, command: list[str], port: int, folder: Path) -> None:
-        self.port = port
+        super().__init__(port)
         self._command = command
         self._folder = folder
         self._running = ExitStack()
@@ -46,23 +70,6 @@ class Dynamo:
 
     def signal(self, number: int) -> None:
         send_signal(self._server.pid, number)
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def url(self, table: str = "locks", *, port: int | None = None, more: str = "") -> str:
-        return f"dynamodb://{REGION}/{table}?endpoint=http://127.0.0.1:{port or self.port}{more}"
-
-    @cached_property
-    def client(self) -> Any:
-        return boto3.client(
-            "dynamodb",
-            region_name=REGION,
-            endpoint_url=self.endpoint,
-            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        )
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 import pytest
 
 from ..servers import Bucket, azurite, versitygw
+from ..servers.moto_server import moto_s3
 
 
 @pytest.fixture(scope="session")
@@ -12,4 +13,11 @@ def s3(tmp_path_factory) -> Bucket:
 @pytest.fixture(scope="session")
 def azure(tmp_path_factory) -> Bucket:
     with azurite(tmp_path_factory.mktemp("azurite")) as bucket:
+        yield bucket
+
+
+@pytest.fixture(scope="session")
+def imitation() -> Bucket:
+    """S3 as moto has it: for one thread, and there on every machine."""
+    with moto_s3() as bucket:
         yield bucket

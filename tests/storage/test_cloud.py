@@ -19,12 +19,11 @@ from ..servers import Wire, free_port
 KEYS = {"access_key_id": "key", "secret_access_key": "hidden", "region": "us-east-1", "allow_http": "true"}
 
 
-@pytest.fixture(params=["s3", "azure"])
+@pytest.fixture(params=["s3", "azure", "imitation"])
 def bucket(request):
     return request.getfixturevalue(request.param)
 
 
-@pytest.mark.server
 def test_a_reply_lost_after_the_write_is_unknown_and_repeating_shows_that_it_landed(bucket):
     with Wire(bucket.port) as wire:
         store = bucket.store(str(uuid.uuid4()), port=wire.port)
@@ -49,7 +48,6 @@ def test_a_reply_lost_after_the_write_is_unknown_and_repeating_shows_that_it_lan
         assert store.head("large").size == 300_000
 
 
-@pytest.mark.server
 def test_what_may_be_repeated_is_repeated_when_a_reply_is_lost(bucket):
     with Wire(bucket.port) as wire:
         store = bucket.store(str(uuid.uuid4()), port=wire.port)

@@ -7,6 +7,15 @@ import pytest
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing.store_contract import StoreContract
 
+from ..servers.moto_server import ONE_THREAD
+
+RACES = {
+    "test_one_of_sixteen_processes_wins_each_path",
+    "test_a_counter_of_eight_processes_loses_nothing",
+    "test_nobody_reads_a_torn_body",
+    "test_the_probe_accepts_it",
+}
+
 
 class TestLocal(StoreContract):
     @pytest.fixture
@@ -40,6 +49,19 @@ class TestS3(StoreContract):
     @pytest.fixture
     def store(self, s3):
         return s3.store(f"{uuid.uuid4()}/t able")
+
+
+class TestS3OnMoto(StoreContract):
+    """Needs nothing but Python; what one thread can show."""
+
+    @pytest.fixture(autouse=True)
+    def _one_thread(self, request):
+        if request.node.originalname in RACES:
+            pytest.skip(ONE_THREAD)
+
+    @pytest.fixture
+    def store(self, imitation):
+        return imitation.store(f"{uuid.uuid4()}/t able")
 
 
 @pytest.mark.server
