@@ -6,13 +6,14 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: help venv demo test test-fast test-spark test-jvm soak mutants lint types bench dist clean
+.PHONY: help venv demo test test-fast test-spark test-jvm extras soak mutants lint types bench dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
+	@echo "make extras     the wheel with each extra alone, lowest and newest versions, Python 3.11 to 3.13 (ARGS=\"--extra redis\")"
 	@echo "make soak       simulated schedules of new seeds on all cores (SECONDS=600 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
@@ -54,6 +55,11 @@ test-spark: venv
 test-jvm: venv
 	@scripts/ensure_jvm.sh
 	$(PYTEST) -m jvm
+
+# Downloads what it installs, so it is no part of `make test`, which has a quick one of it.
+extras: venv
+	@scripts/ensure_tools.sh all
+	$(BIN)/python -m tests.packaging.extras $(ARGS)
 
 # docs/simulation.md. Both end with an error when something is found, or not found.
 SECONDS ?= 60

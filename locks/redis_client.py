@@ -62,7 +62,14 @@ class _Lines:
             return self._on_a_new_line(commands)
 
     def _on_a_new_line(self, commands: Sequence[_Command]) -> list[Any]:
-        line = self._pool.connection_class(**self._pool.connection_kwargs)
+        try:
+            line = self._pool.connection_class(**self._pool.connection_kwargs)
+            _ = line.send_packed_command, line.read_response
+        except (AttributeError, TypeError) as e:
+            raise ConfigError(
+                f"The connections of redis-py {redis.__version__} are built otherwise ({e}); nothing was locked. "
+                "Install 'redis>=5,<9'."
+            ) from e
         line.connect()
         return self._send(line, commands)
 

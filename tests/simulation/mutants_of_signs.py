@@ -97,6 +97,12 @@ def tokens_are_not_compared() -> Patches:
     return [method(TableLease, "token_at", make)]
 
 
+@mutant(lambda shape: replace(shape, lock=LOCKS[0], writers=3, faults={"forget": 0.3, "stop": 0.02, "slow": 0.02}))
+def a_token_lands_twice() -> Patches:
+    """Two who were granted the same token both commit under it."""
+    return [method(TableLease, "token_at", lambda real: lambda self, at: real(self, replace(at, token=at.token - 1)))]
+
+
 @mutant(lambda shape: replace(shape, admin=True, writers=3))
 def the_old_lock_is_good_enough() -> Patches:
     """Who holds the lock that the table had before commits under it."""

@@ -1,0 +1,121 @@
+"""What is used of other libraries' insides: all of it is listed here, is there, and is told when it is not."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lakelatch.environment import SYSTEM
+from lakelatch.errors import ConfigError
+from lakelatch.locks import redis_client, zookeeper_session
+from lakelatch.locks.zookeeper import open_zookeeper_locks
+
+ROOT = Path(__file__).parents[2]
+# By the module that uses them; each has an upper bound in pyproject.toml.
+INSIDES = {
+    "locks/zookeeper_session.py": {"_connection"},  # and its _connect, a name that is ours, too
+    "spark/columns.py": {"_active_spark_context", "_jvm", "_jc"},
+    "spark/prune.py": {"_jdf"},
+    "spark/source.py": {"_jdf"},
+}
+LIBRARIES = ("kazoo", "redis", "boto3", "botocore", "obstore", "pyspark", "prometheus_client", "fastavro", "pyarrow")
+
+
+def private_names(path: Path) -> set[str]:
+    """Private attributes of what is not the module's own, where it imports one of the libraries."""
+    tree = ast.parse(path.read_text())
+    imported = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0)
+    }
+    if not any(name.split(".")[0] in LIBRARIES for name in imported):
+        return set()
+    names = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
+    }
+    names |= {
+        str(node.args[1].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "getattr"
+        and isinstance(node.args[1], ast.Constant)
+        if str(node.args[1].value).startswith("_")
+    }
+    return names - ours()
+
+
+@functools.cache
+def ours() -> set[str]:
+    """Private names that this project gives itself."""
+    found = set()
+    for path in (p for part in ("locks", "storage", "occ", "spark", "conflict") for p in (ROOT / part).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and getattr(node.value, "id", "") == "self"
+            ):
+                found.add(node.attr)
+            elif isinstance(node, ast.AnnAssign | ast.Assign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_every_inside_that_is_used_is_listed() -> None:
+    paths = [p for part in ("locks", "storage", "occ", "spark") for p in (ROOT / part).glob("*.py")]
+    found = {p.relative_to(ROOT).as_posix(): private_names(p) for p in paths}
+    assert {name: names for name, names in found.items() if names} == INSIDES
+
+
+def test_kazoo_has_what_is_used_of_it() -> None:
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import SequentialThreadingHandler
+
+    assert callable(KazooClient()._connection._connect)
+    assert {"create_connection", "select", "spawn", "sleep_func"} <= set(dir(SequentialThreadingHandler))
+
+
+def test_redis_py_has_what_is_used_of_it() -> None:
+    import redis
+    from redis.cluster import RedisCluster
+    from redis.sentinel import Sentinel
+
+    pool = redis.Redis().connection_pool
+    line = pool.connection_class(**pool.connection_kwargs)
+    assert all(
+        callable(getattr(line, name)) for name in ("connect", "send_packed_command", "read_response", "disconnect")
+    )
+    assert {"get_redis_connection", "get_node_from_key"} <= set(dir(RedisCluster))
+    assert hasattr(Sentinel, "master_for")
+
+
+def test_a_kazoo_of_another_build_is_refused_in_a_sentence() -> None:
+    with open_zookeeper_locks("zk://127.0.0.1:1/x", env=SYSTEM) as locks:
+        session = locks._backend._session()
+        for client in (SimpleNamespace(), SimpleNamespace(_connection=SimpleNamespace())):
+            with pytest.raises(ConfigError, match=r"kazoo \d.*Install 'kazoo>=2\.11,<3'"):
+                session._note_timeout(client)
+    assert zookeeper_session.Session is type(session)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        SimpleNamespace(),
+        SimpleNamespace(connection_class=dict, connection_kwargs={}),
+        SimpleNamespace(connection_class=lambda: None, connection_kwargs={"host": "x"}),
+    ],
+)
+def test_a_redis_py_of_another_build_is_refused_in_a_sentence(pool: SimpleNamespace) -> None:
+    with pytest.raises(ConfigError, match=r"redis-py \d.*Install 'redis>=5,<9'"):
+        redis_client._Lines(pool).exchange([("PING",)])
