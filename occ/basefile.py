@@ -27,6 +27,7 @@ from ..storage import Outcome, put_secured
 from .avro import NO_PREVIOUS_COMMIT, WriteStat
 from .file_rows import SEQNO, FileRows, RowNumbers
 from .file_spec import FileSpec, group_id, refuse_if_over, token
+from .footer_note import NOTE, note_of
 from .keys import RECORD_KEY
 from .landed import is_no_part
 from .markers import announce, stands
@@ -39,7 +40,6 @@ from .uniqueness import FileFacts, Hashed, hashed_keys, keys_in, without
 __all__ = ["BaseFileWriter", "FileSpec", "RowNumbers", "group_id", "refuse_if_over", "token"]
 
 _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
-_NOTE = "lakelatch.file"
 _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
 _UNIQUE = 0.9  # of the rows have a value that no other one has
@@ -195,6 +195,7 @@ class BaseFileWriter:
                 use_dictionary=True if small else [leaf for leaf in _leaves(first.schema) if leaf not in unique],
                 column_encoding=unique or None,
                 coerce_timestamps="us",
+                write_page_checksum=True,
                 metadata_collector=self._footer,
             )
         return self._parquet
@@ -211,10 +212,11 @@ class BaseFileWriter:
                 "inserts": inserts,
                 "updates": updates,
                 "deletes": deletes,
+                "checksums": True,
             }
             if self._shape.key_column:
                 note["key"] = self._shape.key_column
-            footer = {_NOTE: json.dumps(note)}
+            footer = {NOTE: json.dumps(note)}
             if self._shape.java_span is not None:
                 footer |= dict(zip((_MIN_KEY, _MAX_KEY), self._shape.java_span, strict=True))
             parquet.add_key_value_metadata(footer)
@@ -337,12 +339,6 @@ class BaseFileWriter:
     def _close_quietly(self) -> None:
         self._buffer = []
         self._stack.close()
-
-
-def note_of(footer: pq.FileMetaData) -> dict[str, Any]:
-    """What our writer told in the footer: ``digest``, counts, and ``key``, the column that holds the record keys."""
-    found: dict[str, Any] = json.loads((footer.metadata or {}).get(_NOTE.encode(), b"{}"))
-    return found
 
 
 def _announce_partition(spec: FileSpec, partition: str) -> None:

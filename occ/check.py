@@ -45,7 +45,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
 
     Args:
         store: at the table.
-        deep: also read the record keys and look for duplicates.
+        deep: also read all rows that are in the table now, with their pages' checksums, and look for duplicate keys.
         run_all: like `map`; a thread pool's reads several footers at once.
         progress: called with what is looked at, how many are done and how many there are.
 
@@ -83,6 +83,8 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
         check_keys(store, config, slices, out, progress=_labelled(progress, "record keys"))
     _add_facts(config, listing, history, log, slices, footers, out)
     _say_what_was_not_checked(store, config, deep, out)
+    if deep:
+        _say_what_was_not_read(footers, {path for each in slices for path in each.paths}, out)
     return out.report(store.url)
 
 
@@ -97,12 +99,13 @@ def _check_contents(
 ) -> dict[str, Footer]:
     """Open every Parquet file that counts, or that did; not those of dead or living transactions."""
     history, log, named = known
-    completion = _completion(history, log)
+    archived = {each.requested: each.completed or "" for each in (history.history or {}).values()}
+    completion = archived | _completion(history, log)
     jobs: list[tuple[BaseFile, Any, str]] = []
     for base in listing.bases:
         if base.extension == "parquet" and fate(base.instant, history, log) in ("committed", "archived"):
             _, stat = named.stats.get(base.path, ("", None))
-            jobs.append((base, stat, completion.get(base.instant, base.instant)))
+            jobs.append((base, stat, completion.get(base.instant, "")))
     return check_footers(store, config, jobs, out, run_all=run_all, progress=_labelled(progress, "data files"))
 
 
@@ -174,7 +177,17 @@ def _say_what_was_not_checked(store: Store, config: TableConfig, deep: bool, out
     if config.metadata_partitions or store.folders(".hoodie/metadata"):
         out.unchecked.append("the metadata table")
     if not deep:
-        out.unchecked.append("duplicate record keys (--deep looks for them)")
+        out.unchecked.append("the rows themselves, and duplicate record keys (--deep reads them)")
+
+
+def _say_what_was_not_read(footers: dict[str, Footer], read: set[str], out: Findings) -> None:
+    if older := len(footers.keys() - read):
+        out.unchecked.append(f"the rows of {older} files that only time travel sees; their footers were")
+    if bare := sum(not footer.summed for path, footer in footers.items() if path in read and footer.rows is not None):
+        out.unchecked.append(
+            f"the values of {bare} files whose writer does not say that their pages have checksums: all were decoded, but "
+            "a byte that has changed may still be a value"
+        )
 
 
 def _labelled(progress: Progress | None, label: str) -> Callable[[int, int], None] | None:

@@ -7,20 +7,22 @@ what looks missing is asked for once more. So a table that is being written to i
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ..conflict import FileGroupId
-from ..errors import LatchError
-from .avro import CommitMetadata, WriteStat
+from ..errors import DamagedTableError, LatchError
+from .avro import CommitMetadata, WriteStat, decode_commit
 from .buckets import wrong_by_footer, wrong_keys
 from .check_log import LogReport
 from .check_timeline import History
 from .findings import FORGOTTEN, RESTORE, ROLL_BACK, Findings
 from .heartbeat import HEARTBEATS
-from .instant import is_time
+from .history import History as Archive
+from .instant import COMMIT_ACTIONS, file_name, is_time
 from .lineage import skipped
 from .listing import BaseFile, Listing, LogFile
 from .markers import MARKERS, instants_with_markers
@@ -62,7 +64,21 @@ def fate(instant: str, history: History, log: LogReport | None) -> str:
 
 def named_files(history: History, log: LogReport | None) -> Named:
     """Collect the statistics of every commit that can be read, published or not."""
-    contents: dict[str, CommitMetadata] = {**(log.contents if log else {}), **history.contents}
+    return _named_by({**(log.contents if log else {}), **history.contents})
+
+
+def _archived_contents(store: Store, history: History, named: Named) -> dict[str, CommitMetadata]:
+    """What the archived commits say of themselves, but for those that are known already."""
+    known = {instant for instant, _ in named.stats.values()}
+    wanted = [i for i in (history.history or {}).values() if i.action in COMMIT_ACTIONS and i.requested not in known]
+    found: dict[str, CommitMetadata] = {}
+    for each, body in Archive(store, history.timeline.config.timeline_folder).contents(wanted).items():
+        with suppress(DamagedTableError):  # then it explains nothing
+            found[each.requested] = decode_commit(body, name=file_name(each), layout=2)
+    return found
+
+
+def _named_by(contents: dict[str, CommitMetadata]) -> Named:
     stats: dict[str, tuple[str, WriteStat]] = {}
     names: set[str] = set()
     newest: dict[FileGroupId, str] = {}
@@ -89,6 +105,7 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
     """Every file that readers need is there, with the size its commit says."""
     sizes = {file.path: file.size for file in data_files(listing)}
     old: list[str] = []
+    missing: list[tuple[str, BaseFile | LogFile, str]] = []
     for path, (instant, stat) in named.stats.items():
         file = BaseFile.at(path, 0) or LogFile.at(path, 0)
         if file is None:
@@ -101,11 +118,17 @@ def check_named(store: Store, listing: Listing, history: History, named: Named, 
                 if named.newest.get(file.group, "") > file.instant:
                     old.append(path)
                 else:
-                    out.add("file-missing", path, f"commit {instant} wrote {path}, and it is not there", RESTORE)
+                    missing.append((path, file, instant))
             continue
         grows = isinstance(file, LogFile) and history.timeline.config.layout == 1
         if stat.file_size and stat.file_size != size and not grows:
             out.add("file-size", path, f"{path} has {size} bytes, its commit {instant} says {stat.file_size}", RESTORE)
+    if missing:
+        # What replaced them may have been archived since, by an engine of which the log does not know.
+        later = _named_by(_archived_contents(store, history, named))
+        for path, file, instant in missing:
+            if file.group not in later.replaced and later.newest.get(file.group, "") <= file.instant:
+                out.add("file-missing", path, f"commit {instant} wrote {path}, and it is not there", RESTORE)
     cleaned = history.archived or any(each.action in ("clean", "restore") for each in history.timeline.completed)
     if old and not cleaned:
         out.add(

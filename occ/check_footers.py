@@ -1,4 +1,4 @@
-"""The part of `check` that opens data files: footers always, key columns for a deep check."""
+"""The part of `check` that opens data files: footers always, all that they hold for a deep check."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LatchError
+from ..errors import InputError, LatchError
 from .avro import WriteStat
 from .findings import RESTORE, Findings
-from .key_order import may_be_span
+from .footer_note import note_of
+from .key_order import java_span, may_be_span
 from .listing import BaseFile
 from .properties import TableConfig
 from .schema import META_COLUMNS
@@ -27,13 +28,16 @@ COMMIT_TIME, RECORD_KEY = META_COLUMNS[0], META_COLUMNS[2]
 class Footer:
     """What one file's footer says: ``rows`` None when it cannot be read; problems as (kind, sentence).
 
-    ``keys``: its smallest and its largest record key, where it tells them.
+    ``keys``: its smallest and its largest record key, where it tells them. ``summed``: its writer says that its pages have
+    checksums. ``unread``: why the store did not let it be read, which says nothing of the file.
     """
 
     path: str
     rows: int | None
     problems: tuple[tuple[str, str], ...] = ()
     keys: tuple[str, ...] = ()
+    summed: bool = False
+    unread: str = ""
 
 
 def check_footers(
@@ -45,11 +49,13 @@ def check_footers(
     run_all: RunAll,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, Footer]:
-    """What the footer of every file says, by path. A job is a file, what its commit says of it, and the commit's C."""
+    """What the footer of every file says, by path. A job is a file, what its commit says of it, the commit's C or ""."""
     found: dict[str, Footer] = {}
     for done, footer in enumerate(run_all(lambda job: inspect(store, config, *job), jobs), 1):
         for kind, message in footer.problems:
             out.add(kind, footer.path, message, RESTORE)
+        if footer.unread:
+            out.unchecked.append(footer.unread)
         found[footer.path] = footer
         if progress:
             progress(done, len(jobs))
@@ -67,11 +73,19 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
     except (pa.ArrowException, OSError, LatchError) as e:
         if store.head(base.path) is None:
             return Footer(base.path, None)  # removed since it was listed; whether it may be is asked elsewhere
+        if _withheld(e):
+            return Footer(base.path, None, unread=f"{base.path}, which could not be read: {_first(e)}")
         return Footer(
             base.path, None, (("file-torn", f"{base.path} ({base.size} bytes) is no whole Parquet file: {_first(e)}"),)
         )
     keys = tuple(key for key in _said(meta) if key)
-    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)), keys)
+    summed = bool(note_of(meta).get("checksums"))
+    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)), keys, summed)
+
+
+def _withheld(error: BaseException) -> bool:
+    """Whether it was the store that failed, by a missing permission or a device, and not what the file holds."""
+    return isinstance(error, LatchError) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def _said(meta: Any) -> tuple[str, str]:
@@ -93,16 +107,12 @@ def _problems(
         yield "meta-columns", f"{base.path} lacks {', '.join(missing)}"
         return
     low, high = _span(meta, names.index(RECORD_KEY))
-    said_low, said_high = _said(meta)
-    known = low is not None and high is not None and (said_low or said_high)
-    if known and not may_be_span((said_low, said_high), (str(low), str(high))):
-        yield (
-            "key-range",
-            f"{base.path} says that its keys go from {said_low!r} to {said_high!r}, they go from {low!r} to {high!r}",
-        )
+    said = _said(meta)
+    if low is not None and high is not None and said != ("", "") and not may_be_span(said, (low, high)):
+        yield "key-range", _other_range(base, said, (low, high))
     _, latest = _span(meta, names.index(COMMIT_TIME))
     # Not above C rather than T: a file that a rebase moved holds rows of commits that began after its own.
-    if latest is not None and latest > max(completed, base.instant):
+    if latest is not None and completed and latest > max(completed, base.instant):
         yield (
             "commit-time",
             f"{base.path} has a row of {latest}, later than the commit {base.instant} that wrote the file",
@@ -140,7 +150,10 @@ def check_keys(
     *,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """No record key stands twice in one partition. Reads the key columns; keeps eight bytes a row of a partition."""
+    """No page of a file is broken, and no record key stands twice in one partition.
+
+    Reads all columns of the slices, one row group at a time; keeps eight bytes a row of a partition.
+    """
     import numpy as np
 
     from .keys import wide_hashes
@@ -153,7 +166,7 @@ def check_keys(
     for partition, bases in by_partition.items():
         hashes = []
         for base in bases:
-            keys = _keys(store, config, base, out)
+            keys = _keys(store, config, base, out, whole=True)
             hashes.append(wide_hashes(keys) if keys is not None else np.zeros(0, np.uint64))
             done += 1
             if progress:
@@ -190,7 +203,8 @@ def _name_duplicates(
         )
 
 
-def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings) -> Any:
+def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, whole: bool = False) -> Any:
+    """The record keys of a file; None when they cannot be read. ``whole``: all other columns are decoded as well."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -199,9 +213,40 @@ def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings) -> A
     columns = [RECORD_KEY] if config.populate_meta_fields else list(config.record_key_fields)
     try:
         with store.open(base.path) as stream:
-            rows = pq.ParquetFile(stream).read(columns, use_threads=False)
-        return record_keys(rows, columns)
-    except (pa.ArrowException, OSError, LatchError) as e:
-        if store.head(base.path) is not None and not out.has("file-torn"):
-            out.add("file-torn", base.path, f"the record keys of {base.path} cannot be read: {_first(e)}", RESTORE)
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            pieces = [file.schema_arrow.empty_table().select(columns)]
+            for number in range(file.num_row_groups):
+                rows = file.read_row_group(number, None if whole else columns, use_threads=False)
+                rows.validate(full=True)
+                pieces.append(rows.select(columns))
+        keys = record_keys(pa.concat_tables(pieces), columns)
+    except (pa.ArrowException, OSError, LatchError, KeyError) as e:
+        if store.head(base.path) is None or out.at("file-torn", base.path) or out.at("meta-columns", base.path):
+            return None
+        if _withheld(e) and not isinstance(e, InputError):
+            out.unchecked.append(f"the rows of {base.path}, which could not be read: {_first(e)}")
+        else:
+            out.add("file-torn", base.path, f"the rows of {base.path} cannot be read: {_first(e)}", RESTORE)
         return None
+    if whole and config.populate_meta_fields:
+        _check_range(file.metadata, base, keys, out)
+    return keys
+
+
+def _check_range(meta: Any, base: BaseFile, keys: Any, out: Findings) -> None:
+    """The footer's smallest and largest key are those of the rows, in one of the orders."""
+    import pyarrow.compute as pc
+
+    said, spans = _said(meta), [("", "")]
+    if len(keys):
+        found = pc.min_max(keys)
+        spans = [(found["min"].as_py(), found["max"].as_py())]
+        spans.append(java_span(keys, spans[0]))
+    if said != ("", "") and any(mine not in fits for mine, fits in zip(said, zip(*spans, strict=True), strict=True)):
+        out.add("key-range", base.path, _other_range(base, said, spans[0]), RESTORE)
+
+
+def _other_range(base: BaseFile, said: tuple[str, str], found: tuple[str, str]) -> str:
+    return (
+        f"{base.path} says that its keys go from {said[0]!r} to {said[1]!r}, they go from {found[0]!r} to {found[1]!r}"
+    )

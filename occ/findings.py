@@ -161,9 +161,9 @@ class Findings:
                 self.add(kind, path, message, next_step)
         self._suspects.clear()
 
-    def has(self, kind: str) -> bool:
-        """Whether something of this kind was found."""
-        return any(each.kind == kind for each in self._found.values())
+    def at(self, kind: str, path: str) -> bool:
+        """Whether something of this kind was found there."""
+        return any((each.kind, each.path) == (kind, path) for each in self._found.values())
 
     def report(self, table: str) -> Report:
         """All of it, worst first."""

@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 from ..conflict import FileGroupId
 from ..errors import DamagedTableError
 from .avro import WriteStat
-from .basefile import BaseFileWriter, FileSpec, RowNumbers, note_of, token
+from .basefile import BaseFileWriter, FileSpec, RowNumbers, token
 from .dictionaries import holds, stored_texts
 from .file_rows import FILE_NAME, PARTITION_PATH
+from .footer_note import note_of
 from .key_order import all_outside
 from .keys import RECORD_KEY, bucket_ids, key_parts, record_keys
 from .merge import Effects, Merged, deduplicate, merge, remove, remove_where
@@ -381,6 +382,7 @@ def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:
         file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
         # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
         same = note_of(metadata).get("key")
+        same = same if same in spec.config.record_key_fields else None
         rows = file.read(
             [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME, same)], use_threads=False
         )

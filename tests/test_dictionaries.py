@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.occ.basefile import BaseFileWriter, FileSpec, group_id, note_of
+from lakelatch.occ.basefile import BaseFileWriter, FileSpec, group_id
 from lakelatch.occ.dictionaries import cast, filled, holds, joined, plain, stored_texts, without_unused
+from lakelatch.occ.footer_note import note_of
 from lakelatch.occ.heartbeat import heartbeat_path
 from lakelatch.occ.keys import RECORD_KEY
 from lakelatch.occ.properties import TableConfig

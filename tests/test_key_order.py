@@ -72,7 +72,7 @@ def test_check_calls_a_file_sound_whose_span_is_in_javas_order(tmp_path):
         (path,) = tmp_path.glob("*.parquet")
         notes = pq.read_metadata(path).metadata
         assert notes[b"hoodie_max_record_key"].decode() == LIGATURE, "the JVM compares as Java does"
-        assert check(table.store, deep=True).sound
+        assert check(table.store, deep=True).sound()
         rewrite_span(tmp_path, "a", LATER_FACE)
         assert not {"key-range"} & {each.kind for each in check(table.store, deep=True).findings}
 

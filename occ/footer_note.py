@@ -1,0 +1,17 @@
+"""What our writer tells in a Parquet footer, beside Hudi's own keys."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+NOTE = "lakelatch.file"
+
+
+def note_of(footer: Any) -> dict[str, Any]:
+    """The note: ``digest``, counts, ``checksums``, and ``key``, the column that holds the record keys. {} without one."""
+    try:
+        found = json.loads((footer.metadata or {}).get(NOTE.encode(), b"{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
