@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
+import functools
 import hashlib
 import os
 import random
@@ -21,6 +23,8 @@ Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
 TEMP_PREFIX = ".lakelatch-tmp-"
 _HASHED_BYTES_MAX = 1 << 20
 _LOCK_WAIT_S = 30.0
+_DELETE_WAIT_S = 1.0
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # From linux/fcntl.h and linux/fs.h.
 # From linux/fs.h and fs/ext4/ext4.h.
 _GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x00020000
 _SPREAD = {".hoodie", ".lakelatch"}
@@ -133,6 +137,17 @@ class NewFile:
         except OSError as error:
             refuse(error, self.full, "was not written")
         self.temp = ""
+
+    def take_place(self) -> bool:
+        """Put the file in the place of the object that stands at its path; False when that was deleted meanwhile."""
+        try:
+            if not _exchange(self.temp, self.full):
+                self.replace()  # no such call here: an object that was deleted in this moment comes back
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+        return True
 
     def done(self, folder: int) -> Put:
         """Flush the new name by what `naming` gave and give the answer."""
@@ -363,20 +378,64 @@ def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[No
     could be deleted under its holder. The kernel frees the lock of a process that died. Where folders cannot be
     locked (NFS), conditional replacement is refused, and puts and deletes, which need not exclude it then, go on.
     """
-    fd = _open_locked(folder, required, make)
+    fd = _open_locked(folder, fcntl.LOCK_EX, required, make)
     try:
         yield
     finally:
         os.close(fd)
 
 
-def _open_locked(folder: str, required: bool, make: bool) -> int:
+@contextmanager
+def alone(full: str, *, required: bool, make: bool = False) -> Iterator[None]:
+    """Hold the flock of one object, so that it is not replaced or deleted between another's look and its rename.
+
+    Whoever is suspended in it holds up that one object, and not the folder, of which all hold the flock together: that
+    keeps out `exclusive`, which versions before this one use for all. A delete (not ``required``) goes on after a second:
+    `NewFile.take_place` brings nothing back that was deleted.
+    """
+    folder = _open_locked(folder_of(full), fcntl.LOCK_SH, required, make)
+    try:
+        own = _open_own(full, required)
+        try:
+            yield
+        finally:
+            if own >= 0:
+                os.close(own)
+    finally:
+        os.close(folder)
+
+
+def _open_own(full: str, required: bool) -> int:
+    """The object, locked; -1 when there is none that could be."""
+    while True:
+        try:
+            fd = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        try:
+            _flock(fd, full, fcntl.LOCK_EX, _LOCK_WAIT_S if required else _DELETE_WAIT_S)
+            if os.path.samestat(os.fstat(fd), os.stat(full, follow_symlinks=False)):
+                return fd  # and not one that was replaced while we waited
+        except FileNotFoundError:
+            pass
+        except (OSError, StorageError):
+            if not required:
+                return fd
+            os.close(fd)
+            raise
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
     while True:
         if make:
             make_folder(folder, None)
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _flock(fd, folder)
+            _flock(fd, folder, how, _LOCK_WAIT_S)
             if os.path.samestat(os.fstat(fd), os.stat(folder)):
                 return fd  # and not a folder that was pruned, and perhaps made again, while we waited
         except OSError as error:
@@ -398,24 +457,42 @@ def _open_locked(folder: str, required: bool, make: bool) -> int:
         os.close(fd)
 
 
-def _flock(fd: int, folder: str) -> None:
+def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
     """Take the lock, waiting in ever longer steps: a holder needs microseconds, unless it was suspended."""
-    give_up = time.monotonic() + _LOCK_WAIT_S
+    give_up = time.monotonic() + wait_s
     pause_s = 0.0002
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > give_up:
                 raise StorageError(
-                    f"{folder} has been locked by another process for {_LOCK_WAIT_S:.0f} s; nothing was written. "
-                    "Look for a suspended process (fuser shows who has the folder open).",
-                    path=folder,
+                    f"{full} has been locked by another process for {wait_s:.0f} s; nothing was written. "
+                    "Look for a suspended process (fuser shows who has it open).",
+                    path=full,
                 ) from None
             time.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(pause_s * 1.5, 0.01)
         else:
             return
+
+
+@functools.cache
+def _renameat2() -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Give each the other's name at once; False where this system or file system cannot."""
+    call = _renameat2()
+    if call is None:
+        return False
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(code, os.strerror(code), other)
 
 
 def refuse(error: OSError, full: str, what: str) -> NoReturn:

@@ -28,6 +28,7 @@ from .disk import (
     TEMP_PREFIX,
     Flush,
     NewFile,
+    alone,
     create_empty,
     exclusive,
     folder_of,
@@ -108,10 +109,9 @@ class LocalStore:
         if not self._has(path, tag):
             return Put(Outcome.LOST)  # without writing anything first
         with self._named(path, body, durable=True) as temp, temp.naming(durable=True) as folder:
-            with exclusive(folder_of(temp.full), required=True, make=True):
-                if not self._has(path, tag):
+            with alone(temp.full, required=True, make=True):
+                if not self._has(path, tag) or not temp.take_place():
                     return Put(Outcome.LOST)
-                temp.replace()
             return temp.done(folder)
 
     def secure(self, path: str) -> Put:
@@ -123,11 +123,9 @@ class LocalStore:
                 temp.copy(fd)
                 temp.settle(True)
                 with temp.naming(True) as folder:
-                    # Where folders have no locks a file that is deleted just now comes back, as by a late put.
-                    with exclusive(folder_of(full), required=False, make=True):
-                        if not _is(fd, full):
+                    with alone(full, required=False, make=True):
+                        if not _is(fd, full) or not temp.take_place():
                             return Put(Outcome.LOST)
-                        temp.replace()
                     return temp.done(folder)
         finally:
             os.close(fd)
@@ -136,7 +134,8 @@ class LocalStore:
         full = self._full(path)
         self._refuse_links(path)
         try:
-            with self._undisturbed(folder_of(full), path):
+            # Nobody replaces a marker.
+            with nullcontext() if path.startswith(_MARKERS) else alone(full, required=False):
                 os.unlink(full)
         except (FileNotFoundError, NotADirectoryError):
             return Outcome.DONE
@@ -310,15 +309,11 @@ class LocalStore:
         while folder.startswith(_PRUNED_BELOW):
             full = os.path.join(self.root, folder)
             try:
-                with self._undisturbed(full, folder):
+                with nullcontext() if folder.startswith(_MARKERS) else exclusive(full, required=False):
                     os.rmdir(full)
             except OSError:
                 return  # not empty, or somebody else's doing
             folder = folder_of(folder)
-
-    def _undisturbed(self, folder: str, path: str) -> AbstractContextManager[None]:
-        """No replacement goes on in the folder while something of it is deleted; nobody replaces a marker."""
-        return nullcontext() if path.startswith(_MARKERS) else exclusive(folder, required=False)
 
     def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
         full = self._full(path)

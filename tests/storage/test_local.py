@@ -5,8 +5,10 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -253,6 +255,45 @@ def test_markers_are_deleted_without_waiting_for_the_folder(store):
     with disk.exclusive(f"{store.root}/.hoodie/.temp/1/p", required=True):
         assert store.delete(".hoodie/.temp/1/p/a.marker.CREATE") is Outcome.DONE
     assert not os.path.exists(f"{store.root}/.hoodie/.temp/1")
+
+
+_STOPPED = """
+import os, signal, sys
+from lakelatch.storage.local import LocalStore
+
+class Stops(LocalStore):
+    looks = 0
+    def _has(self, path, tag):
+        found = super()._has(path, tag)
+        self.looks += 1
+        if self.looks == 2:  # under the lock
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return found
+
+store = Stops(sys.argv[1])
+put = store.replace_if_match("beats/stopped", b"2", store.get("beats/stopped").tag)
+print(put.outcome.name, flush=True)
+"""
+
+
+@pytest.mark.process
+def test_a_process_that_was_stopped_while_it_replaces_an_object_holds_up_no_other(store):
+    for name in ("stopped", "other", "third"):
+        store.put_if_absent(f"beats/{name}", b"1")
+    with subprocess.Popen([sys.executable, "-c", _STOPPED, store.root], stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert os.waitid(os.P_PID, child.pid, os.WSTOPPED).si_code == os.CLD_STOPPED
+            began = time.monotonic()
+            tag = store.get("beats/other").tag
+            assert store.replace_if_match("beats/other", b"2", tag).done
+            assert store.delete("beats/third") is Outcome.DONE
+            assert store.delete("beats/stopped") is Outcome.DONE  # somebody has ended its transaction
+            assert time.monotonic() - began < disk._LOCK_WAIT_S / 2
+            child.send_signal(signal.SIGCONT)
+            assert child.stdout.read().strip() == "LOST"
+        finally:
+            child.kill()
+    assert files(store.root) == ["beats/other"], "a beat brought back what was deleted"
 
 
 def test_settled_bytes_need_nothing_but_their_name(store, flushed):
