@@ -12,6 +12,7 @@ from ..errors import DamagedTableError, LatchError, NotATableError
 from .avro import CommitMetadata, decode_container
 from .check_history import archived_instants
 from .findings import RESTORE, Findings
+from .foreign import not_hudi
 from .instant import ACTIONS, COMMIT_ACTIONS, Instant, is_time, parse, parse_unknown
 from .properties import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
 from .timeline import Timeline, has_archive, read_timeline
@@ -57,10 +58,8 @@ def check_properties(store: Store, out: Findings) -> TableConfig | None:
     stored = store.get(PROPERTIES_PATH)
     if stored is None:
         if not (store.folders(".hoodie") or store.list(".hoodie")):
-            raise NotATableError(
-                f"{store.url} is not a Hudi table: there is no .hoodie folder. Name the folder that holds .hoodie",
-                table=store.url,
-            )
+            why, next_step = "there is no .hoodie folder", "Name the folder that holds .hoodie"
+            raise NotATableError(not_hudi(store, why, next_step), table=store.url)
         instead = BACKUP_PATH if store.head(BACKUP_PATH) else "a copy"
         out.add(
             "properties-damaged",

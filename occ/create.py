@@ -11,6 +11,7 @@ from ..errors import ConfigError, InputError, StorageError
 from ..storage import Outcome, Store, open_store, put_secured
 from .clock import EARLIEST
 from .floor import lay_floor
+from .foreign import not_hudi
 from .log_files import LOG, slot_path
 from .log_state import Open, encode
 from .properties import COPY_ON_WRITE, TableConfig
@@ -210,11 +211,8 @@ def _names(value: str | Sequence[str]) -> tuple[str, ...]:
 def _refuse_strange_files(store: Store) -> None:
     there = [e.name for e in store.list("")] + [f + "/" for f in store.folders("")]
     if there:
-        raise InputError(
-            f"{store.url} is not empty ({', '.join(sorted(there)[:3])}) and not a Hudi table; choose an empty folder, "
-            "since readers would take such files for data",
-            table=store.url,
-        )
+        why = f"it is not empty ({', '.join(sorted(there)[:3])}), and readers would take such files for data"
+        raise InputError(not_hudi(store, why, "Choose an empty folder"), table=store.url)
 
 
 def refuse_unsafe(store: Store) -> None:

@@ -30,6 +30,7 @@ class Maintenance:
 
     def _ours(self) -> Table:
         table = cast("Table", self)
+        table._require_open()
         table._require_log()
         return table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import DamagedTableError, InputError, UnsupportedTableError
+from ..errors import DamagedTableError, InputError, TableError, UnsupportedTableError
 from ..storage import Store
 from .avro import CommitMetadata, decode_commit
 from .clock import EARLIEST
@@ -46,6 +46,11 @@ class Reading:
     writable: bool
     log: CommitLog
     history: History
+    _closed = False
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TableError(f"this handle on {self.url} was closed; open the table again", table=self.url)
 
     def timeline(self) -> Timeline:
         """The table's instants, from one listing.
@@ -53,6 +58,7 @@ class Reading:
         Without commits that a restore has taken back: a publisher who slept meanwhile may have put one there again, and
         who works with it brings its rows back, or loses those that it replaced.
         """
+        self._require_open()
         timeline = read_timeline(self.store, self.config)
         undone = timeline.taken_back()
         return timeline.without(undone) if undone else timeline
@@ -109,6 +115,7 @@ class Reading:
 
     def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
         """Snapshot and schema together, of one moment; arguments and errors of `snapshot`."""
+        self._require_open()
         requested = None if as_of is None else self.time_of(as_of, "as_of")
         completed = None if as_of_completion is None else self.time_of(as_of_completion, "as_of_completion")
         old = requested is not None or completed is not None
@@ -228,6 +235,7 @@ class Reading:
 
         from .schema import META_COLUMNS
 
+        self._require_open()
         self.config.refuse_reading()
         if group.logs:
             from .log_merge import merged_rows

@@ -198,3 +198,6 @@ class _RoundFiles:
 
     def _adopt(self, file: NewFile) -> None:
         self._open.append(file)
+
+    def _require_open(self) -> None:
+        self._work._require_open()

@@ -23,6 +23,7 @@ from .archive import take_archived_away
 from .commit_log import EPOCH_SLOTS, CommitLog
 from .doubt import Doubt
 from .floor import lay_floor
+from .foreign import not_hudi
 from .heartbeat import Heart
 from .history import History
 from .log_files import LOG
@@ -103,6 +104,7 @@ class Table(Reading, Maintenance):
     @property
     def lock(self) -> TableLock:
         """The table's lock: its provider, taking it, changing it."""
+        self._require_open()
         self._require_log()
         return self._lock
 
@@ -135,6 +137,7 @@ class Table(Reading, Maintenance):
             ConflictError: what others have reserved was not free within ``yield_wait_s``.
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
         """
+        self._require_open()
         refuse_unknown(operation)
         self._require_log()
         self._refuse_if_unwritable()
@@ -205,6 +208,7 @@ class Table(Reading, Maintenance):
             ConfigError: unknown names or values; or the rows do not lie in so many buckets.
             ConstraintError: rows break a new unique constraint; names some.
         """
+        self._require_open()
         self._require_log()
         wanted = self.settings.changed(**changes)
         if "lock" in changes:
@@ -233,6 +237,7 @@ class Table(Reading, Maintenance):
                 that certainly died (their process on this host is gone) or were seen silent before are found.
             progress: called with the seconds that are still to wait.
         """
+        self._require_open()
         self._require_log()
         mine, since = self.heart.instants, self.env.monotonic()
         ended = self.cleaner.look(mine)
@@ -286,6 +291,7 @@ class Table(Reading, Maintenance):
     def look_after_others(self) -> None:
         """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""
         try:
+            self._require_open()
             self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
             if not self._swept:
                 self._swept = True
@@ -314,11 +320,8 @@ class Table(Reading, Maintenance):
                     "data, delete the .hoodie folder and create the table again",
                     table=self.url,
                 )
-            raise NotATableError(
-                f"{self.url} is not a Hudi table: there is no {PROPERTIES}. Create one with lakelatch.create or "
-                "`lakelatch init`",
-                table=self.url,
-            )
+            next_step = "Create one with lakelatch.create or `lakelatch init`"
+            raise NotATableError(not_hudi(self.store, f"there is no {PROPERTIES}", next_step), table=self.url)
         if stored.body != self._properties:
             self.config = TableConfig.from_bytes(stored.body, table=self.url)
             self._properties = stored.body
@@ -339,12 +342,17 @@ class Table(Reading, Maintenance):
     # --- closing ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the heartbeat thread and the lock's renewer. Transactions still open will be rolled back. Twice is fine."""
+        """Stop the heartbeat thread and the lock's renewer; nothing is read or written with this handle any more.
+
+        Transactions still open will be rolled back. Twice is fine.
+        """
+        self._closed = True
         if self.writable:
             self.heart.close()
             self._lock.close()
 
     def __enter__(self) -> Self:
+        self._require_open()
         return self
 
     def __exit__(

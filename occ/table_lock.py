@@ -136,11 +136,12 @@ class TableLock:
             return None
         # In its own folder the table needs no name: hosts may see that folder under different paths.
         own = lock == OWN_LOCK
+        place = f"{self._store.url}/{OWN_LOCK_FOLDER}"  # encoded: a folder's name may have '#', '?' or '%'
         with self._mutex:
             if lock not in self._open:
                 if not own:
                     self._refuse_unopenable(lock)
-                self._open[lock] = open_provider(self._store.uri(OWN_LOCK_FOLDER) if own else lock, env=self._env)
+                self._open[lock] = open_provider(place if own else lock, env=self._env)
             return self._open[lock], "table" if own else self._store.url
 
     @contextmanager

@@ -129,6 +129,7 @@ class Work:
         """
         import pyarrow as pa
 
+        self._require_open()
         self._staged.saw(group)
         present = self._present(group)
         rows = self._seen(lambda: self._table.read_slice(present, columns=columns, meta=meta))
@@ -473,5 +474,6 @@ class Work:
             )
 
     def _require_open(self) -> None:
+        self._table._require_open()
         if self._state != "open":
             raise is_over(self, self._state)

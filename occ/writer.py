@@ -26,6 +26,7 @@ class Owner(Protocol):
     def _present(self, slice_: FileSlice) -> FileSlice: ...
     def _staging(self) -> AbstractContextManager[None]: ...
     def _adopt(self, file: NewFile) -> None: ...
+    def _require_open(self) -> None: ...
 
 
 class NewFile:
@@ -55,8 +56,11 @@ class NewFile:
 
         Raises:
             InputError: a column was dropped or retyped, a row has no key or belongs to another partition.
-            RolledBackError: the transaction is over.
+            RolledBackError: somebody else has ended the transaction.
+            CommitError: the transaction is over.
+            TableError: the table's handle was closed.
         """
+        self._transaction._require_open()
         if self._closed:
             raise InputError(
                 f"file group {self.file_id} in partition {self.partition!r} is closed, because its transaction has gone on to "
@@ -90,8 +94,13 @@ class NewFile:
         writer, self._writer = self._writer, None
         if writer is not None:
             self._closed = True
-            with self._transaction._staging():
-                self._transaction.add([writer.publish()])
+            try:
+                self._transaction._require_open()
+                with self._transaction._staging():
+                    self._transaction.add([writer.publish()])
+            except BaseException:
+                writer.abandon()
+                raise
 
     def abandon(self) -> None:
         """Leave without publishing."""

@@ -70,7 +70,15 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     text = os.fspath(url)
     if not text or _CONTROL.search(text):
         raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table.")
+    if text != text.strip():
+        raise InputError(
+            f"{text!r} begins or ends with a blank, which hides in a path; remove it, or write it as %20 in a URL."
+        )
     match = _SCHEME.match(text) if isinstance(url, str) else None
+    if match is None and text.startswith("~"):
+        raise InputError(
+            f"{text!r}: only a shell knows whose home ~ is; write the path out, or ./{text} for such a folder."
+        )
     if match is None:
         return _local(os.path.realpath(text), options or {})  # a plain path is taken literally: % and ? are letters
     kind = _KINDS.get(match[1].lower())

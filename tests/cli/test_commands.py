@@ -175,6 +175,10 @@ def test_a_table_without_history_says_so(run, tmp_path: Path):
     assert "last commit  none yet\n" in run("show", str(url)).stdout
 
 
+def test_show_says_once_how_partitions_are_spelled(run, table):
+    assert run("show", table.url).stdout.count("(hive style)") == 1
+
+
 # --- files -------------------------------------------------------------------------------------------------------
 
 

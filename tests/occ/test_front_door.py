@@ -9,7 +9,10 @@ import pytest
 
 import lakelatch
 from lakelatch.locks import open_provider
+from lakelatch.occ.check import check
 from lakelatch.occ.table_lock import OWN_LOCK_FOLDER
+from lakelatch.occ.transaction import Transaction
+from lakelatch.storage import open_store
 
 ROWS = pa.table({"id": ["a", "b"], "place": ["JFK", "LGA"], "value": [1, 2]})
 
@@ -46,7 +49,7 @@ def test_every_spelling_is_the_same_table_and_the_same_lock(tmp_path, spell):
 
 
 def holder_of(table: lakelatch.Table):
-    with open_provider(table.store.uri(OWN_LOCK_FOLDER)) as provider:
+    with open_provider(f"{table.url}/{OWN_LOCK_FOLDER}") as provider:
         return provider.inspect("table")
 
 
@@ -133,3 +136,141 @@ def test_a_partition_never_leads_out_of_the_table(tmp_path, place):
         assert {p for p in files(tmp_path) if p.suffix == ".parquet"} == {p for p in before if p.suffix == ".parquet"}
         assert table.read().num_rows == 0
     assert {p.name for p in tmp_path.iterdir()} == {"t"}
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "q?lease=3s", "a%23b", "a b", "\u00fc#?x", "x;y&z=1", "e\\f", "{y}"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    with made(tmp_path / name) as table, table.transaction("upsert") as txn:
+        txn.upsert(ROWS)
+    for spelled in (str(tmp_path / name), table.url, tmp_path / name):
+        with lakelatch.open(spelled) as other:
+            assert other.url == table.url
+            with other.transaction("upsert") as txn:
+                txn.upsert(ROWS)
+            assert other.read().num_rows == 2
+            assert holder_of(other) is None
+    assert check(table.store, deep=True).sound()
+    assert [each.name for each in tmp_path.iterdir()] == [name], "the lock too lies in the table's own folder"
+
+
+@pytest.mark.parametrize("url", ["", " ", "\t", " t", "t ", "~", "~/t", "~root/t", Path("~/t")])
+@pytest.mark.parametrize("call", [lakelatch.open, lambda url: lakelatch.create(url, record_key="id"), lakelatch.adopt])
+def test_what_is_no_address_is_refused_and_nothing_is_made(tmp_path, monkeypatch, url, call):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(lakelatch.InputError, match=r"not the address|blank|whose home"):
+        call(url)
+    assert files(tmp_path) == {}
+
+
+OTHERS = {
+    "Delta": ["_delta_log/00000000000000000000.json"],
+    "Iceberg": ["metadata/v1.metadata.json", "metadata/version-hint.text", "data/x.parquet"],
+    "Paimon": ["schema/schema-0", "snapshot/snapshot-1", "bucket-0/x.parquet"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("call", ["open", "create", "adopt", "check"])
+def test_a_table_of_another_format_is_called_by_its_name(tmp_path, name, call):
+    for each in OTHERS[name]:
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text("{}")
+    before = files(tmp_path)
+    with pytest.raises(lakelatch.LatchError, match=rf"is an? {name} table \(it has .*another folder"):
+        {
+            "open": lambda: lakelatch.open(str(tmp_path)),
+            "create": lambda: made(tmp_path),
+            "adopt": lambda: lakelatch.adopt(str(tmp_path)),
+            "check": lambda: check(open_store(str(tmp_path))),
+        }[call]()
+    assert files(tmp_path) == before
+
+
+# What each public method is called with; it is to be refused before the arguments are looked at.
+CALLS = {
+    "transaction": (),
+    "run": (lambda txn: None,),
+    "set_lock": ("none://",),
+    "file_spec": None,  # pure
+    "landed": None,  # what a transaction that is being committed asks
+    "look_after_others": None,  # the heartbeat's; does nothing
+    "time_of": None,  # pure
+    "close": None,
+    "lease": ("x",),
+    "read_slice": (None,),
+    "execute": ("20200101000000000",),
+    "cancel_plan": ("20200101000000000",),
+    "delete_savepoint": ("20200101000000000",),
+    "restore": ("20200101000000000",),
+}
+WITH_NAMES = {"change_settings": {"lease_s": 9.0}}
+
+
+def public(kind: type) -> list[str]:
+    return [n for n in dir(kind) if not n.startswith("_") and callable(getattr(kind, n))]
+
+
+@pytest.mark.parametrize("method", [name for name in public(lakelatch.Table) if CALLS.get(name, ()) is not None])
+def test_a_closed_handle_refuses_and_writes_nothing(tmp_path, method):
+    table = made(tmp_path / "t")
+    table.close()
+    table.close()
+    before = files(tmp_path)
+    with pytest.raises(lakelatch.TableError, match=r"handle on file:.* was closed; open"):
+        getattr(table, method)(*CALLS.get(method, ()), **WITH_NAMES.get(method, {}))
+    with pytest.raises(lakelatch.TableError, match="was closed"), table:
+        pass
+    assert files(tmp_path) == before
+    assert table.settings.lease_s == 30.0
+    assert table.url in repr(table)
+
+
+TXN_CALLS = {
+    "upsert": (ROWS,),
+    "delete": (ROWS,),
+    "delete_where": ([("value", "=", 1)],),
+    "create": ("place=JFK",),
+    "replace": (None,),
+    "read": (None,),
+    "file_spec": (ROWS.schema,),
+    "add": ((),),
+    "drop": ((),),
+    "overwrites": (None,),
+    "reads": (None,),
+    "scanned": (None,),
+    "looks_up": (None,),
+    "takes_turn": ((),),
+    "abort": None,  # of one that is over: does nothing
+    "touched": None,  # what `run` asks of one that has lost
+}
+
+
+@pytest.mark.parametrize("ended", ["closed", "committed", "aborted"])
+@pytest.mark.parametrize("method", [name for name in public(Transaction) if TXN_CALLS.get(name, ()) is not None])
+def test_a_transaction_that_is_over_or_whose_table_is_closed_refuses(tmp_path, method, ended):
+    with made(tmp_path / "t") as table:
+        txn = table.transaction("upsert")
+        txn.commit_empty()
+        {"closed": table.close, "committed": txn.commit, "aborted": txn.abort}[ended]()
+        before = files(tmp_path)
+        with pytest.raises(lakelatch.LatchError, match=r"was closed; open|is over"):
+            getattr(txn, method)(*TXN_CALLS.get(method, ()))
+        assert files(tmp_path) == before
+
+
+def test_a_file_that_is_open_when_its_table_is_closed_is_never_there(tmp_path):
+    with made(tmp_path / "t") as table:
+        file = table.transaction("upsert").create("place=JFK")
+        file.write(ROWS.slice(0, 1))
+    for again in (lambda: file.write(ROWS.slice(0, 1)), file.close):
+        with pytest.raises(lakelatch.TableError, match="was closed"):
+            again()
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_transaction_may_still_be_aborted_when_its_table_is_closed(tmp_path):
+    with made(tmp_path / "t") as table:
+        txn = table.transaction("upsert")
+    txn.abort()
+    with lakelatch.open(table.url) as again:
+        assert again.log.catch_up().open == {}

@@ -12,12 +12,13 @@ import typer
 
 from .. import __version__
 from .options import Json, Url
-from .outcome import plainly, set_up
+from .outcome import Commands, plainly, set_up
 from .services_app import restore, savepoint, services
 
 # Plain help: no frames, and nothing heavy is imported for it.
 app = typer.Typer(
     name="lakelatch",
+    cls=Commands,
     help="Many independent writers change one Hudi table safely.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -302,8 +303,9 @@ def locks_break(
     *,
     token: Annotated[int, typer.Option(help="Token of the lease to end, as `locks show` prints it.")],
     reason: Annotated[str, typer.Option(help="Why; kept with the lock.")],
+    json: Json = False,
 ) -> None:
     """End one lease of the table's lock. Its holder notices, and loses time, never data."""
     from .locks import break_ as command
 
-    command(url, token=token, reason=reason)
+    command(url, token=token, reason=reason, json=json)

@@ -162,7 +162,7 @@ def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def break_(url: str, *, token: int, reason: str) -> None:
+def break_(url: str, *, token: int, reason: str, json: bool) -> None:
     """End the lease with that token."""
     import lakelatch
 
@@ -180,4 +180,7 @@ def break_(url: str, *, token: int, reason: str) -> None:
                 "`lakelatch locks show` prints the token to name",
                 token=token,
             )
-        typer.echo(f"ended the lease with token {token}; its holder takes the lock again and validates again")
+        if json:
+            print_json({"url": table.url, "token": token})
+        else:
+            typer.echo(f"ended the lease with token {token}; its holder takes the lock again and validates again")

@@ -1,16 +1,23 @@
-"""How a command ends: errors as sentences, exit codes, logging."""
+"""How a command ends: errors as sentences, exit codes, logging.
+
+With ``--json`` an error is one line of JSON on stdout besides the sentence on stderr: ``error`` with ``type`` (of
+`lakelatch.errors`, or ``Usage``, ``Aborted``, ``Interrupted``, ``Fault``), ``message``, ``landed`` (true, false, or null
+when nobody knows), ``retryable`` and ``exit_code``.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import LatchError
 
@@ -43,32 +50,60 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        def ends(kind: str, message: str, code: int, error: LatchError | None = None) -> typer.Exit:
+            if kwargs.get("json"):
+                print_error(kind, message, code, error)
+            return typer.Exit(code)
+
         try:
             return command(*args, **kwargs)
         except (typer.Exit, typer.BadParameter):
             raise
         except typer.Abort:
             typer.echo("nothing was done", err=True)
-            raise typer.Exit(COULD_NOT) from None
+            raise ends("Aborted", "nothing was done", COULD_NOT) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            raise ends("Interrupted", "interrupted", INTERRUPTED) from None
         except BrokenPipeError:
             # Whoever reads has gone (`| head`). Nothing may be written at exit either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(NOBODY_READS) from None
         except LatchError as e:
             _tell(e, _sentence(str(e)))
-            raise typer.Exit(COULD_NOT) from None
+            raise ends(type(e).__name__, str(e), COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
-            _tell(
-                e,
-                f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}\n"
-                "Run again with --debug and report what it prints.",
-            )
-            raise typer.Exit(OUR_FAULT) from None
+            words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
+            _tell(e, f"{words}\nRun again with --debug and report what it prints.")
+            raise ends("Fault", words, OUR_FAULT) from None
 
     return run
+
+
+def print_error(kind: str, message: str, code: int, error: LatchError | None = None) -> None:
+    """One line, so that it can follow the lines of a command that prints many."""
+    landed, retryable = (error.landed, error.retryable) if error else (None if kind == "Fault" else False, False)
+    facts = {"type": kind, "message": message, "landed": landed, "retryable": retryable, "exit_code": code}
+    typer.echo(json.dumps({"error": facts}, ensure_ascii=False))
+
+
+class Commands(TyperGroup):
+    """The commands, with an argument that cannot be understood as JSON too where JSON was asked for."""
+
+    def main(self, args: Any = None, prog_name: str | None = None, **more: Any) -> Any:  # type: ignore[override]
+        """Run them. As `TyperGroup.main`, whose own handling of errors prints text only."""
+        given = list(sys.argv[1:] if args is None else args)
+        if "--json" not in given or not more.get("standalone_mode", True):
+            return super().main(given, prog_name, **more)
+        try:
+            code = super().main(given, prog_name, **more | {"standalone_mode": False})
+        except Exception as e:
+            if not hasattr(e, "format_message"):  # of click, or of typer's copy of it
+                raise
+            e.show()  # type: ignore[attr-defined]
+            code = e.exit_code  # type: ignore[attr-defined]
+            print_error("Usage", e.format_message(), code)
+        sys.exit(code if isinstance(code, int) else 0)
 
 
 def _tell(error: BaseException, words: str) -> None:

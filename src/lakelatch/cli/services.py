@@ -4,7 +4,8 @@ JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer`
 ``reader``, ``writer`` and ``at``. Of `clean`, `cluster`, `compact` and `run`: ``executed``, each with ``instant``,
 ``completion``, ``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `archive`:
 ``instants`` (how many), ``first_active`` and ``kept_by``; with ``--plan-only`` as of `clean`. Of `savepoint create` and
-`list`: ``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``. Of `restore`: ``instant``,
+`list`: ``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``; of its `delete`: ``instant``. Of
+`cancel`: ``instant`` and ``cancelled`` (false when it was over already). Of `restore`: ``instant``,
 ``completion``, ``undone``, ``files``.
 """
 
@@ -129,13 +130,16 @@ def run(url: str, instant: str | None, *, json: bool) -> None:
     _tell(done, json=json)
 
 
-def cancel(url: str, instant: str) -> None:
+def cancel(url: str, instant: str, *, json: bool) -> None:
     """End a plan."""
     import lakelatch
 
     with lakelatch.open(url) as table:
         ended = table.cancel_plan(instant)
-    typer.echo(f"cancelled {instant}" if ended else f"{instant} was over already")
+    if json:
+        print_json({"instant": instant, "cancelled": ended})
+    else:
+        typer.echo(f"cancelled {instant}" if ended else f"{instant} was over already")
 
 
 def save(url: str, at: str | None, *, comment: str, json: bool) -> None:
@@ -164,13 +168,16 @@ def saved(url: str, *, json: bool) -> None:
         print_table(list(found[0]), [[str(value) for value in row.values()] for row in found])
 
 
-def forget(url: str, instant: str) -> None:
+def forget(url: str, instant: str, *, json: bool) -> None:
     """Delete a savepoint."""
     import lakelatch
 
     with lakelatch.open(url) as table:
         table.delete_savepoint(instant)
-    typer.echo(f"deleted savepoint {instant}")
+    if json:
+        print_json({"instant": instant})
+    else:
+        typer.echo(f"deleted savepoint {instant}")
 
 
 def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
@@ -178,6 +185,7 @@ def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
     import lakelatch
 
     with lakelatch.open(url) as table:
+        instant = table.time_of(instant, "the commit to restore")
         if not yes:
             later = [each for each in table.timeline().commits if each.requested > instant]
             typer.confirm(

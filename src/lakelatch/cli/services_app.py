@@ -118,11 +118,11 @@ def run(
 
 @services.command()
 @plainly
-def cancel(url: Url, instant: Commit) -> None:
+def cancel(url: Url, instant: Commit, *, json: Json = False) -> None:
     """End a plan that nobody shall execute; writers who wait for it go on."""
     from .services import cancel as command
 
-    command(url, instant)
+    command(url, instant, json=json)
 
 
 @savepoint.command("create")
@@ -151,11 +151,11 @@ def saved(url: Url, *, json: Json = False) -> None:
 
 @savepoint.command("delete")
 @plainly
-def delete(url: Url, instant: Commit) -> None:
+def delete(url: Url, instant: Commit, *, json: Json = False) -> None:
     """Let cleanings take that state again."""
     from .services import forget
 
-    forget(url, instant)
+    forget(url, instant, json=json)
 
 
 @plainly

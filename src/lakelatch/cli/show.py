@@ -167,10 +167,7 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("table", facts["url"]),
         ("name", f"{properties['name']} ({kind})"),
         ("record key", ", ".join(properties["record_key"]) or "none"),
-        (
-            "partitions",
-            partitions + (" (hive style)" if properties["hive_style"] and properties["partition_by"] else ""),
-        ),
+        ("partitions", partitions),
         ("ordering", properties["ordering"] or "none: the later write wins"),
         ("size", sizes),
         ("timeline", events),

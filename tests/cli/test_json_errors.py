@@ -1,0 +1,83 @@
+"""With --json every command answers in JSON, also when it could not do what it was asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer.main
+
+from lakelatch.cli.app import app
+
+# A command that fails for each, by its words; what they need is in the table of `tests/cli/conftest.py`.
+FAILURES = {
+    ("init",): ["{table}", "--record-key", "id"],
+    ("show",): ["{none}"],
+    ("timeline",): ["{none}"],
+    ("files",): ["{table}", "--as-of", "yesterday"],
+    ("check",): ["{none}"],
+    ("rollback",): ["{table}", "20200101000000000"],
+    ("restore",): ["{table}", "20200101000000000", "--yes"],
+    ("locks", "show"): ["{none}"],
+    ("locks", "watch"): ["{none}"],
+    ("locks", "set"): ["{table}", "telepathy://x"],
+    ("locks", "check"): ["telepathy://x"],
+    ("locks", "break"): ["{table}", "--token", "77", "--reason", "test"],
+    ("services", "list"): ["{none}"],
+    ("services", "clean"): ["{table}", "--retain-commits", "0"],
+    ("services", "cluster"): ["{table}", "--partition", "nope"],
+    ("services", "archive"): ["{table}", "--keep-min", "0"],
+    ("services", "compact"): ["{table}", "--partition", "nope"],
+    ("services", "run"): ["{table}", "20200101000000000"],
+    ("services", "cancel"): ["{table}", "20200101000000000"],
+    ("savepoint", "create"): ["{table}", "--at", "20200101000000000"],
+    ("savepoint", "list"): ["{none}"],
+    ("savepoint", "delete"): ["{table}", "20200101000000000"],
+}
+
+
+def names(group=None, before=()) -> set[tuple[str, ...]]:
+    group = group or typer.main.get_command(app)
+    found = set()
+    for name, each in group.commands.items():
+        found |= names(each, (*before, name)) if hasattr(each, "commands") else {(*before, name)}
+    return found
+
+
+def test_every_command_is_tried():
+    assert set(FAILURES) | {("demo",)} == names()
+
+
+@pytest.mark.parametrize("command", FAILURES, ids=" ".join)
+def test_an_error_is_a_sentence_and_with_json_also_json(run, table, tmp_path, command):
+    arguments = [each.format(table=table.url, none=tmp_path / "none") for each in FAILURES[command]]
+    plain = run(*command, *arguments, code=2)
+    assert (plain.stdout, plain.stderr[:11]) == ("", "lakelatch: ")
+    told = run(*command, *arguments, "--json", code=2)
+    assert told.stderr == plain.stderr
+    error = json.loads(told.stdout)["error"]
+    assert set(error) == {"type", "message", "landed", "retryable", "exit_code"}
+    assert (error["landed"], error["exit_code"]) == (False, 2)
+    assert error["message"].rstrip(".") in plain.stderr
+    assert error["type"].endswith("Error")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show", "--json"], ["timeline", "t", "--limit", "x", "--json"], ["nope", "--json"]]
+)
+def test_arguments_that_cannot_be_understood_are_json_too(run, arguments):
+    told = run(*arguments, code=2)
+    assert json.loads(told.stdout)["error"]["type"] == "Usage"
+    assert json.loads(told.stdout)["error"]["message"]
+    assert told.stderr.startswith("Usage:")
+
+
+def test_what_was_not_confirmed_is_json_too(run, table):
+    first = table.timeline().commits[0].requested
+    told = run("restore", table.url, first, "--json", code=2, given="n\n")
+    assert json.loads(told.stdout.splitlines()[-1])["error"]["type"] == "Aborted"  # the runner echoes what it types
+
+
+def test_success_and_help_are_as_before(run, table):
+    assert run.json("show", table.url)["url"] == table.url
+    assert run("show", "--help", "--json").stdout.startswith("\nUsage") or "Usage" in run("show", "--help").stdout
