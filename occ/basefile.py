@@ -186,13 +186,19 @@ class BaseFileWriter:
             small = self._ending and first.nbytes < _SMALL_BYTES
             codec = "none" if small else self._spec.codec
             unique = {} if small else _encodings_of_unique(first)
+            leaves = _leaves(first.schema)
+            # Parquet's statistics leave NaN out, and a dictionary has one zero where Spark looks for both: a filter that
+            # is pushed down to floats would miss rows that it is true for. Spark's own files have none of NaN.
+            floats = {leaf for leaf, kind in leaves.items() if pa.types.is_floating(kind)}
+            exact = [leaf for leaf in leaves if leaf not in floats]
             self._parquet = pq.ParquetWriter(
                 self._object.stream,
                 first.schema,
                 compression=codec,
                 compression_level=_LEVEL.get(codec),
                 store_schema=False,  # else dictionary types of the meta columns return to pyarrow's readers
-                use_dictionary=True if small else [leaf for leaf in _leaves(first.schema) if leaf not in unique],
+                use_dictionary=[leaf for leaf in exact if leaf not in unique] if floats or unique else True,
+                write_statistics=exact if floats else True,
                 column_encoding=unique or None,
                 coerce_timestamps="us",
                 write_page_checksum=True,
@@ -371,16 +377,18 @@ def _encodings_of_unique(first: pa.Table) -> dict[str, str]:
     return found
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
-    """Paths of the Parquet columns, which is how encodings are chosen per column."""
+def _leaves(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Parquet columns by path, which is how encodings are chosen per column."""
 
-    def below(path: str, kind: pa.DataType) -> list[str]:
+    def below(path: str, kind: pa.DataType) -> dict[str, pa.DataType]:
         if pa.types.is_struct(kind):
-            return [leaf for f in kind for leaf in below(f"{path}.{f.name}", f.type)]
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            return below(f"{path}.list.element", kind.value_type)
-        if pa.types.is_map(kind):
-            return below(f"{path}.key_value.key", kind.key_type) + below(f"{path}.key_value.value", kind.item_type)
-        return [path]
+            parts = {f"{path}.{f.name}": f.type for f in kind}
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            parts = {f"{path}.list.element": kind.value_type}
+        elif pa.types.is_map(kind):
+            parts = {f"{path}.key_value.key": kind.key_type, f"{path}.key_value.value": kind.item_type}
+        else:
+            return {path: kind}
+        return {leaf: found for each, inner in parts.items() for leaf, found in below(each, inner).items()}
 
-    return [leaf for f in schema for leaf in below(f.name, f.type)]
+    return {leaf: kind for f in schema for leaf, kind in below(f.name, f.type).items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -210,7 +211,22 @@ def _met(column: Any, condition: Condition) -> Any:
             return pc.is_null(column)
         case "is not null":
             return pc.is_valid(column)
+        case "in" if pa.types.is_floating(column.type):
+            none = pa.repeat(pa.scalar(value=False), len(column))
+            equal = (_compared("=", column, pa.scalar(each)) for each in condition.value)
+            return reduce(pc.or_, equal, none)
         case "in":
             return pc.is_in(column, value_set=pa.array(condition.value).cast(column.type))
-        case _:
-            return _COMPARE[condition.op](column, pa.scalar(condition.value))
+        case op:
+            return _compared(op, column, pa.scalar(condition.value))
+
+
+def _compared(op: str, column: Any, value: pa.Scalar) -> Any:
+    """As Spark compares: NaN is equal to itself and larger than every number, and -0.0 is 0.0."""
+    compare = _COMPARE[op]
+    if not pa.types.is_floating(column.type):
+        return compare(column, value)
+    nan = pc.is_nan(column)
+    if value.as_py() != value.as_py():
+        return compare(nan.cast(pa.int8()), 1)
+    return pc.or_(compare(column, value), nan) if op in (">", ">=") else compare(column, value)

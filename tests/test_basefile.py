@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -201,6 +202,37 @@ def test_unique_text_is_stored_by_its_differences(tmp_path: Path) -> None:
     for column in ("_hoodie_commit_seqno", "_hoodie_record_key", "id"):
         assert "DELTA_BYTE_ARRAY" in encodings[column]
     assert "RLE_DICTIONARY" in encodings["city"]
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_floats_have_no_bounds_and_no_dictionary_at_any_depth(tmp_path: Path, rows: int) -> None:
+    """NaN is in no bounds and -0.0 in no dictionary that has 0.0: engines would skip rows that a filter asks for."""
+    values = [float("nan"), -0.0, 0.5] * (rows // 3)
+    deep = [{"x": v, "n": 1, "l": [v], "m": [("a", v)]} for v in values]
+    kind = pa.struct(
+        [
+            ("x", pa.float64()),
+            ("n", pa.int64()),
+            ("l", pa.list_(pa.float32())),
+            ("m", pa.map_(pa.string(), pa.float64())),
+        ]
+    )
+    schema = pa.schema([*SCHEMA, ("d", pa.float64()), ("f", pa.float32()), ("deep", kind), ("c", pa.decimal128(9, 2))])
+    columns = [pa.array(values, pa.float64()), pa.array(values, pa.float32()), pa.array(deep, kind)]
+    table = _rows(0, rows)
+    for field, column in zip(
+        list(schema)[3:], [*columns, pa.array([Decimal(1)] * rows, pa.decimal128(9, 2))], strict=True
+    ):
+        table = table.append_column(field, column)
+    writer = _create(_spec(tmp_path, schema=schema), table)
+    assert writer.stat is not None
+    group = pq.read_metadata(tmp_path / writer.stat.path).row_group(0)
+    chunks = {c.path_in_schema: c for c in map(group.column, range(group.num_columns))}
+    floats = {"d", "f", "deep.x", "deep.l.list.element", "deep.m.key_value.value"}
+    assert floats < set(chunks)
+    assert {name for name, chunk in chunks.items() if not chunk.is_stats_set} == floats
+    assert {name for name, chunk in chunks.items() if chunk.has_dictionary_page} >= {"city", "deep.n"}
+    assert not any(chunks[name].has_dictionary_page for name in floats)
 
 
 @pytest.mark.parametrize(("rows", "codec"), [(10, "UNCOMPRESSED"), (1000, "ZSTD")])

@@ -133,6 +133,31 @@ def test_partitions_of_every_type_are_pruned(make: Callable[..., Any], spark: An
     assert pairs(table.read(filter="i is null and x is null")) == {("3", 3)}
 
 
+FLOATS = ["v > 1D", "v >= 1D", "v = double('NaN')", "v in (double('NaN'))", "not v < 1D", "v <=> double('NaN')"]
+FLOATS += ["v = 0D", "v in (0D)", "v >= 0D", "v = -0D", "v <= -0D", "v <=> 0D", "v > -0D", "v < 0D", "v != 0.3D"]
+FLOATS += [each.replace("v", "s.x") for each in FLOATS] + ["f > 1", "f = 0", "f = float('NaN')", "f = float('-0.0')"]
+
+
+def test_no_row_of_nan_or_minus_zero_hides_from_a_filter(make: Callable[..., Any], spark: Any) -> None:
+    """Each file has one kind of value, as statistics and dictionaries see it."""
+    columns = "'{0}' id, '{0}' city, {1} v, float({1}) f, named_struct('x', {1}) s"
+    kinds = ["0.5D", "-0D", "0D", "double('NaN')", "if(rand(1) < 2, 0.5D, double('NaN'))", "null"]
+    one = " union all ".join(f"select {columns.format(n, value)}" for n, value in enumerate(kinds))
+    mixed = " union all ".join(
+        f"select {columns.format(9, v)}".replace("'9' id", f"'m{n}' id") for n, v in enumerate(kinds)
+    )
+    table = make()
+    table.insert(spark.sql(f"{one} union all {mixed}"))
+    rows = spark.createDataFrame(table.read().toArrow())
+    for condition in FLOATS:
+        expected = {row["id"] for row in rows.where(condition).collect()}
+        assert {row["id"] for row in table.read(filter=condition).collect()} == expected, condition
+        assert {row["id"] for row in table.read().where(condition).collect()} == expected, condition
+    expected = {row["id"] for row in rows.where("not (v > 1D) or v is null").collect()}
+    table.delete_where("v > 1D")
+    assert {row["id"] for row in table.read().collect()} == expected
+
+
 def test_a_folder_that_does_not_tell_its_values_is_always_read(make: Callable[..., Any], spark: Any) -> None:
     table = make(partition_by="day")
     table.insert(spark.sql("select '1' id, date'2024-01-17' day, 1L n"))
