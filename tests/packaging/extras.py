@@ -52,7 +52,7 @@ class TestMine(LockProviderContract):
     def url(self):
         return "memory://mine"
 ''')
-subprocess.run([sys.executable, "-m", "pytest", "-q", "-k", "not fork", "test_mine.py"], check=True)
+subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], check=True)
 """
 _DEMO = """
 import subprocess
