@@ -87,7 +87,7 @@ def adopt(
         with table:
             table.clean(wait=True, progress=progress)
             still = table.log.catch_up().open.values()
-            _refuse_the_living(store.url, [begin.instant for begin in still if begin.plan is None])
+            _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
             table.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
     else:
         _wait_for_silence(store, env, state, progress)

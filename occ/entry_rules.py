@@ -70,6 +70,7 @@ _BEGIN_MAY = {
     "plan": _maybe(_held),
     "planned_at": _number,
     "first": _maybe(_number),
+    "executes": lambda value: type(value) is bool,
 }
 _COMMIT = _BEGIN | {
     "C": _time,

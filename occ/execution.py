@@ -89,7 +89,7 @@ class Execution(Transaction):
         # What landed while the plan was computed is a candidate too (trap 16).
         self._follower = table.log.follow_since(plan.planned_at)
         self._staged.empty_too = True
-        table.heart.start(self.instant)
+        table.heart.start(self.instant, shared=True)
         try:
             self.check()  # after the first beat, which somebody who has ended the plan since would not find
             if plan.action != "archive":  # Hudi has no instant of it

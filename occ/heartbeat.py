@@ -14,6 +14,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..environment import Environment, Process, Timer
 from ..errors import StorageError
@@ -46,13 +47,20 @@ class Heart:
         self._timer: Timer | None = None
         self._owner: Process | None = None
 
-    def start(self, instant: str) -> None:
-        """The first beat has been written when this returns. Raises `StorageError` when it cannot be."""
+    def start(self, instant: str, *, shared: bool = False) -> None:
+        """The first beat has been written when this returns. Raises `StorageError` when it cannot be.
+
+        ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
+        """
         # Empty, as the JVM's are; the beats that follow have content, so that each differs from the one before.
-        put = self._store.put_if_absent(heartbeat_path(instant), b"", durable=False)
+        put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
         tag = put.tag
         if tag is None:
             stored = self._store.get(heartbeat_path(instant))
+            if stored is not None and shared:
+                # Whoever beats there may have died, and must not be the one who is judged by.
+                put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), stored.tag)
+                stored = stored if put.tag is None else replace(stored, tag=put.tag)
             if stored is None:
                 raise StorageError(
                     f"the heartbeat of {instant} could not be written: {put.cause}; nothing was written, try again",
@@ -123,7 +131,8 @@ class Heart:
 
     def _body(self, instant: str) -> bytes:
         self._beats += 1
-        return json.dumps({"T": instant, "beat": self._beats, "interval_s": self._interval_s}).encode()
+        me = self._env.process().to_json()
+        return json.dumps({"T": instant, "beat": self._beats, "interval_s": self._interval_s, "process": me}).encode()
 
 
 class Watch:
@@ -136,9 +145,21 @@ class Watch:
 
     def is_dead(self, begin: Begin, *, timeout_s: float) -> bool:
         """Whether the writer certainly ended, or has been silent for ``timeout_s`` while we watched."""
-        if begin.process is not None and self._env.is_dead(begin.process):
+        process = begin.process if begin.plan is None else self._executor(begin)
+        if process is not None and self._env.is_dead(process):
             return True
         return self.silent_for(begin.instant) >= timeout_s
+
+    def _executor(self, plan: Begin) -> Process | None:
+        """Whoever has beaten for the plan last; before the first beat its maker, if that one executes it."""
+        stored = self._store.get(self._path(plan.instant))
+        if stored is None:
+            return plan.process if plan.executes else None
+        try:
+            body = json.loads(stored.body)
+            return Process.from_json(body["process"])
+        except (ValueError, KeyError, TypeError, RecursionError):  # another version's, or not ours at all
+            return None
 
     def silent_for(self, instant: str) -> float:
         """Seconds since this observer last saw a change; 0 at the first look."""

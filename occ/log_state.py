@@ -27,7 +27,8 @@ class Begin:
     """A transaction has begun; everything before its slot is its snapshot.
 
     ``plan``: of a table service that anybody may execute, what it will do (`plans.held`). Such a one has no heartbeat
-    until somebody executes it, and silence does not end it. ``planned_at`` is the slot that the plan was computed at.
+    until somebody executes it, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
+    long as an executor does. ``planned_at`` is the slot that the plan was computed at.
     ``reserved``: what it keeps for itself while it is open. ``first``: slot of the first attempt, where it is another.
     """
 
@@ -42,8 +43,14 @@ class Begin:
     planned_at: int = -1
     reserved: Reservation | None = None
     first: int | None = None
+    executes: bool = False
 
     kind = "begin"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is a plan that lives although nobody may be at work on it."""
+        return self.plan is not None and not self.executes
 
     @property
     def age(self) -> int:
@@ -70,7 +77,8 @@ class Begin:
         )
 
     def _planned(self) -> dict[str, Any]:
-        return {} if self.plan is None else {"plan": self.plan, "planned_at": self.planned_at}
+        more = {"executes": True} if self.executes else {}
+        return {} if self.plan is None else {"plan": self.plan, "planned_at": self.planned_at} | more
 
     def _reserves(self) -> dict[str, Any]:
         age = {} if self.first is None else {"first": self.first}
@@ -292,6 +300,7 @@ def _begin(raw: dict[str, Any]) -> Begin:
         planned_at=raw.get("planned_at", -1),
         reserved=Reservation.from_json(raw.get("reserved")),
         first=raw.get("first"),
+        executes=raw.get("executes", False),
     )
 
 

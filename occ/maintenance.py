@@ -15,7 +15,7 @@ from .partitions import known_partition, several
 from .readers import Leases, PinnedView, reading
 from .restore import Restored, remove_undone, restore
 from .savepoint import delete_savepoint, savepoint
-from .services import Executed, cancel, execute, finish_decided, schedule
+from .services import Executed, Find, cancel, execute, finish_decided, perform, schedule
 from .times import Time
 
 if TYPE_CHECKING:
@@ -140,11 +140,15 @@ class Maintenance:
         partitions: Iterable[str] | None = None,
     ) -> str | None:
         """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few."""
+        table, find = self._clustering(small_bytes, target_bytes, partitions)
+        begin = schedule(table, "cluster", find)
+        return begin.instant if begin else None
+
+    def _clustering(self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None) -> tuple[Table, Find]:
         table = self._ours()
         table._refuse_if_unwritable()
         sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
-        begin = schedule(table, "cluster", lambda state: clustering.find(table, state, sizes, wanted))
-        return begin.instant if begin else None
+        return table, lambda state: clustering.find(table, state, sizes, wanted)
 
     def cluster(
         self,
@@ -154,8 +158,8 @@ class Maintenance:
         partitions: Iterable[str] | None = None,
     ) -> Executed | None:
         """Join the small files of each partition, in this process; None when there are too few."""
-        planned = self.plan_clustering(small_bytes=small_bytes, target_bytes=target_bytes, partitions=partitions)
-        return execute(self._ours(), planned) if planned else None
+        table, find = self._clustering(small_bytes, target_bytes, partitions)
+        return perform(table, "cluster", find)
 
     # --- compaction ------------------------------------------------------------------------------------------
 
@@ -165,16 +169,20 @@ class Maintenance:
         Raises:
             UnsupportedTableError: how to merge them is not known here, or the rows cannot be written here.
         """
+        table, find = self._compaction(partitions)
+        begin = schedule(table, "compact", find)
+        return begin.instant if begin else None
+
+    def _compaction(self, partitions: Iterable[str] | None) -> tuple[Table, Find]:
         table = self._ours()
         table._refuse_if_unwritable(rows=False)
         wanted = self._known(partitions)
-        begin = schedule(table, "compact", lambda state: compaction.find(table, state, wanted))
-        return begin.instant if begin else None
+        return table, lambda state: compaction.find(table, state, wanted)
 
     def compact(self, *, partitions: Iterable[str] | None = None) -> Executed | None:
         """Merge the log files of a merge-on-read table into base files, in this process; None when there are none."""
-        planned = self.plan_compaction(partitions=partitions)
-        return execute(self._ours(), planned) if planned else None
+        table, find = self._compaction(partitions)
+        return perform(table, "compact", find)
 
     # --- plans -----------------------------------------------------------------------------------------------
 

@@ -84,10 +84,15 @@ def forgotten(url: str, instant: str, restore: str) -> CommitUnknownError:
     )
 
 
-def waited_in_vain(attempt: Attempt, conflict: Conflict) -> ConflictError:
-    """Whoever goes first has not ended within the time that we wait for others."""
-    error = lost_against(attempt, conflict)
+def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> ConflictError:
+    """Whoever goes first has not ended within the time that we wait for others; ``planned``: a plan was not executed."""
+    error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")
     error.add_note(f"waited for {conflict.winner.instant} of {conflict.winner.writer} as long as yield_wait_s allows")
+    if planned:
+        error.add_note(
+            f"`lakelatch services run {attempt.url} {conflict.winner.instant}` executes that plan, `lakelatch services "
+            f"cancel {attempt.url} {conflict.winner.instant}` ends it"
+        )
     return error
 
 
@@ -148,10 +153,10 @@ def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
     )
 
 
-def lost_against(attempt: Attempt, conflict: Conflict) -> ConflictError:
+def lost_against(attempt: Attempt, conflict: Conflict, *, pending: str = "is still running") -> ConflictError:
     """Another writer landed first or goes first, and both cannot stand."""
     winner = conflict.winner
-    when = "landed first" if winner.landed else "is still running"
+    when = "landed first" if winner.landed else pending
     error = DuplicateKeyError if conflict.final else ConflictError
     return error(
         f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {winner.operation} {winner.instant} of "

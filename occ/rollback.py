@@ -15,6 +15,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from ..environment import Environment
+from ..errors import LatchError
 from ..storage import Store
 from .avro import decode_commit
 from .commit_log import CommitLog
@@ -30,6 +31,7 @@ from .timeline import Timeline
 
 # The actions that a transaction begins with.
 _PENDING = ("commit", "replacecommit", "clean", "clustering", "compaction", "restore")
+_PLANNED = ("clustering", "compaction")  # plans that others wait for, and that are not decided before they land
 _log = logging.getLogger("lakelatch.rollback")
 
 
@@ -53,7 +55,7 @@ class Cleaner:
             begin
             for begin in list(state.open.values())
             if begin.instant not in mine
-            and begin.plan is None  # waits for somebody to execute it
+            and not begin.waits
             and self._watch.is_dead(begin, timeout_s=state.settings.heartbeat_timeout_s)
         ]
         return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
@@ -72,6 +74,24 @@ class Cleaner:
         _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)
         # A rebase may have changed the action of the pending instant.
         self.sweep(begin.instant, "" if begin.action == "commit" else begin.action)
+        return True
+
+    def end_if_left(self, plan: Begin) -> bool:
+        """A plan that somebody has to wait for ends when nobody executes it, seen for the time-out; True: it is over.
+
+        Not one that has an inflight instant and no heartbeat: another engine may be executing it, without a sign of life.
+        """
+        timeout_s = self._log.state.settings.heartbeat_timeout_s
+        inflight = f"{self._timeline}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
+        try:
+            if plan.action not in _PLANNED or not self._watch.is_dead(plan, timeout_s=timeout_s):
+                return False
+            if self._store.head(heartbeat_path(plan.instant)) is None and self._store.head(inflight) is not None:
+                return False
+            self.roll_back(plan, reason="nobody executes this plan")
+        except LatchError:  # it must not end the work of who waits
+            _log.warning("%s: plan %s could not be ended; tried again", self._store.url, plan.instant, exc_info=True)
+            return False
         return True
 
     def sweep(self, instant: str, action: str = "") -> int:
@@ -220,14 +240,16 @@ class Cleaner:
                         deleted += delete_data_file(self._store, path, instant=entry.instant)
         return deleted
 
-    def wait_s(self, mine: Iterable[str], *, since: float) -> float:
+    def wait_s(self, mine: Iterable[str], *, since: float, action: str = "") -> float:
         """How long until the last of the transactions that are silent now could be found dead; 0 when there is none.
 
-        Whoever has given a sign of life after ``since`` (monotonic) is not waited for, or a living writer would keep
-        its watcher for ever.
+        Only of those with that ``action``, where one is given. Whoever has given a sign of life after ``since``
+        (monotonic) is not waited for, or a living writer would keep its watcher for ever.
         """
         state = self._log.catch_up()
-        others = [b.instant for b in state.open.values() if b.instant not in mine and b.plan is None]
+        others = [
+            b.instant for b in state.open.values() if b.instant not in mine and not b.waits and action in ("", b.action)
+        ]
         silent = {instant: self._watch.silent_for(instant) for instant in others}
         return max(
             (

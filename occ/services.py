@@ -8,8 +8,10 @@
                commit(T, C): one of the executions lands, the others are told so
     cancel     abort(T) first, then what its executions left goes
 
-A pending plan lives without a heartbeat, because nobody may be at work on it; silence does not end it. Two executions
-write the same files under the same names, so the second one meets those of the first and deletes nothing.
+A plan for others lives without a heartbeat, because nobody may be at work on it; silence ends it only for who has to wait
+for it (`Cleaner.end_if_left`). One that its maker executes at once (`perform`) lives as long as somebody is at it, as any
+transaction does. Two executions write the same files under the same names, so the second one meets those of the first and
+deletes nothing.
 
 **A clean is decided when it is planned.** Its files may be deleted as soon as the begin entry stands, by whoever comes:
 no state worth keeping sees them, and none that comes later can. What began before the plan's slot is in its state of the
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from .table import Table
 
 _log = logging.getLogger("lakelatch.services")
+Find = Callable[[LogState], Content | None]  # the content of a plan as of a state of the log
 _ATTEMPTS = 5
 _RUN: dict[str, Callable[[Execution], None]] = {
     "archive": archive.run,
@@ -73,12 +76,13 @@ class _Stale(Exception):
     """What a plan was computed on has changed."""
 
 
-def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]) -> Begin | None:
+def schedule(table: Table, name: str, find: Find, *, executes: bool = False) -> Begin | None:
     """Compute a plan and put it into the log; None when there is nothing to do.
 
     Args:
         name: of the service.
         find: gives the content of the plan as of a state of the log, or None.
+        executes: this process will execute it now, and beats for it when this returns; `execute` announces it.
 
     Raises:
         ConflictError: what it was computed on changed again and again.
@@ -94,7 +98,7 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
             with table.lease(f"planning {name}"):
                 # A log file that completed before the plan and is not in it would be lost, whoever executes it.
                 begin = table.log.append(
-                    _entry(table, name, content, slot, follower), look=True if name == "compact" else None
+                    _entry(table, name, content, slot, follower, executes), look=True if name == "compact" else None
                 )
         except _Stale as e:
             _log.info("%s: %s is planned again: %s", table.url, name, e)
@@ -102,7 +106,10 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
             table.look_after_others()
         else:
             assert isinstance(begin, Begin)
-            announce(table, begin)
+            if executes:
+                table.heart.start(begin.instant, shared=True)
+            else:
+                announce(table, begin)
             return begin
         finally:
             table.log.unfollow(follower)
@@ -119,9 +126,7 @@ def schedule(table: Table, name: str, find: Callable[[LogState], Content | None]
     )
 
 
-def _found(
-    table: Table, find: Callable[[LogState], Content | None], state: LogState, follower: Follower
-) -> Content | None:
+def _found(table: Table, find: Find, state: LogState, follower: Follower) -> Content | None:
     def stale() -> Exception | None:
         table.log.catch_up()
         restored = not follower.complete or any(commit.restores for commit in follower.commits)
@@ -131,7 +136,7 @@ def _found(
 
 
 def _entry(
-    table: Table, name: str, content: Content, slot: int, follower: Follower
+    table: Table, name: str, content: Content, slot: int, follower: Follower, executes: bool
 ) -> Callable[[LogState], LogEntry | None]:
     groups, operation = groups_of(content), SERVICES[name]
 
@@ -162,9 +167,33 @@ def _entry(
             table.env.process(),
             plan=hold(table.store, instant, content),
             planned_at=slot,
+            executes=executes,
         )
 
     return build
+
+
+def perform(table: Table, name: str, find: Find) -> Executed | None:
+    """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first."""
+    _end_left(table, SERVICES[name].action)
+    begin = schedule(table, name, find, executes=True)
+    if begin is None:
+        return None
+    try:
+        return execute(table, begin.instant)
+    finally:
+        table.heart.stop(begin.instant)
+
+
+def _end_left(table: Table, action: str) -> None:
+    """No plan of that action keeps its file groups whose maker died at it; the silent are watched for the time-out."""
+    since = table.env.monotonic()
+    while True:
+        table.cleaner.look(table.heart.instants)
+        left_s = table.cleaner.wait_s(table.heart.instants, since=since, action=action)
+        if left_s <= 0:
+            return
+        table.env.sleep(min(left_s, max(table.settings.heartbeat_interval_s / 2, 0.05)))
 
 
 def announce(table: Table, begin: Begin) -> None:

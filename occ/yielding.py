@@ -78,11 +78,14 @@ class Yielding(Work):
             why=conflict.rule,
         )
         if not over:
-            raise waited_in_vain(self, conflict)
+            begin = self._table.log.state.open.get(winner.instant)
+            raise waited_in_vain(self, conflict, planned=begin is not None and begin.plan is not None)
 
     def _has_ended(self, state: LogState, winner: str, conflict: Conflict) -> bool:
         self._require_in(state)
         begin = state.open.get(winner)
+        if begin is not None and begin.plan is not None and self._table.cleaner.end_if_left(begin):
+            return True
         return begin is None or (conflict.winner.reserved is not None and not self._table.reservations.counts(begin))
 
     @property

@@ -18,7 +18,7 @@ from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause,
 
 from .aged import finish
 from .mor import ROWS, Mor, at, data_block, merge_on_read, rows
-from .world import World, Writer, add, check_history, content, fate, independent_content, struck
+from .world import World, Writer, add, at_work, check_history, content, fate, independent_content, struck
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_a_base_file_that_others_have_rewritten_ends_the_plan(world):
     planned = a.table.plan_compaction()
     txn = Transaction(b.table, "upsert")
     add(txn, "a", 1)
-    with pytest.raises(lakelatch.ConflictError, match="yields to compaction") as told:
+    with at_work(a, planned, seen_by=b), pytest.raises(lakelatch.ConflictError, match="yields to compaction") as told:
         txn.commit()
     assert told.value.winner == planned
     a.table.change_settings(strategy="prefer-writer")

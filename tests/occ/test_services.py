@@ -23,6 +23,7 @@ from .world import (
     World,
     Writer,
     add,
+    at_work,
     check_sound,
     content,
     fate,
@@ -242,7 +243,7 @@ def test_ingestion_into_a_planned_file_group_waits_for_the_clustering(old):
     a, b = old.writer("A"), old.writer("B", host="host-b")
     planned = a.table.plan_clustering(**SMALL)
     txn = b.begin_add("b")
-    with pytest.raises(lakelatch.ConflictError) as told:
+    with at_work(a, planned, seen_by=b), pytest.raises(lakelatch.ConflictError) as told:
         txn.commit()
     assert told.value.winner == planned
     b.add("a")  # another file group

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +118,19 @@ class Writer:
 def after(writer: Writer, seconds: float, call: Callable[[], object]) -> None:
     """On the writer's own thread of time, once."""
     timer = writer.env.every(seconds, lambda: (timer.cancel(), call()), name="test")
+
+
+@contextmanager
+def at_work(executor: Writer, planned: str, *, seen_by: Writer) -> Iterator[None]:
+    """An execution of that plan is under way, and beats while the one who sees it waits."""
+    executor.table.heart.start(planned, shared=True)
+    interval_s = executor.table.settings.heartbeat_interval_s
+    beats = seen_by.env.every(interval_s, executor.table.heart.beat, name="at work")
+    try:
+        yield
+    finally:
+        beats.cancel()
+        executor.table.heart.stop(planned)
 
 
 class World:

@@ -47,6 +47,27 @@ def test_a_service_killed_at_every_write(forge, folder, service, after):
     assert len(kills) > 4
 
 
+def test_an_upsert_goes_on_whenever_a_clustering_was_killed(forge, folder):
+    aged(folder / "model", yield_wait_s=20).close()
+    shutil.copytree(folder / "model", folder / "dry")
+    kills = [number for number, after_it in moments(forge, "serve", folder / "dry", service="cluster") if after_it]
+    left = 0
+    for number in kills:
+        table = folder / f"table {number}"
+        shutil.copytree(folder / "model", table)
+        assert forge.run("serve", folder=table, service="cluster", number=number, after=True) == -9
+        with lakelatch.open(str(table), writer="next") as handle:
+            left += len(handle.plans())
+            with handle.transaction() as txn:  # raises ConflictError when it has waited in vain
+                add(txn, "b", 5)
+            assert not handle.plans()
+            assert content(handle) == AGED | {"b0": 5, "b1": 5, "b9": 6}
+            handle.clean()
+            check_sound(handle)
+        shutil.rmtree(table)
+    assert left > 4, "it was killed while its plan was pending"
+
+
 def test_a_compaction_killed_at_every_write(forge, folder):
     merge_on_read(folder / "model", small=True).close()
     shutil.copytree(folder / "model", folder / "dry")
@@ -57,9 +78,9 @@ def test_a_compaction_killed_at_every_write(forge, folder):
         assert forge.run("serve", folder=table, service="compact", number=number, after=True) == -9
         with lakelatch.open(str(table), writer="next") as handle:
             assert content(handle) == ROWS
-            handle.clean()
-            finish(handle)
             handle.compact()
+            assert not handle.plans()
+            handle.clean()
             assert not any(each.logs for each in handle.snapshot().file_groups())
             assert content(handle) == ROWS
             assert check(handle.store).findings == ()

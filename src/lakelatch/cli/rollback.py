@@ -28,7 +28,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
             ended = _all_dead(table)
         else:
             ended = _one(table, instant, force=force, yes=yes)
-        still_open = sorted(t for t, begin in table.log.catch_up().open.items() if begin.plan is None)
+        still_open = sorted(t for t, begin in table.log.catch_up().open.items() if not begin.waits)
     if json:
         print_json({"rolled_back": ended, "still_open": still_open})
         return
@@ -52,7 +52,7 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
     begin = table.log.catch_up().open.get(instant)
     if begin is None:
         raise _not_open(table, instant)
-    if begin.plan is not None:
+    if begin.waits:
         raise InputError(
             f"{instant} is a plan ({begin.action}), which lives without a writer; `lakelatch services cancel {table.url} "
             f"{instant}` ends it",

@@ -66,11 +66,13 @@ def cluster(
     """Plan a clustering, and execute it."""
     import lakelatch
 
+    sizes = {"small_bytes": int(small_mb * (1 << 20)), "target_bytes": int(target_mb * (1 << 20))}
     with lakelatch.open(url) as table:
-        planned = table.plan_clustering(
-            small_bytes=int(small_mb * (1 << 20)), target_bytes=int(target_mb * (1 << 20)), partitions=partitions
-        )
-        _finish(table, planned, "there are no two small files in one partition", plan_only=plan_only, json=json)
+        nothing = "there are no two small files in one partition"
+        if plan_only:
+            _finish(table, table.plan_clustering(partitions=partitions, **sizes), nothing, plan_only=True, json=json)
+        else:
+            _done(table.cluster(partitions=partitions, **sizes), nothing, json=json)
 
 
 def archive(url: str, *, keep_min: int | None, keep_max: int | None, plan_only: bool, json: bool) -> None:
@@ -94,8 +96,20 @@ def compact(url: str, partitions: Sequence[str] | None, *, plan_only: bool, json
     import lakelatch
 
     with lakelatch.open(url) as table:
-        planned = table.plan_compaction(partitions=partitions)
-        _finish(table, planned, "there are no log files", plan_only=plan_only, json=json)
+        nothing = "there are no log files"
+        if plan_only:
+            _finish(table, table.plan_compaction(partitions=partitions), nothing, plan_only=True, json=json)
+        else:
+            _done(table.compact(partitions=partitions), nothing, json=json)
+
+
+def _done(executed: Executed | None, nothing: str, *, json: bool) -> None:
+    done = [executed] if executed else []
+    if json:
+        print_json({"planned": [], "executed": [asdict(each) for each in done]})
+    elif not done:
+        typer.echo(nothing)
+    _tell(done, json=json)
 
 
 def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool, json: bool) -> None:
