@@ -13,7 +13,7 @@ from lakelatch.occ.check import check
 from lakelatch.occ.clock import next_label
 from lakelatch.occ.instant import Instant, file_name
 from lakelatch.occ.log_files import LOG
-from lakelatch.occ.publish import Publisher
+from lakelatch.occ.publish import Publisher, metadata_of
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import On, Pause
 
@@ -110,7 +110,7 @@ def test_the_published_bytes_are_a_function_of_the_entry(tmp_path):
     url = str(tmp_path / "table")
     with lakelatch.create(url, record_key="id", schema=rows("a", value=0).schema) as table:
         commit(table, rows("a", value=1))
-        metadata = table._metadata_of(table.log.state.last)
+        metadata = metadata_of(table.store, table.log.state.last)
     assert encode_commit(metadata, replace=False) == encode_commit(metadata, replace=False)
 
 
