@@ -27,6 +27,7 @@ import logging
 import os
 import threading
 import weakref
+from contextlib import suppress
 from typing import Protocol
 
 from ..environment import Environment, Event
@@ -98,19 +99,22 @@ class KernelPlace:
             self.enter()
 
     def _sleep_in_kernel(self) -> None:
-        try:
-            self._line.sleep()
-        except OSError as e:
-            with self._lock:
-                self._unusable(e)
-            return
-        with self._lock:
-            if self._state == "waiting":
-                self._state = "in"
-                if self._woken is not None:
-                    self._woken.set()
-            else:
-                self._close()  # its waiter is gone: straight back
+        while True:
+            try:
+                with self._lock:
+                    if self._state != "waiting":
+                        self._close()  # its waiter is gone
+                        return
+                    if self._line.at_head():  # not so where another waiter has adopted this thread, further back
+                        self._state = "in"
+                        if self._woken is not None:
+                            self._woken.set()
+                        return
+                self._line.sleep()
+            except OSError as e:
+                with self._lock:
+                    self._unusable(e)
+                return
 
     def leave(self, parked: dict[str, KernelPlace], path: str) -> None:
         """Give the place up. A thread that sleeps in the kernel is parked for the next waiter: one per file."""
@@ -118,16 +122,22 @@ class KernelPlace:
             if self._state == "waiting":
                 self._state = "parked"
                 parked[path] = self
+                with suppress(OSError):  # then the line shows it until its thread wakes up
+                    self._line.step_out()
             elif self._state != "parked":
                 self._close()
 
     def adopt(self) -> bool:
-        """Wait on with a parked thread; False when it has left meanwhile."""
+        """Stand in line anew with a parked thread; False when it has left meanwhile."""
         with self._lock:
-            if self._state == "parked":
-                self._state = "waiting"
-                return True
-            return False
+            if self._state != "parked":
+                return False
+            self._state = "waiting"
+            try:
+                self._line.stand()
+            except OSError as e:
+                self._unusable(e)
+            return True
 
     def forget(self) -> None:
         """Only for a child of fork: close the copy. The parent keeps its lock."""
@@ -159,8 +169,10 @@ class KernelPlace:
 
 
 class _Line(Protocol):
+    def stand(self) -> object: ...
     def at_head(self) -> bool: ...
     def sleep(self) -> None: ...
+    def step_out(self) -> None: ...
     def leave(self) -> None: ...
 
 
@@ -174,19 +186,25 @@ class _Tickets:
 
     def at_head(self) -> bool:
         """Stand in line, if not done yet: nobody before us?"""
-        return _find(self._fd, 0, self._stand()) is None
+        return _find(self._fd, 0, self.stand()) is None
 
     def sleep(self) -> None:
-        """Until at the head."""
-        mine = self._stand()
-        while (before := _last(self._fd, mine)) is not None:
+        """Until at the head, or out of the line."""
+        while (mine := self._ticket) is not None and (before := _last(self._fd, mine)) is not None:
             byte_lock(self._fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, before)
             byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, before)
+
+    def step_out(self) -> None:
+        """Out of the line at once, although a thread sleeps for it."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, ticket)
 
     def leave(self) -> None:
         byte_lock(self._fd, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 0)
 
-    def _stand(self) -> int:
+    def stand(self) -> int:
+        """The own ticket, taken now if there is none."""
         tries = 0
         while self._ticket is None:
             ticket = int(self._env.now() * 1e9) + tries
@@ -211,6 +229,9 @@ class _OneLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
+    def stand(self) -> None:
+        """Its thread stands there as long as it sleeps."""
+
     def at_head(self) -> bool:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -222,6 +243,9 @@ class _OneLock:
 
     def sleep(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def step_out(self) -> None:
+        """The kernel knows no way out of its own line."""
 
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)

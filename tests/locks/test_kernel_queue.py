@@ -84,6 +84,30 @@ def test_who_sleeps_behind_one_that_gives_up_goes_on_sleeping_behind_the_one_bef
     leave(third)
 
 
+def test_a_waiter_whose_time_is_over_is_out_of_the_line_at_once_and_stands_further_back_when_it_comes_again(
+    path: str,
+) -> None:
+    head, waiter, other = (place(path) for _ in range(3))
+    parked: dict[str, KernelPlace] = {}
+    assert head.enter()
+    assert not waiter.enter()
+    waiter.wait(0.05)  # a thread sleeps in the kernel for it
+    waiter.leave(parked, path)
+    assert len(tickets(path)) == 1, "it is still in line, for as long as its process lives"
+    assert not other.enter()
+    assert parked[path].adopt()
+    assert len(tickets(path)) == 3
+    leave(head)
+    other.wait(PATIENCE_S)
+    assert other.inside
+    assert not waiter.inside
+    leave(other)
+    waiter.wait(PATIENCE_S)
+    assert waiter.inside
+    leave(waiter)
+    assert tickets(path) == []
+
+
 def test_a_killed_process_frees_its_place_at_once(path: str) -> None:
     code = """
 import sys
