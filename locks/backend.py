@@ -48,6 +48,8 @@ class Backend(Facts, Protocol):
     ``max_leases`` is the number of leases that one process can keep alive here, as measured (None: as many as fit in
     memory); more are refused. ``requests`` counts the requests that went to the server since the backend was opened.
 
+    A backend that cannot count to 2^62 also has ``above_max``, the largest ``above`` that leaves it room to count on.
+
     A backend may also have ``renew_many(grants: list[Grant]) -> list[bool | Exception]``: the answers of `Grant.renew`
     for grants of its own, in order, got in fewer round trips. Renewals of one place are never made at the same time
     as one another. Every request is bounded well below the lease, because it holds up the others.

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
 from ..environment import Environment, Process
-from ..errors import ConfigError, LatchError, LockError, LockTimeoutError, LockUnavailableError
-from . import refusals
+from ..errors import ConfigError, InputError, LatchError, LockError, LockTimeoutError, LockUnavailableError
+from . import at_exit, refusals
 from .backend import Ask, Backend, Place
 from .config import LockUrl, check_lease, check_max_hold
 from .held import STOLEN, Grant, HeldLease, Hold
@@ -28,6 +29,9 @@ from .renewer import Renewer, shared_renewer
 __all__ = ["Ask", "Backend", "LeasedLocks", "Place"]
 
 _log = logging.getLogger("lakelatch.locks")
+
+_ABOVE_MAX = 2**62  # tokens are integers of 64 bits somewhere, and must have room to grow
+_OUTAGE_S = 0.5  # between two tries at a server that does not answer
 
 
 class LeasedLocks:
@@ -185,6 +189,13 @@ class LeasedLocks:
         self, key: str, lease_s: float | None, max_hold_s: float | None, above: int, reason: str, *, waits: bool
     ) -> Ask:
         process = self._ready()
+        above_max = getattr(self._backend, "above_max", _ABOVE_MAX)
+        if not (isinstance(above, int) and 0 <= above <= above_max):
+            raise InputError(
+                f"A token above {above} was asked for at {self._place}, which counts from 0 to {above_max} there. Nothing is "
+                "held; begin a new generation of tokens.",
+                key=key, above=above,
+            )  # fmt: skip
         return Ask(
             key=self._key(key),
             owner=f"{self._name}-{next(self._numbers)}",
@@ -226,11 +237,13 @@ class LeasedLocks:
         env = self._env
         place: Place | None = None
         lease = None
+        answered = False
         try:
             while True:
                 place = place or self._backend.line_up(ask.key)
                 asked_at = env.monotonic()
-                grant = self._backend.try_grant(ask, place)
+                grant, failure = self._try(ask, place, answered=answered)
+                answered = True
                 if grant is not None:
                     place = None  # the grant has it
                     asked_at = min(asked_at, getattr(grant, "asked_at", asked_at))  # it came while waiting: not later
@@ -243,9 +256,11 @@ class LeasedLocks:
                 if left <= 0:
                     if wait_s is None:
                         return None
-                    raise self._busy(ask, wait_s, None)
-                if place is not None:
-                    place.wait(left)
+                    raise failure or self._busy(ask, wait_s, None)
+                if failure is not None:
+                    env.sleep(min(left, _OUTAGE_S * (0.5 + env.random())))
+                elif place is not None:
+                    _wait(place, left)
         finally:
             try:
                 if place is not None:
@@ -255,6 +270,15 @@ class LeasedLocks:
             finally:
                 if lease is None:
                     ticket.leave()
+
+    def _try(self, ask: Ask, place: Place, *, answered: bool) -> tuple[Grant | None, LockUnavailableError | None]:
+        """One try. A waiter to whom the service has ``answered`` sits an outage out: its wait is the bound."""
+        try:
+            return self._backend.try_grant(ask, place), None
+        except LockUnavailableError as e:
+            if not (answered and ask.waits):
+                raise
+            return None, e
 
     def _hand_out(self, ask: Ask, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
         lease = None
@@ -269,6 +293,7 @@ class LeasedLocks:
             renewer = self._renewer
             lease = HeldLease(hold, renewer)
             self._live.add(hold)
+            at_exit.watch(self._env)
             grant.listen(lambda reason: renewer.lost(hold, reason))
         except BaseException:  # also when no thread could be started: nobody would ever release it
             if lease is None:
@@ -291,6 +316,11 @@ class LeasedLocks:
         if holder is not None and ask.owner in holder.queue:
             ahead = holder.queue.index(ask.owner) + 1
         return refusals.busy(ask, wait_s, holder, ahead, ours=ours)
+
+
+def _wait(place: Place, limit_s: float) -> None:
+    with suppress(LockUnavailableError):  # the next try meets it too
+        place.wait(limit_s)
 
 
 def _give_back(ask: Ask, grant: Grant) -> None:

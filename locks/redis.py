@@ -73,6 +73,7 @@ class RedisBackend:
     fair = True
     lifts_tokens = True
     max_leases: int | None = None
+    above_max = 2**52  # scripts count in doubles, which are exact up to 2^53
 
     def __init__(self, server: Server, replicas: int, env: Environment) -> None:
         self.env = env

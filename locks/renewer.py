@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..environment import Environment, Timer
+from ..environment import SYSTEM, Environment, SystemEnvironment, Timer
 from .held import NO_ANSWER, RELEASED, Grant, HeldLease, Hold, renew
 
 _log = logging.getLogger("lakelatch.locks")
@@ -43,6 +43,16 @@ def shared_renewer(env: Environment) -> Renewer:
 def all_renewers(env: Environment) -> list[Renewer]:
     """Those of this process."""
     return [renewer for (_, process), renewer in list(_shared.items()) if process == env.process()]
+
+
+def every_renewer() -> list[Renewer]:
+    """Those of this process that run in real time."""
+    here = SYSTEM.process()
+    return [
+        each
+        for (_, process), each in list(_shared.items())
+        if process == here and isinstance(each._env, SystemEnvironment)
+    ]
 
 
 class Renewer:
@@ -74,6 +84,11 @@ class Renewer:
         """Stop watching; a hold that was lost stays until its loss has been told."""
         if hold.gone() == RELEASED:
             self._forget(hold)
+
+    def holds(self) -> list[Hold]:
+        """What is held now."""
+        with self._lock:
+            return [hold for hold in self._holds if hold.gone() is None]
 
     def counts(self) -> dict[str, int]:
         """How many leases are watched, by place."""

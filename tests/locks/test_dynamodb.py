@@ -27,7 +27,7 @@ from lakelatch.testing import FakeEnvironment, LockProviderContract
 from ..servers import Wire, free_port
 from ..servers.dynamodb_server import CREDENTIALS, AmazonLock, Dynamo, DynamoAt, dynalite, dynamodb_local
 from ..servers.moto_server import ONE_THREAD, moto_dynamodb
-from .weather import KilledServer, holding
+from .weather import KilledServer, holding, sits_out_an_outage
 
 LEASE_S = 10.0
 
@@ -663,6 +663,10 @@ def test_a_table_with_another_key_is_refused(server: DynamoAt, world: World) -> 
     )
     with open_provider(server.url("foreign")) as locks, pytest.raises(ConfigError, match=r"sort \(RANGE, type S\)"):
         locks.try_acquire("x")
+
+
+def test_a_waiter_sits_out_an_outage(local: Dynamo, key: str) -> None:
+    sits_out_an_outage(local, local.url(more="&lease=6s"), key)
 
 
 def test_an_unreachable_host_is_named_in_bounded_time() -> None:

@@ -13,7 +13,14 @@ from functools import partial
 import pytest
 
 from lakelatch.environment import SYSTEM
-from lakelatch.errors import LockError, LockTimeoutError, LockUnavailableError, StorageError, TokenBehindError
+from lakelatch.errors import (
+    InputError,
+    LockError,
+    LockTimeoutError,
+    LockUnavailableError,
+    StorageError,
+    TokenBehindError,
+)
 from lakelatch.locks import Holder, LockProvider, Release, open_provider
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S, until
@@ -226,6 +233,66 @@ def test_a_lease_that_another_thread_took_is_waited_for() -> None:
         timer.start()
         locks.acquire("k", wait_s=PATIENCE_S).release()
         timer.join()
+
+
+def outage(backend: ScriptedBackend, *answers: Exception | None) -> None:
+    """The tries after this end so, one after another."""
+    left = list(answers)
+
+    def try_grant() -> None:
+        if left and (error := left.pop(0)) is not None:
+            raise error
+
+    backend.on_grant = try_grant
+
+
+def test_a_waiter_sits_out_an_outage_as_long_as_it_waits(env: FakeEnvironment) -> None:
+    backend, gone = ScriptedBackend(), LockUnavailableError("no answer", key="k")
+    locks = provider(backend, env)
+    outage(backend, None, *[gone] * 30)
+    backend.on_wait = lambda _: backend.grants.append(ScriptedGrant(7))  # it would be granted at the next answer
+    start = env.monotonic()
+    assert locks.acquire("k", wait_s=60).token == 7
+    assert 7 < env.monotonic() - start < 30
+
+
+def test_a_waiter_that_the_outage_outlasts_is_told_of_it_when_its_time_is_over(env: FakeEnvironment) -> None:
+    backend = ScriptedBackend()
+    outage(backend, None, *[LockUnavailableError(f"no answer {n}", key="k") for n in range(1000)])
+    start = env.monotonic()
+    with pytest.raises(LockUnavailableError, match="no answer"):
+        provider(backend, env).acquire("k", wait_s=60)
+    assert env.monotonic() - start == pytest.approx(60, abs=1)
+    assert backend.left == 1
+
+
+def test_a_wait_that_fails_is_no_end_of_the_wait(env: FakeEnvironment) -> None:
+    backend = ScriptedBackend()
+
+    def fail(_: float) -> None:
+        env.advance(5)
+        backend.grants.append(ScriptedGrant(7))
+        raise LockUnavailableError("no answer", key="k")
+
+    backend.on_wait = fail
+    assert provider(backend, env).acquire("k", wait_s=60).token == 7
+
+
+def test_a_service_that_has_never_answered_is_told_at_once(env: FakeEnvironment) -> None:
+    backend = ScriptedBackend()
+    outage(backend, LockUnavailableError("no answer", key="k"))
+    start = env.monotonic()
+    with pytest.raises(LockUnavailableError):
+        provider(backend, env).acquire("k", wait_s=60)
+    assert env.monotonic() == start
+
+
+@pytest.mark.parametrize("above", [2**62 + 1, 2**63 - 2, 2**63, 10**40, -1, 1.5])
+def test_a_token_without_room_to_count_on_is_refused_before_anything_is_asked(env: FakeEnvironment, above: int) -> None:
+    backend = ScriptedBackend(ScriptedGrant(1))
+    with pytest.raises(InputError, match="begin a new generation"):
+        provider(backend, env).acquire("k", wait_s=0, above=above)
+    assert backend.grants
 
 
 def test_who_waits_does_not_care_which_thread_has_taken_the_lease() -> None:

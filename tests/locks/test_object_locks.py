@@ -29,7 +29,7 @@ from lakelatch.testing.faults import FaultStore, Late, LoseReply, On, Pause
 from lakelatch.testing.unsafe_store import CheckThenWrite
 
 from ..servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET, KEY, Bucket, Wire, azurite, free_port, require, running, s3s_fs
-from .weather import Holder, KilledServer, holding
+from .weather import Holder, KilledServer, holding, sits_out_an_outage
 
 
 class Gateway:
@@ -716,6 +716,11 @@ def test_lost_replies_of_a_real_server(s3: Gateway) -> None:
             wire.lose_next_reply()
             assert lease.release() is Release.RELEASED
         other.acquire(KEY_NAME, wait_s=5).release()
+
+
+@pytest.mark.server
+def test_a_waiter_sits_out_an_outage(s3: Gateway) -> None:
+    sits_out_an_outage(s3, s3.url("outage", lease="6s"), KEY_NAME)
 
 
 @pytest.mark.server

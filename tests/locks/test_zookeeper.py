@@ -306,6 +306,33 @@ def test_waiters_sit_out_a_restart(node: Node, address: str, key: str) -> None:
         waiting.result().release()
 
 
+def test_a_waiter_sits_out_an_outage_that_no_session_outlives(node: Node, address: str, key: str) -> None:
+    class Counting(SystemEnvironment):
+        sleeps = 0
+
+        def sleep(self, seconds: float) -> None:  # between two tries at servers that do not answer
+            self.sleeps += 1
+            super().sleep(seconds)
+
+    env = Counting()
+    with (
+        open_provider(address) as first,
+        open_provider(address, env=env) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first.acquire(key, wait_s=20)
+        waiting = pool.submit(second.acquire, key, wait_s=2 * PATIENCE_S)
+        until(lambda: len(_queue(first, key)) == 1, "the waiter does not line up")
+        node.kill()
+        try:
+            until(lambda: waiting.done() or env.sleeps > 1, "it does not try again")
+            assert not waiting.done(), waiting.exception()
+        finally:
+            node.start()
+            node.wait_ready()
+        waiting.result().release()
+
+
 def _queue(locks: LockProvider, key: str) -> tuple[str, ...]:
     holder = locks.inspect(key)
     return () if holder is None else holder.queue

@@ -6,9 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from lakelatch.environment import SystemEnvironment
+from lakelatch.locks import Release, open_provider
+from lakelatch.testing.contention import PATIENCE_S, until
 
 _HOLD = """
 import sys
@@ -79,6 +84,28 @@ class KilledServer:
     def restart(self) -> None:
         self.server.kill()
         self.server.start()
+
+
+def sits_out_an_outage(server: Any, url: str, key: str) -> None:
+    """One waits for ``key``, the server is killed and started while it does, and it gets the lock."""
+    with (
+        open_provider(url) as locks,
+        open_provider(url, env=SystemEnvironment()) as rival,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        lease = locks.acquire(key, wait_s=PATIENCE_S)
+        before = rival.requests
+        waiting = pool.submit(rival.acquire, key, wait_s=2 * PATIENCE_S)
+        until(lambda: rival.requests > before + 4, "nobody waits")
+        server.kill()
+        try:
+            met = rival.requests
+            until(lambda: waiting.done() or rival.requests > met + 4, "it does not try again")
+            assert not waiting.done(), waiting.exception()
+        finally:
+            server.start()
+        lease.release()
+        assert waiting.result(2 * PATIENCE_S).release() is Release.RELEASED
 
 
 class StoppedServer(KilledServer):

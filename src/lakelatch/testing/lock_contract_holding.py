@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ..environment import SYSTEM
-from ..errors import LockLostError, LockTimeoutError, LockUnavailableError, StorageError, TokenBehindError
+from ..errors import InputError, LockLostError, LockTimeoutError, LockUnavailableError, StorageError, TokenBehindError
 from ..locks import LockProvider, Release
 from .contention import COUNT_UNDER_LOCK, PATIENCE_S, run_threads
 from .fake_environment import FakeEnvironment
@@ -79,6 +79,13 @@ class HoldingContract(LockContractBase):
                     with locks.acquire(key, wait_s=1) as lease:
                         tokens.append(lease.token)
         assert tokens == sorted(set(tokens))
+
+    def test_a_token_that_is_too_large_is_refused_and_harms_nobody(self, provider: LockProvider, key: str) -> None:
+        for above in (2**63 - 2, 2**63 - 1, 2**64, 10**40):
+            with pytest.raises((InputError, TokenBehindError)):
+                provider.try_acquire(key, above=above)
+        with provider.acquire(key, wait_s=1) as lease:
+            assert lease.token < 2**62
 
     def test_token_above(self, provider: LockProvider, rival: LockProvider, key: str) -> None:
         with provider.acquire(key, wait_s=0) as lease:
