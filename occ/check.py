@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..conflict import FileGroupId
+from ..environment import SYSTEM, Environment
 from ..errors import LatchError
 from .check_files import (
     Named,
@@ -28,7 +29,7 @@ from .check_footers import Footer, RunAll, check_footers, check_keys
 from .check_history import check_archived
 from .check_log import LogReport, check_log, check_publication
 from .check_logs import check_logs
-from .check_timeline import History, check_properties, check_timeline
+from .check_timeline import History, check_clock, check_properties, check_timeline
 from .findings import Findings, Report
 from .listing import BaseFile, Listing, list_data_files
 from .properties import TableConfig
@@ -40,7 +41,14 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 
-def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: Progress | None = None) -> Report:
+def check(
+    store: Store,
+    *,
+    deep: bool = False,
+    run_all: RunAll = map,
+    progress: Progress | None = None,
+    env: Environment = SYSTEM,
+) -> Report:
     """Verify the table at the store's root.
 
     Args:
@@ -48,6 +56,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
         deep: also read all rows that are in the table now, with their pages' checksums, and look for duplicate keys.
         run_all: like `map`; a thread pool's reads several footers at once.
         progress: called with what is looked at, how many are done and how many there are.
+        env: its clock says which commits are from the future.
 
     Raises:
         NotATableError: there is no table.
@@ -61,6 +70,7 @@ def check(store: Store, *, deep: bool = False, run_all: RunAll = map, progress: 
         return out.report(store.url)
     listing = list_data_files(store)
     history = check_timeline(store, config, out)
+    check_clock(history.timeline, env.now(), out)
     log = check_log(store, out)
     if log is not None:
         check_publication(store, history, log, out)

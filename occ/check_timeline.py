@@ -13,13 +13,14 @@ from .avro import CommitMetadata, decode_container
 from .check_history import archived_instants
 from .findings import RESTORE, Findings
 from .foreign import not_hudi
-from .instant import ACTIONS, COMMIT_ACTIONS, Instant, is_time, parse, parse_unknown
+from .instant import ACTIONS, COMMIT_ACTIONS, Instant, from_epoch_ms, is_time, parse, parse_unknown
 from .properties import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
 from .timeline import Timeline, has_archive, read_timeline
 
 if TYPE_CHECKING:
     from ..storage import Store
 
+_A_DAY_S = 86_400.0  # JVM writers may have local times
 _INSTANT_LIKE = re.compile(r"\d{14,17}(?:_\d{14,17})?\.([a-z]+)")
 
 
@@ -151,6 +152,21 @@ def _content(store: Store, timeline: Timeline, instant: Instant, out: Findings) 
                 f"{RESTORE}, or rebuild it from the commit log" if timeline.config.layout == 2 else RESTORE,
             )
     return None
+
+
+def check_clock(timeline: Timeline, now_s: float, out: Findings) -> None:
+    """Name the first commit whose time is ahead of the clock, by more than time zones explain."""
+    bound = from_epoch_ms(int((now_s + _A_DAY_S) * 1000))
+    ahead = [each for each in timeline.commits if max(each.requested, each.completed or "") > bound]
+    if ahead:
+        out.add(
+            "instant-ahead",
+            timeline.path(ahead[0]),
+            f"{len(ahead)} commits have times ahead of this clock, the first is {ahead[0].requested}: its writer's clock was "
+            "wrong, or this one is. Writers of this library go on in steps of a millisecond from the newest time, and "
+            "cleaning by hours goes by when such an instant was written",
+            "nothing has to be done; correct that writer's clock, and write a copy of the table where its times matter",
+        )
 
 
 def _check_names(store: Store, config: TableConfig, out: Findings) -> None:

@@ -6,6 +6,7 @@ begin, of every reader's lease and of every savepoint. Whatever `build` shows at
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError
 from .avro import decode_container
 from .avro_services import MOMENT
-from .instant import Instant, from_epoch_ms
+from .instant import Instant, is_time, to_epoch_ms
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_state import LogState
 from .plans import by_partition, held
@@ -52,15 +53,15 @@ class Retention:
         """Hudi's name of it."""
         return "KEEP_LATEST_BY_HOURS" if self.commits is None else "KEEP_LATEST_COMMITS"
 
-    def earliest(self, completions: list[str], now_s: float) -> int:
-        """The index of the first commit whose state stays, of commits in order of completion."""
+    def earliest(self, completed_s: list[float], now_s: float) -> int:
+        """The index of the first commit whose state stays, of the times when commits completed, in that order."""
         firsts = []
         if self.commits is not None:
-            firsts.append(len(completions) - self.commits)
+            firsts.append(len(completed_s) - self.commits)
         if self.hours is not None:
-            cutoff = from_epoch_ms(max(int((now_s - self.hours * 3600) * 1000), 0))
-            firsts.append(sum(1 for each in completions if each < cutoff))
-        return min(max(min(firsts), 0), len(completions) - 1)
+            cutoff = int((now_s - self.hours * 3600) * 1000) / 1000
+            firsts.append(next((n for n, each in enumerate(completed_s) if each >= cutoff), len(completed_s)))
+        return min(max(min(firsts), 0), len(completed_s) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,16 @@ def find(table: Table, state: LogState, retention: Retention, leases: Iterable[L
     if not commits:
         return None
     completions = [each.completed or each.requested for each in commits]
-    first = retention.earliest(completions, table.env.now())
+    now_s = table.env.now()
+    completed_s = [to_epoch_ms(each) / 1000 if is_time(each) else math.inf for each in completions]
+    if retention.hours is not None and completed_s[-1] > now_s:
+        # Of a commit from the future nobody can tell by its time how old it is; when its instant was written, the store can.
+        written = {entry.path: entry.mtime for entry in table.store.list(table.config.timeline_folder)}
+        completed_s = [
+            min(each, written.get(timeline.path(i), each)) if each > now_s else each
+            for each, i in zip(completed_s, commits, strict=True)
+        ]
+    first = retention.earliest(completed_s, now_s)
     pinned = savepoints(table.store, timeline)
     moments = set(
         completions[max(first - 1, 0) :]

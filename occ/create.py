@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError, InputError, StorageError
 from ..storage import Outcome, Store, open_store, put_secured
-from .clock import EARLIEST
+from .clock import EARLIEST, refuse_clock
 from .floor import lay_floor
 from .foreign import not_hudi
 from .log_files import LOG, slot_path
@@ -74,6 +74,7 @@ def create(
             return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})
         raise InputError(f"there is a table at {store.url} already; open it with lakelatch.open", table=store.url)
     _refuse_strange_files(store)
+    refuse_clock(env.now(), EARLIEST, store.url, trusted=False)
     refuse_unsafe(store)
     prove(wanted.lock, store.url, env=env)
     body = config.to_bytes()

@@ -27,6 +27,10 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "a completed instant under a name that readers ignore or take for another version's",
     ),
     "instant-times": ("damage", "an instant whose times are no times, or that completed before it was requested"),
+    "instant-ahead": (
+        "note",
+        "commits from the future: every later one has to be later still, so times tell little here",
+    ),
     "instant-twice": ("damage", "two completed instants with the same requested or completion time"),
     "instant-undone": ("damage", "a commit that a restore took back stands on the timeline again"),
     "history-torn": ("damage", "the archived timeline's number, manifest or a file of it is missing or torn"),

@@ -63,7 +63,12 @@ class Pruner:
         ends_at = first_slot(self._store, epoch + 1)
         if any(_needs_from(begin) < ends_at for begin in state.open.values()):
             return False
-        if missing := self._publisher.lacking([e for e in self._entries(epoch) if isinstance(e, Commit)]):
+        landed = [e for e in self._entries(epoch) if isinstance(e, Commit)]
+        missing = self._publisher.lacking(landed)
+        if missing:  # a savepoint that was deleted since, as only the log tells
+            undone = {name for e in self._log.entries() if isinstance(e, Commit) for name in e.undone}
+            missing = self._publisher.lacking(landed, but=undone)
+        if missing:
             _log.warning(
                 "%s: epoch %d of the commit log stays, since it has %s, which the timeline lacks; see `lakelatch check`",
                 self._store.url, epoch, ", ".join(missing[:3]),

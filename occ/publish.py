@@ -296,14 +296,14 @@ class Publisher:
         names = self._store.names(self._folder, after=first)
         return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
 
-    def lacking(self, commits: Sequence[Commit]) -> list[str]:
-        """T of those commits that the timeline does not show although nothing explains it."""
+    def lacking(self, commits: Sequence[Commit], *, but: Collection[str] = ()) -> list[str]:
+        """T of those commits that the timeline does not show although nothing explains it; ``but`` names what is to be gone."""
         names = set(self._store.names(self._folder))
         shown = [found for found in (parse(name, layout=2) for name in names) if found]
         # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
         first = _first_active(shown)
         undone = max((each.requested for each in shown if each.action in ("restore", "rollback")), default="")
-        wanted = ((_begun_at(c, name), name) for c in commits for name in c.published)
+        wanted = ((_begun_at(c, name), name) for c in commits for name in c.published if name not in but)
         return [instant for instant, name in wanted if instant >= max(first, undone) and name not in names]
 
     def secure(self) -> None:

@@ -29,7 +29,7 @@ from ..conflict.operations import Kind, kind_of
 from ..errors import ConflictError, InputError, RolledBackError
 from ..storage import Outcome
 from . import archive, cleaning, clustering, compaction
-from .clock import next_label
+from .clock import next_label, refuse_clock
 from .execution import DECIDED, Execution, end_plan
 from .instant import Instant, file_name
 from .log_files import commits_since
@@ -158,7 +158,9 @@ def _entry(
             writes = write_set_of(table.store, commit, plain_metadata_of(table.store, commit))
             if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
                 raise _Stale(f"{commit.operation} {commit.instant} has landed")
-        instant = next_label(table.env.now(), state.top)
+        now = table.env.now()
+        refuse_clock(now, state.top, table.url, trusted=table.clock_is_right)
+        instant = next_label(now, state.top, trusted=table.clock_is_right)
         return Begin(
             instant,
             operation.action,

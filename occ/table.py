@@ -78,7 +78,7 @@ class Table(Reading, Maintenance):
         self.config.refuse_opening()
         self.writable = bool(store.folders(LOG))
         self.contention = Contention()
-        self.priority = 0
+        self.priority, self.clock_is_right = 0, False
         self.history = History(store, self.config.timeline_folder)
         if self.writable:
             publisher = Publisher(store, env, self.config.timeline_folder)
@@ -372,6 +372,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     strategy: str | None = None,
     isolation: str | None = None,
     priority: int = 0,
+    clock_is_right: bool = False,
     env: Environment = SYSTEM,
     **storage: Any,
 ) -> Table:
@@ -382,6 +383,8 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         writer: a name for logs and conflict messages; host and process number otherwise.
         lock, strategy, isolation: what this writer expects; refused when the table says otherwise.
         priority: of this writer's transactions, on tables with strategy ``priority``; the larger goes first.
+        clock_is_right: begin also when this host's clock is years ahead of all that the table has: nothing was written
+            for so long.
         env: clocks, threads and randomness; for simulators.
         storage: options of the store (endpoint, region, keys).
 
@@ -390,7 +393,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         ConfigError: the table is set otherwise than this writer expects; names both values.
     """
     table = Table(open_store(url, **storage), env=env, writer=writer)
-    table.priority = priority
+    table.priority, table.clock_is_right = priority, clock_is_right
     if table.writable:
         refuse_contradiction(table.settings.strategy, buckets=table.settings.buckets, priority=priority)
         if lock is not None and lock != table.settings.lock:

@@ -30,7 +30,7 @@ from ..errors import (
     LockLostError,
     RolledBackError,
 )
-from .clock import next_label
+from .clock import next_label, refuse_clock
 from .echo import echo_of
 from .log_state import Begin, Commit, End, LogEntry, LogState
 from .markers import delete_announced, list_markers
@@ -88,7 +88,9 @@ class Transaction(Yielding):
                 return None
             # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
             # snapshot holds, and readers take the larger T of two files of a group (trap 1).
-            instant = next_label(table.env.now(), state.top)
+            now = table.env.now()
+            refuse_clock(now, state.top, table.url, trusted=table.clock_is_right)
+            instant = next_label(now, state.top, trusted=table.clock_is_right)
             return Begin(
                 instant,
                 action,

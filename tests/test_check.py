@@ -227,16 +227,26 @@ DAMAGES = {
     ),
     "instant-empty": (lambda t: t.commits[-1].write_bytes(b""), set()),
     "instant-torn": (lambda t: cut(t.commits[-1]), set()),
-    "instant-outside": (lambda t: put_commit(t, CommitMetadata("UPSERT", stats=(OUTSIDE,))), {"stranger-commit"}),
+    "instant-outside": (
+        lambda t: put_commit(t, CommitMetadata("UPSERT", stats=(OUTSIDE,))),
+        {"stranger-commit", "instant-ahead"},
+    ),
     "instant-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{AFTER_THAT}.reindex"), set()),
     "instant-misnamed": (
         lambda t: t.commits[-1].rename(t.timeline / f"{t.commits[-1].name[:17]}.commit"),
         {"commit-to-publish"},
     ),
     "instant-times": (lambda t: rename_completion(t, LONG_AGO), {"publication-differs"}),
+    "instant-ahead": (
+        lambda t: (
+            t.commits[-1].rename(t.commits[-1].with_name(f"{t.commits[-1].name[:17]}_{FAR_AHEAD}.commit")),
+            t.edit_slot("commit", C=FAR_AHEAD),
+        ),
+        set(),
+    ),
     "instant-twice": (
         lambda t: shutil.copy(t.commits[-1], t.timeline / f"{t.commits[-1].name[:17]}_{FAR_AHEAD}.commit"),
-        {"publication-differs"},
+        {"publication-differs", "instant-ahead"},
     ),
     "instant-undone": (put_back_an_undone_commit, {"file-missing"}),
     "history-torn": (lambda t: (archive(t), (t.timeline / "history/manifest_1").unlink()), set()),
@@ -247,7 +257,7 @@ DAMAGES = {
     "columns-hidden": (hide_a_column, set()),
     "pending-of-ended": (lambda t: t.put(f".hoodie/timeline/{t.aborted}.commit.requested"), set()),
     "pending-unknown": (lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}.clean.requested"), set()),
-    "slice-skipped": (write_over_a_slice, {"stranger-commit"}),
+    "slice-skipped": (write_over_a_slice, {"stranger-commit", "instant-ahead"}),
     "file-missing": (lambda t: t.bases[-1].unlink(), set()),
     "file-size": (lambda t: t.bases[-1].write_bytes(t.bases[-1].read_bytes() + b"PAR1"), {"file-torn"}),
     "file-torn": (lambda t: t.bases[-1].write_bytes(t.bases[-1].read_bytes()[:-4] + b"torn"), set()),
@@ -282,7 +292,7 @@ DAMAGES = {
     "publication-differs": (lambda t: t.edit_commit(t.commits[-1], stats=()), {"file-not-in-commit"}),
     "stranger-commit": (
         lambda t: t.put(f".hoodie/timeline/{FAR_AHEAD}_{FAR_AHEAD[:-1]}1.commit", EMPTY_COMMIT),
-        set(),
+        {"instant-ahead"},
     ),
     "markers-of-ended": (lambda t: t.put(f".hoodie/.temp/{t.aborted}/{PARTITION}/a_b_c.parquet.marker.CREATE"), set()),
     "heartbeat-of-ended": (lambda t: t.put(f".hoodie/.heartbeat/{t.commits[-1].name[:17]}"), set()),

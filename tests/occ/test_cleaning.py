@@ -78,8 +78,8 @@ def _groups(replaced):
 )
 def test_retention_by_number_and_by_hours_keeps_whatever_either_keeps(retention, index):
     # One commit an hour, 08:00 to 12:00; it is 12:00.
-    completions = [f"20261121{8 + hour:02}0000000" for hour in range(5)]
-    assert retention.earliest(completions, 1795262400.0) == index
+    completed_s = [1795262400.0 - 3600 * (4 - hour) for hour in range(5)]
+    assert retention.earliest(completed_s, 1795262400.0) == index
 
 
 @pytest.mark.parametrize(

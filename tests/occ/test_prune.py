@@ -470,6 +470,28 @@ def test_a_commit_that_another_engine_took_back_keeps_no_epoch(world, action):
     assert len(kept(world)) == 1
 
 
+@pytest.mark.parametrize("epochs_between", [0, 1, 3])
+def test_a_savepoint_that_was_deleted_keeps_no_epoch(world, epochs_between):
+    a = world.writer("A")
+    saved = a.table.savepoint()
+    next_epoch(a, epochs_between)
+    a.table.delete_savepoint(saved.instant)
+    next_epoch(a, 2)
+    with world.fresh() as table:  # whose state begins with the newest epoch
+        table.pruner.prune()
+    assert len(kept(world)) == 1
+
+
+def test_a_savepoint_that_the_timeline_has_lost_keeps_its_epoch(world):
+    a = world.writer("A")
+    a.table.savepoint()
+    next_epoch(a, 2)
+    next((world.folder / TIMELINE).glob("*.savepoint")).unlink()
+    before = kept(world)
+    a.table.pruner.prune()
+    assert kept(world) == before
+
+
 def taken_back_in_doubt(world: World, *, epochs_since: int = 0, answers: int | None = None) -> Transaction:
     """W's commit entry will land and get no answer; a restore takes the commit back, and the entry's epoch goes.
 

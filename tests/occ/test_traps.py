@@ -87,8 +87,8 @@ def test_trap_1_t_is_picked_anew_at_every_slot(world):
 def test_trap_1_does_harm_when_t_is_kept(world, monkeypatch):
     real, chosen = transaction_module.next_label, []
 
-    def next_label(now: float, top: str) -> str:
-        chosen.append(real(now, top))
+    def next_label(now: float, top: str, **options: bool) -> str:
+        chosen.append(real(now, top, **options))
         # A's T, then B's T and C, then A again, who keeps its first choice.
         return chosen[0 if len(chosen) == 4 else -1]
 
