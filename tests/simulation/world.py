@@ -94,11 +94,12 @@ def _founded(groups: int, lock: str, isolation: str, log_epochs: int, unique: bo
     state: State = {}
 
     def found() -> None:
-        with world.table(world.process("founder"), alone=True) as table, table.transaction("insert") as txn:
-            for number in range(groups):
-                file_id = new_file_id(table.env.uuid())
-                put(txn, PARTITIONS[number % 2], file_id, Value((f"{FOUNDER}{number}",), 1, FIRST_BALANCE))
-        state.update(world.state(table))
+        with world.table(world.process("founder"), alone=True) as table:
+            with table.transaction("insert") as txn:
+                for number in range(groups):
+                    file_id = new_file_id(table.env.uuid())
+                    put(txn, PARTITIONS[number % 2], file_id, Value((f"{FOUNDER}{number}",), 1, FIRST_BALANCE))
+            state.update(world.state(table))
 
     world.alone(found)
     return Objects({path: set_up(path, body) for path, body in world.objects.bodies().items()}), state
