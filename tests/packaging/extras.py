@@ -56,7 +56,7 @@ subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], check=Tru
 """
 _DEMO = """
 import subprocess
-subprocess.run(["lakelatch", "demo", "--writers", "2", "--rows", "4000"], check=True)
+subprocess.run(["lakelatch", "demo", "--writers", "5", "--rows", "8000"], check=True)
 """
 _GROWN = """
 import lakelatch, lakelatch.spark
