@@ -65,6 +65,7 @@ extras: venv
 SECONDS ?= 60
 soak: venv
 	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers)
+	$(BIN)/python -m tests.fuzz $(SECONDS)
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.hunt

@@ -30,6 +30,7 @@ from typing import Any
 
 from .interface import BreakRecord, Holder
 from .leased import Ask
+from .record_text import break_of, fields_of
 
 _MARK = "#lakelatch-"
 _KEY_BYTES_MAX = 1900  # DynamoDB takes 2,048, and the second item's name is longer
@@ -110,10 +111,7 @@ def parse_item(item: dict[str, Any]) -> Seen:
         except (KeyError, ValueError):
             return None
 
-    try:
-        holder = json.loads(text("lakelatchHolder") or "{}")
-    except ValueError:
-        holder = {}
+    holder = fields_of(text("lakelatchHolder"))
     fence, lease_ms = item.get("lakelatchFence", {}).get("N"), number("leaseDuration", "S")
     return Seen(
         owner=text("ownerName"),
@@ -155,5 +153,5 @@ def break_json(record: BreakRecord) -> str:
 
 def parse_breaks(key: str, texts: Iterable[str]) -> tuple[BreakRecord, ...]:
     """The records, oldest first, each once."""
-    found = {text: json.loads(text) for text in texts if text}
-    return tuple(BreakRecord(key=key, **fields) for fields in found.values())
+    found = {text: break_of(key, fields_of(text)) for text in texts if text}
+    return tuple(each for each in found.values() if each)

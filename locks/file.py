@@ -187,7 +187,7 @@ class FileBackend:
             if record is None:
                 return None if self._hudi is None else self._hudi.holder(key)
             until = record.until
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 until = float(json.loads(gen.read_beat(folder, record.token))["until"])
         process = record.process
         return Holder(

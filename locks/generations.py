@@ -21,6 +21,7 @@ from typing import Any
 
 from ..environment import Environment, Process
 from .interface import Release
+from .record_text import fields_of
 
 KEEP = 8  # generations that stay, for people; any number above one is safe, and listings stay short
 _PRUNE_EVERY = 8
@@ -60,7 +61,7 @@ class Record:
                 token, str(value["key"]), str(value["owner"]), Process.from_json(value["process"]),
                 float(value["lease_s"]), float(value["since"]), float(value["until"]), str(value["reason"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return cls(token)
 
 
@@ -181,7 +182,6 @@ def read_json(path: str) -> dict[str, Any]:
     """The object in the file, or an empty one where there is none."""
     try:
         with open(path, "rb") as file:
-            value = json.loads(file.read())
-    except (FileNotFoundError, ValueError):
+            return fields_of(file.read())
+    except FileNotFoundError:
         return {}
-    return value if isinstance(value, dict) else {}

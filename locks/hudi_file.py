@@ -47,7 +47,7 @@ class Found:
     def token(self) -> int | None:
         try:
             return int(json.loads(self.body)["lakelatch"]["token"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     @property

@@ -79,13 +79,15 @@ class LockObject:
             ours = value.get("lakelatch", {})
             if not (type(until) is int and type(expired) is bool and isinstance(owner, str) and isinstance(ours, dict)):
                 raise TypeError("a field has the wrong type")
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            found = cls(until, expired, owner, ours)
+            _ = found.holder(""), found.turn, found.line, broken_of("", found)  # all that is in it can be understood
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise LockError(
                 f"The lock object {where} cannot be read ({type(e).__name__}: {e}); nobody can tell who holds the lock, and "
                 "JVM writers stop with an error too. Nothing is held. Make sure that no writer runs, then delete it.",
                 where=where,
             ) from e
-        return cls(until, expired, owner, ours)
+        return found
 
     def holder(self, key: str) -> Holder:
         """For people. Of a JVM only the owner and the end are known."""
@@ -115,7 +117,7 @@ class TokenObject:
         try:
             value = json.loads(body)
             return cls(int(value["limit"]), tuple(from_json(key, record) for record in value["breaks"]))
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise LockError(
                 f"The object {where}, which says how far tokens were given, cannot be read ({type(e).__name__}: {e}). "
                 "Nothing is held. Restore it, or delete it where a table keeps its own record of the last token.",

@@ -27,12 +27,13 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from ..environment import Environment
-from ..errors import ConfigError, LatchError, LockUnavailableError
+from ..errors import ConfigError, LatchError, LockError, LockUnavailableError
 from .backend import Ask, Place
 from .config import parse_lock_url
 from .held import Grant
 from .interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from .leased import LeasedLocks
+from .record_text import break_of, fields_of
 from .redis_client import Server
 from .redis_scripts import ACQUIRE, BREAK, INSPECT, LEAVE, RELEASE, RENEW, Script
 from .redis_url import OPTIONS, Address
@@ -116,13 +117,21 @@ class RedisBackend:
         value, left_ms, now_ms, waiting = self.run(INSPECT, _name(key))
         if value is None:
             return None
-        owner, token, since_ms, about = value.decode().split("\n", 3)
-        told = json.loads(about)
-        return Holder(
-            key=key, owner=owner, token=int(token), since=int(since_ms) / 1000, until=(int(now_ms) + left_ms) / 1000,
-            reason=told["reason"], host=told["host"], pid=told["pid"], queue=tuple(each.decode() for each in waiting),
-            details={"server": str(self._server.address), **self._facts},
-        )  # fmt: skip
+        try:
+            owner, token, since_ms, about = value.decode("utf-8", "replace").split("\n", 3)
+            told = fields_of(about)
+            return Holder(
+                key=key, owner=owner, token=int(token), since=int(since_ms) / 1000, until=(int(now_ms) + left_ms) / 1000,
+                reason=str(told["reason"]), host=str(told["host"]), pid=int(told["pid"]),
+                queue=tuple(each.decode("utf-8", "replace") for each in waiting),
+                details={"server": str(self._server.address), **self._facts},
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as e:
+            raise LockError(
+                f"The lock {key} on {self._server.address} holds what none of our writers has put there ({e!r:.80}). Make sure "
+                f"that no writer runs, then delete {_name(key)}",
+                key=key,
+            ) from e
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the grant that has ``token`` and keep a record; the next waiter gets the lock."""
@@ -132,9 +141,8 @@ class RedisBackend:
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """The records of `end`."""
         lock = _name(key)
-        return tuple(
-            BreakRecord(key=key, **json.loads(record)) for record in self.ask(lock, "LRANGE", f"{lock}:breaks", 0, -1)
-        )
+        found = self.ask(lock, "LRANGE", f"{lock}:breaks", 0, -1)
+        return tuple(record for each in found if (record := break_of(key, fields_of(each))))
 
     def close(self) -> None:
         """Close what is idle; a lease that is still held opens a connection for itself."""

@@ -33,6 +33,7 @@ from .config import LockUrl, parse_duration, parse_lock_url
 from .interface import BreakRecord, Holder
 from .leased import Ask, LeasedLocks
 from .leased import Place as AnyPlace
+from .record_text import break_of
 from .zookeeper_line import Grant, Place
 from .zookeeper_session import Address, NoAnswerError, Session
 
@@ -180,7 +181,7 @@ class ZooKeeperBackend:
             found = nodes.read(session, path) if path else None
             if found is None or found[1].czxid != token:
                 # Perhaps we have done it, and the answer was lost.
-                return any(each["id"] == record_id for each in nodes.records(session, folder))
+                return any(each.get("id") == record_id for each in nodes.records(session, folder))
             nodes.make(session, nodes.breaks_folder(folder))
             return not any(isinstance(result, Exception) for result in session.ask(send, proves=True))
 
@@ -189,7 +190,7 @@ class ZooKeeperBackend:
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """What `end` did to the key, oldest first."""
         found = self._twice(lambda: nodes.records(self._session(), self._folder(key)))
-        return tuple(BreakRecord(key, each["token"], each["reason"], each["who"], each["at"]) for each in found)
+        return tuple(record for each in found if (record := break_of(key, each)))
 
     def close(self) -> None:
         """End this process's session."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from contextlib import suppress
 from functools import partial
@@ -15,6 +14,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from ..errors import LockError
 from .interface import BREAKS_KEPT
+from .record_text import fields_of
 from .zookeeper_session import Session
 
 _NAME_MAX = 200
@@ -44,7 +44,7 @@ def records(session: Session, folder: str) -> list[dict[str, Any]]:
     for name in names[:-BREAKS_KEPT]:
         remove(session, f"{place}/{name}")
     found = [_get(session, f"{place}/{name}") for name in names[-BREAKS_KEPT:]]
-    return [json.loads(each[0]) for each in found if each is not None]
+    return [fields_of(each[0]) for each in found if each is not None]
 
 
 def line(session: Session, folder: str, *, fresh: bool = False) -> list[str]:
@@ -69,10 +69,9 @@ def read(session: Session, path: str) -> tuple[dict[str, Any], Any] | None:
         return None
     body, stat = found
     try:
-        value = json.loads(body)
-        assert isinstance(value, dict)
+        value = fields_of(body)
         value["owner"], value["host"]
-    except (ValueError, AssertionError, KeyError):
+    except KeyError:
         text = body.decode("utf-8", "replace")  # Curator writes its host's address
         value = {"owner": text or path.rpartition("/")[2], "host": text}
     return value, stat

@@ -70,7 +70,8 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
     try:
         with store.open(base.path) as stream:
             meta = pq.read_metadata(stream)
-    except (pa.ArrowException, OSError, LatchError) as e:
+        problems, keys = tuple(_problems(meta, config, base, stat, completed)), tuple(key for key in _said(meta) if key)
+    except (pa.ArrowException, OSError, LatchError, ValueError) as e:
         if store.head(base.path) is None:
             return Footer(base.path, None)  # removed since it was listed; whether it may be is asked elsewhere
         if _withheld(e):
@@ -78,9 +79,7 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
         return Footer(
             base.path, None, (("file-torn", f"{base.path} ({base.size} bytes) is no whole Parquet file: {_first(e)}"),)
         )
-    keys = tuple(key for key in _said(meta) if key)
-    summed = bool(note_of(meta).get("checksums"))
-    return Footer(base.path, meta.num_rows, tuple(_problems(meta, config, base, stat, completed)), keys, summed)
+    return Footer(base.path, meta.num_rows, problems, keys, summed=bool(note_of(meta).get("checksums")))
 
 
 def _withheld(error: BaseException) -> bool:
@@ -220,7 +219,7 @@ def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, w
                 rows.validate(full=True)
                 pieces.append(rows.select(columns))
         keys = record_keys(pa.concat_tables(pieces), columns)
-    except (pa.ArrowException, OSError, LatchError, KeyError) as e:
+    except (pa.ArrowException, OSError, LatchError, KeyError, ValueError) as e:
         if store.head(base.path) is None or out.at("file-torn", base.path) or out.at("meta-columns", base.path):
             return None
         if _withheld(e) and not isinstance(e, InputError):

@@ -10,7 +10,7 @@ from ..errors import DamagedTableError, LatchError, UnsupportedTableError
 from .avro import CommitMetadata
 from .check_timeline import History
 from .findings import RESTORE, ROLL_BACK, Findings
-from .log_files import LOG, SIDES
+from .log_files import LOG, SIDES, is_epoch, is_slot
 from .log_state import Begin, Close, Commit, LogEntry, LogState, Open, decode
 from .publish import metadata_of
 from .settings import Settings
@@ -64,7 +64,7 @@ class _Reader:
         self._problems: list[tuple[str, str, str, str]] = []
 
     def read(self) -> LogReport:
-        epochs = [name for name in self._store.folders(LOG) if name.isdigit()]
+        epochs = [name for name in self._store.folders(LOG) if is_epoch(name)]
         self._newest, before = epochs[-1] if epochs else "", -1
         for name in epochs:
             if int(name) != before + 1:
@@ -96,7 +96,7 @@ class _Reader:
 
     def _epoch(self, epoch: str) -> bool:
         """Read one epoch; False when what follows cannot be judged."""
-        found_in = [e for e in self._store.list(f"{LOG}/{epoch}") if e.name.isdigit() and len(e.name) == 20]
+        found_in = [e for e in self._store.list(f"{LOG}/{epoch}") if is_slot(e.name)]
         bodies = {e.path: stored.body for e in found_in if (stored := self._store.get(e.path)) is not None}
         if epoch != self._newest and self._goes(found_in, bodies):
             return True

@@ -30,7 +30,17 @@ from ..errors import (
 )
 from ..storage import Durable, Outcome, Put, Store
 from .doubt import Doubt
-from .log_files import commits_since, epochs, first_slot, landed_at, outcome_of, read_all, read_epoch, slot_path
+from .log_files import (
+    commits_since,
+    epochs,
+    first_slot,
+    landed_at,
+    outcome_of,
+    read_all,
+    read_epoch,
+    slot_names,
+    slot_path,
+)
 from .log_state import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
 from .publish import Publisher
 from .settings import Settings
@@ -112,7 +122,7 @@ class CommitLog:
 
     def _start_at_newest_epoch(self) -> None:
         newest, slots, gone = self._newest_epoch(), list[str](), 0
-        while newest != gone and not (slots := self._store.names(slot_path(newest, 0).rpartition("/")[0])):
+        while newest != gone and not (slots := slot_names(self._store, newest)):
             gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
         if not slots:
             raise NotATableError(

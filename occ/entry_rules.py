@@ -19,7 +19,25 @@ _SURELY_TIME = re.compile(
     r"(?!0000)[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|1[0-9]|2[0-8])(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9][0-9]{3}"
 ).fullmatch
 _ACTIONS = ACTIONS | {"archive"}
-_STAT_NAMES = ("file_id", "partition", "prev_commit", "prev_base_file", "base_file")
+_TEXTS = ("file_id", "path", "partition", "prev_commit", "prev_base_file", "base_file")
+_NUMBERS = (
+    "num_writes",
+    "num_inserts",
+    "num_updates",
+    "num_deletes",
+    "total_write_bytes",
+    "file_size",
+    "errors",
+    "log_version",
+    "log_offset",
+    "min_event_time",
+    "max_event_time",
+)
+_OF_A_FILE: dict[str, type] = (
+    dict.fromkeys(_TEXTS, str) | dict.fromkeys(_NUMBERS, int) | {"log_files": list, "columns": dict}
+)
+_MAY_BE_NONE = {"operation", "schema", "log_files", *_TEXTS[4:], *_NUMBERS[7:]}
+_OF_ALL: dict[str, type] = {"operation": str, "schema": str, "extra": dict, "compacted": bool, "unique": dict}
 
 
 def _text(value: Any) -> bool:
@@ -40,6 +58,15 @@ def _time(value: Any) -> bool:
 
 def _action(value: Any) -> bool:
     return type(value) is str and value in _ACTIONS
+
+
+def _region(value: Any) -> bool:
+    return type(value["whole_table"]) is bool and all(type(each) is str for each in value["partitions"])
+
+
+def _reserved(value: Any) -> bool:
+    groups = all(len(each) == 2 and all(type(text) is str for text in each) for each in value["groups"])
+    return groups and _region(value["region"])
 
 
 def _instants(value: Any) -> bool:
@@ -71,15 +98,18 @@ _BEGIN_MAY = {
     "planned_at": _number,
     "first": _maybe(_number),
     "executes": lambda value: type(value) is bool,
+    "reserved": _maybe(_reserved),
 }
 _COMMIT = _BEGIN | {
     "C": _time,
     "token": _number,
+    "region": _maybe(_region),
     "schema": _maybe(_text),
     "metadata": _maybe(lambda value: isinstance(value, dict)),
     "side": _maybe(_aside),
 }
 _COMMIT_MAY = {
+    "blind": lambda value: type(value) is bool,
     "undone": _instants,
     "named": lambda value: value == "" or _time(value),
     "echo": lambda value: value == "" or _instants([value]),
@@ -127,15 +157,29 @@ def refuse_outside(content: Any) -> None:
         raise ValueError(f"what it names is not understood ({error!r:.80})") from error
 
 
+def _refuse_kinds(fields: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    for name, value in fields.items():
+        kind = kinds.get(name)
+        if kind is not None and type(value) is not kind and (value is not None or name not in _MAY_BE_NONE):
+            raise TypeError(f"{name} is {value!r:.40}")
+
+
 def _places(content: Mapping[str, Any]) -> Iterator[str]:
+    _refuse_kinds(content, _OF_ALL)
     for stat in content.get("stats", ()):
-        path = stat["path"]
+        _refuse_kinds(stat, _OF_A_FILE)
+        path, partition, _ = stat["path"], stat["partition"], stat["file_id"]
         yield path
-        for name in _STAT_NAMES:
-            if type(stat.get(name, "")) is not str and stat[name] is not None:
-                raise TypeError(name)
-        if not path.startswith(partition := stat["partition"]):
+        yield from stat.get("log_files") or ()
+        if not path.startswith(partition):
             yield join(partition, "any")
+    if not all(type(each) is str for each in content.get("extra", {}).values()):
+        raise TypeError("extra")
+    for name, values in content.get("unique", {}).items():
+        if not all(type(text) is str for low, high in values["spans"].values() for text in (low, high)) or not (
+            _text(values["hashes"]) and values["hashes"].isascii() if "hashes" in values else _aside(values["side"])
+        ):
+            raise TypeError(name)
     for partition, ids in content.get("replaced", {}).items():
         yield from _in(partition, ("any", *ids))
     for partition, names in content.get("slices", {}).items():

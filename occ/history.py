@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DamagedTableError, StorageError
 from ..storage import Outcome, put_secured
 from .avro import CommitMetadata, decode_commit
-from .instant import COMMIT_ACTIONS, Instant, file_name
+from .instant import ACTIONS, COMMIT_ACTIONS, Instant, file_name, is_time
 
 if TYPE_CHECKING:
     from ..storage import Store
 
 _FILE = re.compile(r"(\d+)_(\d+)_(\d+)\.parquet")
+_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")
 _TRIES = 20
 _TEXTS = ("instantTime", "completionTime", "action")
 _SCHEMA = json.dumps(
@@ -87,8 +88,8 @@ class History:
         if stored is None:
             raise self._damaged(name, "is in force and not there")
         try:
-            files = tuple((str(each["fileName"]), int(each["fileLen"])) for each in json.loads(stored.body)["files"])
-        except (ValueError, KeyError, TypeError) as e:
+            files = tuple((_plain(each["fileName"]), int(each["fileLen"])) for each in json.loads(stored.body)["files"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
             raise self._damaged(name, "is torn") from e
         return Manifest(int(version), files)
 
@@ -149,7 +150,8 @@ class History:
             raise self._damaged(file, "is in the manifest and not there")
         try:
             rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(stored.body), columns=columns).to_pylist()
-        except (pa.ArrowException, OSError) as e:
+            _refuse_strange(rows)
+        except (pa.ArrowException, OSError, ValueError, LookupError) as e:
             raise self._damaged(file, "is torn") from e
         return rows
 
@@ -223,8 +225,23 @@ class History:
         )
 
 
+def _plain(name: Any) -> str:
+    """A file's name in the manifest. Raises ValueError for one that could lead elsewhere."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(name)
+    return name
+
+
 def _instant(row: dict[str, Any]) -> Instant:
     return Instant(row["instantTime"], row["action"], "completed", row["completionTime"])
+
+
+def _refuse_strange(rows: list[dict[str, Any]]) -> None:
+    """Raise ValueError for a row that is no instant: its times become names."""
+    for row in rows:
+        times = [row[name] for name in ("instantTime", "completionTime") if name in row]
+        if row["action"] not in ACTIONS or not all(isinstance(each, str) and is_time(each) for each in times):
+            raise ValueError(row)
 
 
 def _parquet(rows: Sequence[Archived]) -> bytes:

@@ -18,14 +18,30 @@ def slot_path(epoch: int, slot: int) -> str:
     return f"{LOG}/{epoch:013d}/{slot:020d}"
 
 
+def is_epoch(name: str) -> bool:
+    """True for the name of an epoch's folder."""
+    return len(name) == 13 and name.isascii() and name.isdigit()
+
+
+def is_slot(name: str) -> bool:
+    """True for the name of an entry."""
+    return len(name) == 20 and name.isascii() and name.isdigit()
+
+
 def epochs(store: Store, *, since: int = 0) -> list[int]:
     """Numbers of the epochs from ``since`` on that hold something, oldest first."""
-    return [int(name) for name in store.folders(LOG, after=f"{since - 1:013d}" if since else "") if name.isdigit()]
+    names = store.folders(LOG, after=f"{since - 1:013d}" if since else "")
+    return [int(name) for name in names if is_epoch(name)]
+
+
+def slot_names(store: Store, epoch: int) -> list[str]:
+    """The names of the entries of an epoch, in slot order. What else lies in the folder is none."""
+    return [name for name in store.names(f"{LOG}/{epoch:013d}") if is_slot(name)]
 
 
 def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
     """The entries of one epoch, in slot order."""
-    for name in store.names(f"{LOG}/{epoch:013d}"):
+    for name in slot_names(store, epoch):
         path = f"{LOG}/{epoch:013d}/{name}"
         stored = store.get(path)
         if stored is not None:
@@ -34,7 +50,7 @@ def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
 
 def first_slot(store: Store, epoch: int) -> int:
     """The slot that an epoch begins at; 0 when it is gone."""
-    names = store.names(f"{LOG}/{epoch:013d}")
+    names = slot_names(store, epoch)
     return int(names[0]) if names else 0
 
 

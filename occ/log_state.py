@@ -261,6 +261,8 @@ def decode(body: bytes, path: str) -> LogEntry:
         raw, end = _JSON.raw_decode(text)  # `json.loads` looks for blanks around it first
         if end != len(text):
             raise ValueError("more follows")
+        if "\\u" in text:  # a text with half a character could not be carried on into the next epoch
+            json.dumps(raw, ensure_ascii=False).encode()
         version, kind = raw["v"], raw["kind"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise DamagedTableError(

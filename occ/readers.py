@@ -66,8 +66,10 @@ class Lease:
         """The reverse. One that cannot be read needs everything, until it is found silent."""
         try:
             raw = json.loads(body)
-            return cls(reader, raw["writer"], raw["at"], raw["exact"], Process.from_json(raw["process"]))
-        except (ValueError, KeyError, TypeError):
+            if not (isinstance(raw["at"], str) and isinstance(raw["writer"], str)):
+                raise TypeError(raw)
+            return cls(reader, raw["writer"], raw["at"], bool(raw["exact"]), Process.from_json(raw["process"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
             return cls(reader, "unknown", EARLIEST, exact=False)
 
 

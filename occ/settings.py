@@ -13,7 +13,7 @@ from ..locks.config import shown
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
-_WHOLE, _YES_NO = ("log_epochs", "min_version"), ("unique_keys", "rebase")
+_WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
 _WORDS = ("lock", "strategy", "isolation", "early_conflict_detection")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 OWN_LOCK = "table"
@@ -118,6 +118,8 @@ class Settings:
                 f"the table has settings that this version does not know: {', '.join(unknown)}; upgrade lakelatch",
                 settings=unknown,
             )
+        for name in known & set(value):
+            _refuse_type(name, value[name])
         return cls(**value)
 
     def changed(self, **changes: Any) -> Settings:

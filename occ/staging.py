@@ -339,7 +339,10 @@ class InEntry(Mapping[FileGroupId, FileStatistics]):
         return {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in self._stats if "columns" in s}
 
     def __getitem__(self, group: FileGroupId) -> FileStatistics:
-        return FileStatistics.from_json(self._plain[group])
+        try:
+            return FileStatistics.from_json(self._plain[group])
+        except (AttributeError, TypeError, ValueError) as e:  # what cannot be understood excludes nothing
+            raise KeyError(group) from e
 
     def __iter__(self) -> Iterator[FileGroupId]:
         return iter(self._plain)

@@ -297,16 +297,16 @@ class Table(Reading, Maintenance):
                 self._swept = True
                 self.cleaner.sweep_leftovers(self.heart.instants)
                 take_archived_away(self)
-        except LatchError:  # theirs, not ours: it must not end the work that is going on here
-            _log.warning("%s: cleaning up after others failed; it is tried again", self.url, exc_info=True)
+        except LatchError as e:  # theirs, not ours: it must not end the work that is going on here
+            _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
     def _after_beats(self) -> None:
         """On the heartbeat's thread, so that nobody waits for it."""
         self.look_after_others()
         try:
             self.pruner.look()
-        except LatchError:
-            _log.warning("%s: old epochs of the log could not be removed; tried again later", self.url, exc_info=True)
+        except LatchError as e:
+            _log.warning("%s: old epochs of the log could not be removed; tried again later: %s", self.url, e)
 
     # --- guards ----------------------------------------------------------------------------------------------
 

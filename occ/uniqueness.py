@@ -201,9 +201,13 @@ def from_entry(store: Store, plain: Mapping[str, Any]) -> dict[str, Values]:
 
 
 def _stored(store: Store, plain: Mapping[str, Any]) -> Hashes | None:
-    if "hashes" in plain:
-        return unpack(base64.b64decode(plain["hashes"]))
-    found = store.get(plain["side"]["path"])
-    if found is None or hashlib.sha256(found.body).hexdigest() != plain["side"]["sha256"]:
-        return None  # whoever meets it runs again, and then it is part of the snapshot
-    return unpack(found.body)
+    # Of None any value may be among them: whoever meets it runs again, and then it is part of the snapshot.
+    try:
+        if "hashes" in plain:
+            return unpack(base64.b64decode(plain["hashes"]))
+        found = store.get(plain["side"]["path"])
+        if found is None or hashlib.sha256(found.body).hexdigest() != plain["side"]["sha256"]:
+            return None
+        return unpack(found.body)
+    except (ValueError, IndexError):
+        return None

@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from .plain_text import visible
+
 __all__ = [
     "CommitError",
     "CommitUnknownError",
@@ -62,7 +64,7 @@ class LatchError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
+        super().__init__(visible(message, lines=True))  # names of others stand in it, and it is made to be printed
         self.details = details
 
     def __getattr__(self, name: str) -> Any:

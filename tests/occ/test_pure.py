@@ -18,6 +18,7 @@ from lakelatch.occ.entry_rules import SIDES
 from lakelatch.occ.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
 from lakelatch.occ.settings import Settings
+from lakelatch.plain_text import visible
 
 # --- the log ----------------------------------------------------------------------------------------------------
 
@@ -281,7 +282,7 @@ CLASSES = [getattr(errors, name) for name in errors.__all__]
 def test_errors_survive_pickling(kind, message, details):
     back = pickle.loads(pickle.dumps(kind(message, **details)))
     assert type(back) is kind
-    assert str(back) == message
+    assert str(back) == visible(message, lines=True)
     assert back.details == details
     for name, value in details.items():
         assert getattr(back, name) == value

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .output import Waiting, bytes_text, count_text, print_json, wrapped
+from .output import Waiting, bytes_text, count_text, print_json, say, wrapped
 
 if TYPE_CHECKING:
     from ..occ.findings import Report, Severity
@@ -70,11 +70,13 @@ def _print(report: Report, *, strict: bool) -> None:
     for each in report.findings:
         shown[each.kind] += 1
         if shown[each.kind] <= _SHOWN_PER_KIND:
-            typer.echo(f"\n{_TITLES[each.severity]} {each.kind}")
+            say()
+            say(f"{_TITLES[each.severity]} {each.kind}")
             typer.echo(wrapped(_capital(each.message) + ".", indent=2))
             typer.echo(wrapped(f"Next: {each.next_step}.", indent=2))
         elif shown[each.kind] == totals[each.kind]:
-            typer.echo(f"\n  and {totals[each.kind] - _SHOWN_PER_KIND:,} more of {each.kind}; --json lists all")
+            say()
+            say(f"  and {totals[each.kind] - _SHOWN_PER_KIND:,} more of {each.kind}; --json lists all")
 
 
 def _facts(report: Report) -> str:

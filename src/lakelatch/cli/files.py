@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from .output import bytes_text, count_text, print_json, print_table
+from .output import bytes_text, count_text, print_json, print_table, say
 
 if TYPE_CHECKING:
     from ..occ.snapshot import FileSlice
@@ -68,7 +66,7 @@ def _rows(table: Table, slices: list[FileSlice]) -> dict[str, int]:
 
 def _print(found: list[dict[str, Any]], *, merge_on_read: bool) -> None:
     if not found:
-        typer.echo("no files")
+        say("no files")
         return
     headers = ["partition", "file id", "instant", "size", *(["logs"] if merge_on_read else []), "rows"]
     rows = []
@@ -87,4 +85,5 @@ def _print(found: list[dict[str, Any]], *, merge_on_read: bool) -> None:
     counted = [each["rows"] for each in found if each["rows"] is not None]
     base_only = " in base files" if merge_on_read else ""
     rows_text = f", {count_text(sum(counted), 'row')}{base_only}" if counted else ""
-    typer.echo(f"\n{count_text(len(found), 'file group')}, {bytes_text(total)}{rows_text}")
+    say()
+    say(f"{count_text(len(found), 'file group')}, {bytes_text(total)}{rows_text}")

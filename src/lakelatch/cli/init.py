@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ..errors import InputError
-from .output import Waiting, duration_text, print_json
+from .output import Waiting, duration_text, print_json, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +87,7 @@ def _tell(table: Table, what: str, *, json: bool) -> None:
         )
         return
     index = f"bucket index of {settings.buckets}" if settings.buckets else "simple index"
-    typer.echo(f"{what} {table.url}: lock {settings.lock}, strategy {settings.strategy}, {index}")
+    say(f"{what} {table.url}: lock {settings.lock}, strategy {settings.strategy}, {index}")
 
 
 def _names(text: str) -> list[str]:

@@ -11,14 +11,11 @@ from __future__ import annotations
 import getpass
 import socket
 from datetime import UTC, datetime
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ..errors import ConfigError, InputError
-from .output import duration_text, print_json
+from .output import duration_text, print_json, say
 
 if TYPE_CHECKING:
     from ..locks import Holder
@@ -54,15 +51,13 @@ def show(url: str, *, json: bool) -> None:
             print_json(facts)
             return
         if facts["key"] is None:
-            typer.echo("this table has no lock (none://)")
+            say("this table has no lock (none://)")
             return
-        typer.echo(holder_text(holder, table.env.now()))
+        say(holder_text(holder, table.env.now()))
         for place, waiter in enumerate(holder.queue if holder else (), start=1):
-            typer.echo(f"  {place}. in line: {waiter}")
+            say(f"  {place}. in line: {waiter}")
         for record in facts["breaks"]:
-            typer.echo(
-                f"token {record['token']} was ended by {record['who']} at {_time(record['at'])}: {record['reason']}"
-            )
+            say(f"token {record['token']} was ended by {record['who']} at {_time(record['at'])}: {record['reason']}")
 
 
 def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
@@ -95,10 +90,10 @@ def watch(url: str, *, every_s: float, json: bool) -> None:
             news = facts | {"holder": facts["holder"] and facts["holder"] | {"until": None}}
             if news != before:
                 if json:
-                    typer.echo(dumps(facts, ensure_ascii=False))
+                    print_json(facts, indent=None)
                 else:
                     lock = f"{facts['lock']}: " if before.get("lock") != facts["lock"] else ""
-                    typer.echo(f"{_time(table.env.now())} {lock}{holder_text(holder, table.env.now())}")
+                    say(f"{_time(table.env.now())} {lock}{holder_text(holder, table.env.now())}")
                 before = news
             table.env.sleep(every_s)
 
@@ -122,7 +117,7 @@ def set_(
         if json:
             print_json({"url": table.url, "settings": after.to_json()})
         else:
-            typer.echo(
+            say(
                 f"{table.url}: lock {after.lock} (it was {shown(before)}); running writers go over at their next commit"
             )
 
@@ -183,4 +178,4 @@ def break_(url: str, *, token: int, reason: str, json: bool) -> None:
         if json:
             print_json({"url": table.url, "token": token})
         else:
-            typer.echo(f"ended the lease with token {token}; its holder takes the lock again and validates again")
+            say(f"ended the lease with token {token}; its holder takes the lock again and validates again")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from .outcome import COULD_NOT
-from .output import Waiting, print_json, print_pairs, print_table, wrapped
+from .output import Waiting, print_json, print_pairs, print_table, say, wrapped
 
 if TYPE_CHECKING:
     from ..locks.checkup import Verdict
@@ -40,9 +40,9 @@ def print_verdict(verdict: Verdict) -> None:
     """For people."""
     rows = [(_MARKS[each.kept], each.promise, each.seen) for each in verdict.findings]
     print_table(("kept", "promise", "what was seen"), rows, fold=("promise", "what was seen"))
-    typer.echo()
+    say()
     print_pairs([(name.replace("_", " "), f"{value:.3g}") for name, value in verdict.figures.items()])
-    typer.echo()
+    say()
     for limit in verdict.limits:
         typer.echo(wrapped(f"not promised: {limit}"))
     count = {kept: sum(each.kept is kept for each in verdict.findings) for kept in _MARKS}
@@ -51,4 +51,4 @@ def print_verdict(verdict: Verdict) -> None:
         False: f"does NOT keep its promises: {count[False]} of {len(verdict.findings)} broken; do not use it",
         None: f"could not be tried: {count[None]} of {len(verdict.findings)} promises are open, for the reason above",
     }
-    typer.echo(f"{verdict.url} {end[verdict.kept]}")
+    say(f"{verdict.url} {end[verdict.kept]}")

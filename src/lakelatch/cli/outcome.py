@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import LatchError
+from ..plain_text import visible, visible_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +43,7 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = "" if record.levelno < logging.WARNING else "warning: "
-        typer.echo(prefix + record.getMessage(), err=True)
+        typer.echo(visible(prefix + record.getMessage()), err=True)
 
 
 def plainly(command: Callable[P, R]) -> Callable[P, R]:
@@ -74,7 +75,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             raise ends(type(e).__name__, str(e), COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
             words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
-            _tell(e, f"{words}\nRun again with --debug and report what it prints.")
+            _tell(e, words, "Run again with --debug and report what it prints.")
             raise ends("Fault", words, OUR_FAULT) from None
 
     return run
@@ -84,7 +85,7 @@ def print_error(kind: str, message: str, code: int, error: LatchError | None = N
     """One line, so that it can follow the lines of a command that prints many."""
     landed, retryable = (error.landed, error.retryable) if error else (None if kind == "Fault" else False, False)
     facts = {"type": kind, "message": message, "landed": landed, "retryable": retryable, "exit_code": code}
-    typer.echo(json.dumps({"error": facts}, ensure_ascii=False))
+    typer.echo(visible_json(json.dumps({"error": facts}, ensure_ascii=False)))
 
 
 class Commands(TyperGroup):
@@ -106,13 +107,13 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _tell(error: BaseException, words: str) -> None:
+def _tell(error: BaseException, words: str, *more: str) -> None:
     if _state["debug"]:
-        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            typer.echo(visible(line), err=True)
     else:
-        for note in getattr(error, "__notes__", ()):
-            words += f"\n{note}"
-        typer.echo(f"lakelatch: {words}", err=True)
+        for line in (f"lakelatch: {words}", *more, *getattr(error, "__notes__", ())):
+            typer.echo(visible(line), err=True)
 
 
 def _sentence(text: str) -> str:

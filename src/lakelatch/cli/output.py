@@ -11,6 +11,8 @@ from typing import Any
 
 import typer
 
+from ..plain_text import visible, visible_json
+
 _PIPE_WIDTH = 1000
 _WIDTH_MIN = 40
 
@@ -22,9 +24,14 @@ def width() -> int:
     return _PIPE_WIDTH
 
 
-def print_json(value: Any) -> None:
+def say(text: str = "", *, err: bool = False) -> None:
+    """One line, in which names of others can neither move the cursor nor begin another line."""
+    typer.echo(visible(text), err=err)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
     """One JSON document."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    typer.echo(visible_json(json.dumps(value, indent=indent, ensure_ascii=False)))
 
 
 def print_table(
@@ -49,7 +56,7 @@ def print_table(
             header, justify="right" if header in right else "left", no_wrap=header not in fold, overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
@@ -63,7 +70,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     indent = max((len(name) for name, _ in pairs), default=0) + 2
     for name, value in pairs:
         lines = [part for line in value.split("\n") for part in textwrap.wrap(
-            line, max(width() - indent, 20), break_on_hyphens=False, break_long_words=False
+            visible(line), max(width() - indent, 20), break_on_hyphens=False, break_long_words=False
         ) or [""]]  # fmt: skip
         typer.echo(f"{name:<{indent}}{lines[0]}".rstrip())
         for line in lines[1:]:
@@ -76,7 +83,12 @@ def wrapped(text: str, *, indent: int = 0) -> str:
 
     pad = " " * indent
     return textwrap.fill(
-        text, width(), initial_indent=pad, subsequent_indent=pad, break_on_hyphens=False, break_long_words=False
+        visible(text),
+        width(),
+        initial_indent=pad,
+        subsequent_indent=pad,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
@@ -111,9 +123,10 @@ class Waiting:
 
     def __init__(self, first: str) -> None:
         from rich.console import Console
+        from rich.text import Text
 
         console = Console(stderr=True)
-        self._status = console.status(first) if console.is_terminal else None
+        self._status = console.status(Text(visible(first))) if console.is_terminal else None
 
     def __enter__(self) -> Callable[[str], None]:
         context: AbstractContextManager[Any] = self._status or nullcontext()
@@ -126,4 +139,6 @@ class Waiting:
 
     def _update(self, text: str) -> None:
         if self._status is not None:
-            self._status.update(text)
+            from rich.text import Text
+
+            self._status.update(Text(visible(text)))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..errors import CommitError, InputError
-from .output import Waiting, count_text, duration_text, print_json
+from ..plain_text import visible
+from .output import Waiting, count_text, duration_text, print_json, say
 
 if TYPE_CHECKING:
     from ..occ.log_state import Begin
@@ -33,11 +34,11 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
         print_json({"rolled_back": ended, "still_open": still_open})
         return
     if ended:
-        typer.echo(f"rolled back {count_text(len(ended), 'transaction')}: {', '.join(ended)}")
+        say(f"rolled back {count_text(len(ended), 'transaction')}: {', '.join(ended)}")
     else:
-        typer.echo("no dead transaction")
+        say("no dead transaction")
     if still_open and instant is None:
-        typer.echo(f"still open, their writers are alive: {', '.join(still_open)}")
+        say(f"still open, their writers are alive: {', '.join(still_open)}")
 
 
 def _all_dead(table: Table) -> list[str]:
@@ -61,9 +62,8 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
     if force:
         who = begin.writer + (f" on {begin.process.host}, process {begin.process.pid}" if begin.process else "")
         if not yes:
-            typer.confirm(
-                f"End {begin.operation} {instant} of {who}? If it is alive, all its work is lost", abort=True, err=True
-            )
+            question = f"End {begin.operation} {instant} of {who}? If it is alive, all its work is lost"
+            typer.confirm(visible(question), abort=True, err=True)
         reason = "forced by hand"
     else:
         _refuse_the_living(table, begin)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .output import count_text, print_json, print_table, wrapped
+from .output import count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
     from ..occ.cleaning import Savepoint
@@ -43,7 +43,7 @@ def list_(url: str, *, json: bool) -> None:
         print_json({"plans": plans, "readers": readers})
         return
     if not plans and not readers:
-        typer.echo("nothing is planned, and no reader has a lease")
+        say("nothing is planned, and no reader has a lease")
     for rows in (plans, readers):
         if rows:
             print_table(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
@@ -108,7 +108,7 @@ def _done(executed: Executed | None, nothing: str, *, json: bool) -> None:
     if json:
         print_json({"planned": [], "executed": [asdict(each) for each in done]})
     elif not done:
-        typer.echo(nothing)
+        say(nothing)
     _tell(done, json=json)
 
 
@@ -118,16 +118,16 @@ def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool,
     if json:
         print_json({"planned": left, "executed": [asdict(each) for each in done]})
     elif planned is None:
-        typer.echo(nothing)
+        say(nothing)
     elif left:
-        typer.echo(f"planned {planned}; `lakelatch services run` executes it")
+        say(f"planned {planned}; `lakelatch services run` executes it")
     _tell(done, json=json)
 
 
 def _tell(done: Sequence[Executed], *, json: bool) -> None:
     for each in () if json else done:
         by = "" if each.mine else f" by {each.by}"
-        typer.echo(f"executed {each.instant}{by}: {count_text(each.files, 'file')}")
+        say(f"executed {each.instant}{by}: {count_text(each.files, 'file')}")
 
 
 def run(url: str, instant: str | None, *, json: bool) -> None:
@@ -140,7 +140,7 @@ def run(url: str, instant: str | None, *, json: bool) -> None:
     if json:
         print_json({"planned": [], "executed": [asdict(each) for each in done]})
     elif not wanted:
-        typer.echo("nothing is planned")
+        say("nothing is planned")
     _tell(done, json=json)
 
 
@@ -153,7 +153,7 @@ def cancel(url: str, instant: str, *, json: bool) -> None:
     if json:
         print_json({"instant": instant, "cancelled": ended})
     else:
-        typer.echo(f"cancelled {instant}" if ended else f"{instant} was over already")
+        say(f"cancelled {instant}" if ended else f"{instant} was over already")
 
 
 def save(url: str, at: str | None, *, comment: str, json: bool) -> None:
@@ -165,7 +165,7 @@ def save(url: str, at: str | None, *, comment: str, json: bool) -> None:
     if json:
         print_json({"savepoints": [_facts(made)]})
     else:
-        typer.echo(f"savepoint {made.instant}: {count_text(_files(made), 'file')}")
+        say(f"savepoint {made.instant}: {count_text(_files(made), 'file')}")
 
 
 def saved(url: str, *, json: bool) -> None:
@@ -177,7 +177,7 @@ def saved(url: str, *, json: bool) -> None:
     if json:
         print_json({"savepoints": found})
     elif not found:
-        typer.echo("no savepoint")
+        say("no savepoint")
     else:
         print_table(list(found[0]), [[str(value) for value in row.values()] for row in found])
 
@@ -191,7 +191,7 @@ def forget(url: str, instant: str, *, json: bool) -> None:
     if json:
         print_json({"instant": instant})
     else:
-        typer.echo(f"deleted savepoint {instant}")
+        say(f"deleted savepoint {instant}")
 
 
 def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
@@ -211,9 +211,9 @@ def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
     if json:
         print_json(asdict(done))
     elif done.completion is None:
-        typer.echo(f"nothing has landed after {instant}")
+        say(f"nothing has landed after {instant}")
     else:
-        typer.echo(f"restored to {instant}: took back {count_text(len(done.undone), 'commit')}")
+        say(f"restored to {instant}: took back {count_text(len(done.undone), 'commit')}")
 
 
 def _files(savepoint: Savepoint) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .output import duration_text, print_json, print_table, width, wrapped
+from .output import duration_text, print_json, print_table, say, width, wrapped
 
 if TYPE_CHECKING:
     from ..occ.avro import CommitMetadata
@@ -61,11 +61,11 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
         if json:
             print_json({"table": table.url, "pruned_to": before, "instants": [asdict(row) for row in rows]})
         elif not rows:
-            typer.echo("nothing has happened to this table yet")
+            say("nothing has happened to this table yet")
         else:
             _print(rows)
             if before and rows[-1].requested <= before:
-                typer.echo(
+                say(
                     wrapped(
                         f"the log of what began up to {before} has been removed: of that, the timeline tells who landed, and "
                         "nothing tells who did not"

@@ -1,0 +1,451 @@
+"""Everything that reads bytes of others, with sound bytes to begin from. A target raises `LatchError` or answers."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from lakelatch.conflict.unique import _overlap
+from lakelatch.conflict.write_set import EVERYWHERE
+from lakelatch.environment import Process
+from lakelatch.errors import LatchError
+from lakelatch.locks.dynamodb_item import parse_breaks, parse_item
+from lakelatch.locks.generations import Record, generation_name
+from lakelatch.locks.hudi_file import Found
+from lakelatch.locks.interface import BreakRecord
+from lakelatch.locks.object_record import LockObject, TokenObject, broken_of, to_json
+from lakelatch.locks.record_text import break_of, fields_of
+from lakelatch.occ.avro import CommitMetadata, WriteStat, decode_commit, decode_container, encode_commit
+from lakelatch.occ.avro_services import (
+    encode_clean,
+    encode_clean_plan,
+    encode_clustering_plan,
+    encode_compaction_plan,
+    encode_restore,
+    encode_savepoint,
+)
+from lakelatch.occ.avro_types import from_avro, to_avro
+from lakelatch.occ.check_footers import inspect
+from lakelatch.occ.footer_note import note_of
+from lakelatch.occ.history import Archived, History
+from lakelatch.occ.instant import Instant, file_name, parse
+from lakelatch.occ.listing import BaseFile, LogFile
+from lakelatch.occ.log_blocks import DELETE, Torn, read_blocks
+from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
+from lakelatch.occ.markers import MARKERS, delete_announced, list_markers
+from lakelatch.occ.names import base_file_name, log_file_name, parse_base_name, parse_log_name
+from lakelatch.occ.partition_path import check_partition_path, parse_partition_path
+from lakelatch.occ.plans import groups_of, held, paths_of
+from lakelatch.occ.properties import TableConfig
+from lakelatch.occ.publish import metadata_of
+from lakelatch.occ.readers import Lease
+from lakelatch.occ.settings import Settings
+from lakelatch.occ.staging import write_set_of
+from lakelatch.storage.local import LocalStore
+
+from ..occ.mor import data_block, delete_block, rollback_block, rows
+from .bytes_of_others import mangled, mangled_json
+
+T, C = "20260101000000000", "20260101000000001"
+GROUP = "01234567-0000-4000-8000-000000000000-0"
+BASE = f"{GROUP}_0-0-0_{T}.parquet"
+STAT = WriteStat(GROUP, f"p=a/{BASE}", "p=a", T, 3, 1, 1, 1, 100, 100, log_files=(f".{GROUP}_{T}.log.1_0-0-0",))
+SCHEMA = pa.schema([("id", pa.string()), ("d", pa.decimal128(9, 2)), ("l", pa.list_(pa.int64())), ("t", pa.date32())])
+COMMIT = CommitMetadata("UPSERT", to_avro(SCHEMA, "t"), {"k": "v"}, (STAT,), {"p=a": (GROUP,)})
+SLICES = {
+    "slices": {"p=a": [BASE]},
+    "earliest": {"T": T, "C": C, "action": "commit"},
+    "last": T,
+    "policy": "KEEP_LATEST_COMMITS",
+    "groups": [
+        {"partition": "p=a", "files": [BASE], "file_id": GROUP, "base": BASE, "logs": [], "log_bytes": 1, "instant": T}
+    ],
+    "by": "w",
+    "comment": "c",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """``run`` gets what ``given`` makes."""
+
+    given: st.SearchStrategy[Any]
+    run: Callable[[Any], object]
+
+    def __call__(self, value: Any) -> None:
+        try:
+            self.run(value)
+        except LatchError as e:
+            str(e)
+
+
+@contextmanager
+def _store() -> Iterator[LocalStore]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield LocalStore(folder)
+
+
+# --- instants ----------------------------------------------------------------------------------------------------
+
+_uri = "file:///t/{}".format
+_INSTANTS = [
+    encode_commit(COMMIT, replace=True),
+    encode_clean_plan(SLICES, uri=_uri),
+    encode_clean(SLICES, started=T, took_ms=1),
+    encode_savepoint(SLICES, at_ms=1),
+    encode_restore([Instant(T, "commit", "completed", C)], started=T, took_ms=1),
+    encode_clustering_plan(SLICES, uri=_uri),
+    encode_compaction_plan(SLICES),
+]
+_LAYOUT_1 = {
+    "partitionToWriteStats": {"p=a": [{"fileId": GROUP, "path": STAT.path, "numWrites": 3, "logFiles": ["a"]}]},
+    "partitionToReplaceFileIds": {"p=a": [GROUP]},
+    "extraMetadata": {"schema": COMMIT.schema, "k": "v"},
+    "operationType": "UPSERT",
+    "compacted": False,
+}
+
+
+def _layout_2(body: bytes) -> None:
+    for read in (lambda: decode_container(body, name="x"), lambda: decode_commit(body, name="x", layout=2).to_json()):
+        try:
+            read()
+        except LatchError as e:
+            str(e)
+
+
+def _layout_1(body: bytes) -> None:
+    json.dumps(decode_commit(body, name="x", layout=1).to_json())
+
+
+# --- log files, properties, schemas ------------------------------------------------------------------------------
+
+_ROWS = rows("a", {"k": 1, "l": 2})
+_BLOCKS = data_block(T, _ROWS) + delete_block(T, ["k", ("l", ("LongWrapper", 4))]) + rollback_block(C, T)
+_PROPERTIES = (
+    b"#x\nhoodie.table.name=t\nhoodie.table.type=COPY_ON_WRITE\nhoodie.table.version=8\nhoodie.timeline.layout.version=2\n"
+    b"hoodie.table.recordkey.fields=id\\\n  ,k\nhoodie.table.partition.fields=p:SIMPLE\nhoodie.database.name=d\\u00e4\n"
+)
+
+
+def _log_file(body: bytes) -> None:
+    for block in read_blocks(body, "log"):
+        if not isinstance(block, Torn):
+            _ = (block.instant, block.rolls_back)
+            list(block.deletes()) if block.kind == DELETE else block.rows()
+
+
+def _properties(body: bytes) -> None:
+    config = TableConfig.from_bytes(body)
+    config.refuse_writing()
+    assert TableConfig.from_bytes(config.to_bytes()).record_key_fields == config.record_key_fields
+
+
+# --- the log -----------------------------------------------------------------------------------------------------
+
+NOTHING = LocalStore(tempfile.gettempdir() + "/lakelatch-fuzz-no-table")
+_TOLD = {"columns": {"rows": 3, "columns": {"id": ["a", "b", 0]}}}
+_UNIQUE = {"": {"spans": {"p=a": ["a", "b"]}, "hashes": "AAEAAAAAAAAA"}}
+_METADATA = COMMIT.to_json() | {"unique": _UNIQUE}
+_METADATA["stats"][0] |= _TOLD
+_BEGIN = Begin(T, "commit", "UPSERT", "w", Process("h", "b", 1, "2"), 3, plan={"content": SLICES}, planned_at=2)
+_LANDED = Commit(
+    T, C, "commit", "UPSERT", "w", 7, EVERYWHERE, COMMIT.schema, _METADATA, slot=4, undone=(f"{T}_{C}.commit",)
+)
+_SERVED = Commit(T, C, "clean", "CLEAN", "w", 7, metadata={"operation": "CLEAN", "held": {"content": SLICES}}, slot=4)
+_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0)
+_ENTRIES = [
+    json.loads(encode(each, 1, 3, "x"))
+    for each in (_BEGIN, _LANDED, _SERVED, End("abort", T, "w", "why", 3), Setting(Settings(), "w", 3), Close(3), _OPEN)
+]
+
+
+def _entry(body: bytes) -> None:
+    entry = decode(body, "slot")
+    state = LogState()
+    state.apply(_OPEN)
+    state.apply(entry)
+    encode(entry, 1, 2, "x")
+    encode(state.carried(9), 1, 9, "x")
+    match entry:
+        case Commit():
+            _ = (entry.published, entry.empty, entry.restores)
+            if entry.metadata is not None:
+                writes = write_set_of(NOTHING, entry, entry.metadata)
+                _ = [writes.statistics.get(group) for group in writes.groups]
+                _ = [
+                    (_overlap(each, ("a", "b")), values.hashes())
+                    for values in writes.unique.values()
+                    for each in values.spans.values()
+                ]
+        case Begin():
+            _ = (entry.claim, str(entry.reserved or ""))
+
+
+def _side(body: bytes) -> None:
+    digest = hashlib.sha256(body).hexdigest()
+    with _store() as store:
+        path = ".hoodie/.lakelatch/sides/x.json"
+        store.put(path, body)
+        for read in (
+            lambda: metadata_of(store, Commit(T, C, "commit", "UPSERT", "w", 1, side={"path": path, "sha256": digest})),
+            lambda: groups_of(held(store, {"side": path, "sha256": digest})),
+        ):
+            try:
+                read()
+            except LatchError as e:
+                str(e)
+
+
+def _held(body: bytes) -> None:
+    content = json.loads(body)
+    entry = _ENTRIES[0] | {"plan": {"content": content}}
+    begin = decode(json.dumps(entry).encode(), "slot")
+    assert isinstance(begin, Begin)
+    assert begin.plan is not None
+    for path in (
+        *paths_of({"slices": {}} | begin.plan["content"]),
+        *(g.partition for g in groups_of(begin.plan["content"])),
+    ):
+        assert ".." not in path.split("/")
+        assert not path.startswith("/")
+
+
+# --- files of the table ------------------------------------------------------------------------------------------
+
+
+def _markers(names: list[str]) -> None:
+    """Whatever they are called, nothing goes but data files of their own transaction."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place, "table")
+        kept = [".hoodie/hoodie.properties", f"p=a/{GROUP}_0-0-0_{C}.parquet", "p=a/x", ".hoodie_partition_metadata"]
+        for name in [*kept, f"p=a/{BASE}"]:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(b"x")
+        store = LocalStore(root)
+        for name in names:
+            try:
+                store.put(f"{MARKERS}/{T}/{name}", b"")
+            except LatchError:
+                continue  # no name that there can be
+        delete_announced(store, list_markers(store, T))
+        assert all((root / name).exists() for name in kept)
+
+
+_MARKER_NAMES = [
+    f"p=a/{BASE}",
+    ".hoodie/hoodie.properties",
+    f"p=a/{GROUP}_0-0-0_{C}.parquet",
+    "p=a/x",
+    f".hoodie/{BASE}",
+    BASE,
+]
+
+
+def _names(name: str) -> None:
+    if (base := parse_base_name(name)) is not None:
+        assert base_file_name(base) == name
+    if (log := parse_log_name(name)) is not None and str(log.version) == name.split(".log.")[1].partition("_")[0]:
+        assert log_file_name(log).removesuffix(".cdc") == name.removesuffix(".cdc")
+    for layout in (1, 2):
+        if (instant := parse(name, layout=layout)) is not None:
+            assert parse(file_name(instant, layout=layout), layout=layout) == instant
+    for path in (name, f"p=a/{name}"):
+        _ = (BaseFile.at(path, 0), LogFile.at(path, 0))
+
+
+_CONFIGS = [
+    TableConfig("t", "COPY_ON_WRITE", 8, 2, partition_fields=fields, hive_style=hive, url_encode=encoded)
+    for fields in ((), ("p",), ("p", "q"))
+    for hive in (True, False)
+    for encoded in (True, False)
+]
+
+
+def _partition(given: tuple[str, TableConfig]) -> None:
+    path, config = given
+    check_partition_path(path)
+    parse_partition_path(path, config)
+
+
+def _footer(notes: list[tuple[str, bytes]]) -> None:
+    out = io.BytesIO()
+    meta = {key: [T] for key in ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key")}
+    table = pa.table(meta | {"_hoodie_partition_path": [""], "_hoodie_file_name": [BASE]})
+    pq.write_table(table.replace_schema_metadata({key.encode(): value for key, value in notes}), out)
+    with _store() as store:
+        store.put(BASE, out.getvalue())
+        note_of(pq.read_metadata(io.BytesIO(out.getvalue()))).get("key")
+        base = BaseFile.at(BASE, 1)
+        assert base is not None
+        assert inspect(store, _CONFIGS[0], base, None).rows == 1
+
+
+def _data_file(body: bytes) -> None:
+    with _store() as store:
+        store.put(BASE, body)
+        base = BaseFile.at(BASE, 1)
+        assert base is not None
+        inspect(store, _CONFIGS[0], base, None)
+
+
+def _parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"_hoodie_record_key": ["a", "b"], "v": [1, 2]}), out)
+    return out.getvalue()
+
+
+_FOOTER_KEYS = st.sampled_from(
+    ["lakelatch.file", "hoodie_min_record_key", "hoodie_max_record_key", "parquet.avro.schema"]
+)
+_NOTES = [b'{"digest":1,"inserts":1,"updates":0,"deletes":0,"key":"id","checksums":true}', b"[" * 3000, b"7"]
+
+
+def _history_files() -> dict[str, bytes]:
+    with _store() as store:
+        History(store, ".hoodie/timeline").add([Archived(Instant(T, "commit", "completed", C), _INSTANTS[0])])
+        return {each.name: store.get(each.path).body for each in store.list(".hoodie/timeline/history")}  # type: ignore[union-attr]
+
+
+_HISTORY = _history_files()
+
+
+def _history(given: tuple[str, bytes]) -> None:
+    name, body = given
+    with _store() as store:
+        for each, sound in _HISTORY.items():
+            store.put(f".hoodie/timeline/history/{each}", body if each == name else sound)
+        history = History(store, ".hoodie/timeline")
+        for instant in history.instants().values():
+            history.metadata(instant)
+        history.newest_completion()
+
+
+# --- locks -------------------------------------------------------------------------------------------------------
+
+_BREAK = BreakRecord("k", 7, "why", "who", 1.5)
+_OURS = {
+    "token": 7, "who": "w", "since": 1.0, "reason": "r", "host": "h", "pid": 1, "turn": 2, "line": ["a"],
+    "broken": to_json(_BREAK),
+}  # fmt: skip
+_LOCKS = [{"validUntil": 1, "expired": False, "owner": "o", "lakelatch": _OURS}]
+_TOKENS = [{"v": 1, "limit": 5, "breaks": [to_json(_BREAK)]}]
+_GENERATION = [
+    {
+        "key": "k", "owner": "o", "process": {"host": "h", "boot": "b", "pid": 1, "started": "2"}, "lease_s": 3.0, "since": 1.0,
+        "until": 2.0, "reason": "r",
+    }
+]  # fmt: skip
+
+
+def _lock_object(body: bytes) -> None:
+    found = LockObject.decode(body, "here")
+    _ = (found.holder("k"), found.turn, found.line, found.token, broken_of("k", found))
+    LockObject.decode(found.encode(), "here")
+
+
+def _generation(body: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, generation_name(7)).write_bytes(body)
+        Record.read(folder, 7)
+    _ = Found(1, 1, body).token
+    break_of("k", fields_of(body))
+
+
+_ITEM = {
+    "ownerName": {"S": "o"}, "recordVersionNumber": {"S": "v"}, "leaseDuration": {"S": "1000"}, "lakelatchFence": {"N": "7"},
+    "lakelatchHolder": {"S": json.dumps({"since": 1, "until": 2, "reason": "r", "host": "h", "pid": 3})},
+    "lakelatchLimit": {"N": "9"}, "lakelatchReleased": {"N": "6"},
+}  # fmt: skip
+
+
+def _item(body: bytes) -> None:
+    """DynamoDB keeps the kinds of its values apart; what is in a text may be anything."""
+    value = json.loads(body)
+    texts = value if isinstance(value, list) else [value]
+    item = _ITEM | {
+        "lakelatchHolder": {"S": json.dumps(value)},
+        "leaseDuration": {"S": str(value)},
+        "ownerName": {"S": str(value)},
+    }
+    found = parse_item(item)
+    found.as_holder("k")
+    parse_breaks("k", [json.dumps(each) for each in texts])
+
+
+_HOLDER = [
+    {"since": 1, "until": 2, "reason": "r", "host": "h", "pid": 3},
+    {"token": 7, "reason": "r", "who": "w", "at": 1},
+]
+_LEASE = Lease("r", "w", T, True, Process("h", "b", 1, "2"))
+
+
+def _lease(body: bytes) -> None:
+    lease = Lease.from_bytes("r", body)
+    lease.moments([T, C])
+    lease.to_bytes(1)
+
+
+_TEXT = st.text(max_size=40)
+TARGETS: dict[str, Target] = {
+    "Avro instants": Target(mangled(_INSTANTS), _layout_2),
+    "JSON instants": Target(mangled_json([_LAYOUT_1]), _layout_1),
+    "JSON instants, torn": Target(mangled([json.dumps(_LAYOUT_1).encode()]), _layout_1),
+    "schemas": Target(mangled([str(COMMIT.schema).encode()]).map(lambda body: body.decode("latin-1")), from_avro),
+    "schemas of other types": Target(mangled_json([json.loads(str(COMMIT.schema))]).map(bytes.decode), from_avro),
+    "log files": Target(mangled([_BLOCKS]), _log_file),
+    "properties": Target(mangled([_PROPERTIES]), _properties),
+    "log entries": Target(mangled_json(_ENTRIES), _entry),
+    "log entries, torn": Target(mangled([json.dumps(each).encode() for each in _ENTRIES]), _entry),
+    "plans": Target(mangled_json([SLICES]), _held),
+    "side objects": Target(mangled_json([COMMIT.to_json(), SLICES]), _side),
+    "side objects, torn": Target(mangled([json.dumps(COMMIT.to_json()).encode()]), _side),
+    "leases of readers": Target(mangled_json([json.loads(_LEASE.to_bytes(1))]), _lease),
+    "leases of readers, torn": Target(mangled([_LEASE.to_bytes(1)]), _lease),
+    "markers": Target(
+        st.lists(
+            st.builds("{}.marker.{}".format, st.sampled_from(_MARKER_NAMES) | _TEXT, st.just("CREATE") | _TEXT),
+            max_size=4,
+        ),
+        _markers,
+    ),
+    "file names": Target(
+        mangled(
+            [
+                BASE.encode(),
+                f".{GROUP}_{T}.log.1_0-0-0.cdc".encode(),
+                f"{T}_{C}.commit".encode(),
+                f"{T}.inflight".encode(),
+            ]
+        ).map(lambda body: body.decode("utf-8", "replace")),
+        _names,
+    ),
+    "partition paths": Target(
+        st.tuples(
+            _TEXT | st.sampled_from(["p=a", "p=a/q=%2F", "2026/01/17", "p=", "..", "p=%"]), st.sampled_from(_CONFIGS)
+        ),
+        _partition,
+    ),
+    "Parquet footers": Target(st.lists(st.tuples(_FOOTER_KEYS, mangled(_NOTES)), max_size=4), _footer),
+    "Parquet files": Target(mangled([_parquet()]), _data_file),
+    "archived history": Target(
+        st.sampled_from(sorted(_HISTORY)).flatmap(lambda name: st.tuples(st.just(name), mangled([_HISTORY[name]]))),
+        _history,
+    ),
+    "lock objects": Target(mangled_json(_LOCKS), _lock_object),
+    "token objects": Target(mangled_json(_TOKENS), lambda body: TokenObject.decode(body, "k", "here").encode()),
+    "lock files": Target(mangled_json(_GENERATION), _generation),
+    "lock files, torn": Target(mangled([json.dumps(_GENERATION[0]).encode()]), _generation),
+    "DynamoDB items": Target(mangled_json(_HOLDER), _item),
+}
