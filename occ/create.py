@@ -102,7 +102,7 @@ def _as_asked(table: Table, wanted: TableConfig, settings: dict[str, Any]) -> Ta
     try:
         for what in ("record_key_fields", "partition_fields", "ordering_field"):
             there, asked = getattr(table.config, what), getattr(wanted, what)
-            if there != asked:
+            if asked and there != asked:  # what was left out is as it is
                 raise ConfigError(
                     f"{table.url} is there with {what}={there!r}, and {asked!r} was asked for; these never change. Make a "
                     "table elsewhere, or open this one with lakelatch.open",
