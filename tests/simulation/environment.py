@@ -39,7 +39,7 @@ class SimEnvironment:
 
     def uuid(self) -> str:
         self._uuids += 1
-        return f"{self._number:08x}-0000-4000-8000-{self._uuids:012x}"
+        return f"{self._number:08x}-0000-4000-8000-{self._number:06x}{self._uuids:06x}"  # a bucket takes the head
 
     def event(self) -> SimEvent:
         return SimEvent(self.scheduler, self.sim.rate)

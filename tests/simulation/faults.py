@@ -12,12 +12,15 @@ from .scheduler import Scheduler, SimProcess
 
 # What strikes each kind of request. "crash" ends the process, "stop" suspends it, "slow" delays the request or its
 # answer beyond every lease, "late" carries it out when its sender has given up, "forget" lets the lock server lose
-# what it granted last, "jump" sets the wall clock to another time, "outage" cuts the process off for a while.
+# what it granted last, "jump" sets the wall clock to another time, "outage" cuts the process off for a while, "unflushed"
+# makes an object that the disk could not flush, "torn" is a listing of which each name is as of another moment.
 _ALWAYS = ("crash before", "crash after", "lose reply", "refuse", "stop", "slow", "slow answer", "jump", "outage")
 READ_FAULTS = tuple(f for f in _ALWAYS if f != "refuse")  # a refused read is one without an answer
 WRITE_FAULTS = (*_ALWAYS, "lose request", "late", "twice")
 LOCK_FAULTS = (*_ALWAYS, "forget")
-FAULTS = (*WRITE_FAULTS, "forget")
+FAULTS = (*WRITE_FAULTS, "forget", "unflushed", "torn")
+# Whose names need not be on disk.
+_UNFLUSHED = ("put begin", "put requested", "put inflight", "put completed", "put heartbeat", "put marker", "put lease")
 
 _FOLDERS = (
     (".hoodie/.lakelatch/log", "log"),
@@ -48,7 +51,7 @@ PROTOCOL_STEPS = (
     "put heartbeat", "replace heartbeat", "get heartbeat", "delete heartbeat",
     "put marker", "list marker", "head marker", "delete marker", "put data", "get data", "list data", "delete data",
     "lock grant", "lock renew", "lock release", "lock leave",
-    "put lease", "replace lease", "list lease", "get lease", "delete lease",
+    "put lease", "replace lease", "list lease", "get lease", "delete lease", "secure log", "secure data",
 )  # fmt: skip
 
 
@@ -56,14 +59,17 @@ def faults_of(step: str) -> tuple[str, ...]:
     """The faults that can strike a step."""
     if step.startswith("lock"):
         return LOCK_FAULTS if step == "lock grant" else _ALWAYS
-    return READ_FAULTS if step.startswith(("get", "head", "list")) else WRITE_FAULTS
+    if step.startswith(("get", "head", "list")):
+        return (*READ_FAULTS, "torn") if step.startswith("list") else READ_FAULTS
+    flushed = step.startswith(("put", "secure")) and step not in _UNFLUSHED
+    return (*WRITE_FAULTS, "unflushed") if flushed else WRITE_FAULTS
 
 
 # Rare steps are struck more often, and what happens all the time less, or most faults would strike there.
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
     "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
-    "delete data": 2,
+    "delete data": 2, "secure log": 4, "secure data": 4,
 }  # fmt: skip
 
 
@@ -134,6 +140,10 @@ class Network:
         elif self._random() < 0.3:  # the others may act between the request and what its sender does then
             self.scheduler.pause(self._random() * 0.02)
         return fault in ("lose reply", "lose request", "late")
+
+    def between(self) -> None:
+        """Others act while one listing is made."""
+        self.scheduler.pause(self._random() * 2)
 
     def send_later(self, step: str, act: Callable[[float], Any]) -> None:
         """The request is carried out once more, or only then."""

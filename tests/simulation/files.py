@@ -67,11 +67,12 @@ def write(
             raise RolledBackError("its marker is gone", instant=txn.instant)
         refuse_if_over(store, txn.instant)
         published = new.publish()
+        secured = published if published.done else store.secure(path)
         if not stands(store, marker):
             if published.done and is_no_part(store, txn.instant, path):
                 store.delete(path)
             raise RolledBackError("its marker is gone", instant=txn.instant)
-        if not published.done and store.head(path) is None:
+        if not secured.done:
             raise StorageError(f"{path} could not be published", path=path)
     return WriteStat(
         file_id, path, partition, prev or "null", num_writes=1, file_size=size, total_write_bytes=size, facts=facts

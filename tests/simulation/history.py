@@ -8,6 +8,7 @@ sum over the table only changes when a transaction says so. `graph` judges the s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from lakelatch.conflict import FileGroupId
 from lakelatch.conflict.write_set import WriteSet
 from lakelatch.occ.instant import COMMIT_ACTIONS
 from lakelatch.occ.log_state import Begin, Commit, End, LogEntry, Open, Setting
+from lakelatch.occ.names import bucket_of
 from lakelatch.occ.publish import plain_metadata_of
 from lakelatch.occ.staging import write_set_of
 from lakelatch.storage import Store
@@ -104,7 +106,7 @@ class Look:
 MAY_HAVE_LANDED = ("committed", "unknown", "cut off")
 
 
-SERVICES = ("CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE")  # nobody's attempt
+SERVICES = ("CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE", "ARCHIVE")  # nobody's attempt
 
 
 @dataclass
@@ -132,6 +134,7 @@ def judge(
     base: State,
     *,
     unique: bool,
+    bucketed: bool,
     kept_from: str,
 ) -> Story:
     """Raises `Anomaly`.
@@ -152,17 +155,38 @@ def judge(
         raise Anomaly(f"the table holds {final}, the log says {last}")
     for state in story.shown.values():
         _refuse_twice(state, unique=unique)
+        if bucketed:
+            _refuse_two_groups(state)
     completion = {c.instant: c.completion for c in commits}
+    archived = _archived(entries, commits)
     for number, look in enumerate(looks):
-        if look.completed not in story.shown:
+        possible = _possible(story, look.completed, archived)
+        if not possible:
             raise Anomaly(f"the timeline showed {look.completed}, which it never is by the log: {[*story.shown]}")
-        if look.state == story.shown[look.completed]:
+        if look.state in possible:
             story.seen.append(look.state)
         elif not (completion[look.completed[-1]] < kept_from and _goes_back(looks[:number], look)):
-            raise Anomaly(
-                f"with {look.completed} completed a reader saw {look.state}, not {story.shown[look.completed]}"
-            )
+            raise Anomaly(f"with {look.completed} completed a reader saw {look.state}, not {possible}")
     return story
+
+
+def _archived(entries: list[LogEntry], commits: list[Commit]) -> set[str]:
+    """T of the commits that an archival has taken off the timeline, or may be just taking."""
+    plans = (e.plan["content"].get("archived", ()) for e in entries if isinstance(e, Begin) and e.plan)
+    names = [name for c in commits if c.operation == "ARCHIVE" for name in c.undone]
+    return {name.partition("_")[0] for name in itertools.chain(names, *plans)}
+
+
+def _possible(story: Story, shown: tuple[str, ...], archived: set[str]) -> list[State]:
+    """The states that a timeline with these commits may show: none but archived ones are missing from it."""
+    if not archived:
+        return [story.shown[shown]] if shown in story.shown else []
+    there = set(shown)
+    return [
+        state
+        for rows, state in story.shown.items()
+        if tuple(t for t in rows if t in there or t not in archived) == shown
+    ]
 
 
 def _goes_back(before: list[Look], look: Look) -> bool:
@@ -179,9 +203,15 @@ def _refuse_twice(state: State, *, unique: bool) -> None:
         raise Anomaly(f"a value that is unique stands twice: {sorted(rows)}")
 
 
+def _refuse_two_groups(state: State) -> None:
+    places = [(group.partition, bucket_of(group.file_id)) for group in state]
+    if len(set(places)) < len(places):
+        raise Anomaly(f"a bucket has two file groups: {sorted(state)}")
+
+
 def _outcomes(entries: list[LogEntry], commits: list[Commit], known: dict[str, Attempt]) -> None:
     landed = {c.instant for c in commits}
-    undone = {name.partition("_")[0] for c in commits for name in c.undone}
+    undone = {name.partition("_")[0] for c in commits if c.restores for name in c.undone}
     ended = {e.instant for e in entries if isinstance(e, End)} | undone
     for attempt in known.values():
         told = attempt.outcome
@@ -268,7 +298,9 @@ def judge_tokens(entries: list[LogEntry], attempts: list[Attempt], granted: dict
             last = entry.token
 
 
-def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt], roots: Roots) -> None:
+def judge_losses(
+    store: Store, entries: list[LogEntry], attempts: list[Attempt], roots: Roots, *, bucketed: bool
+) -> None:
     """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""
     begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
     commits = {e.instant: e for e in entries if isinstance(e, Commit)}
@@ -285,17 +317,19 @@ def judge_losses(store: Store, entries: list[LogEntry], attempts: list[Attempt],
         if attempt.level == "snapshot" and not winner.restores:
             theirs = write_set_of(store, winner, plain_metadata_of(store, winner))
             groups = frozenset(root for group in theirs.groups for root in roots(group))
-            meets = _meet(attempt, replace(theirs, groups=groups))
+            meets = _meet(attempt, replace(theirs, groups=groups), bucketed=bucketed)
             if winner.action in ("clean", "savepoint") or not (
                 meets or attempt.inserted & other.inserted or attempt.emails & other.emails
             ):
                 raise Anomaly(f"{attempt.name} lost against {attempt.winner}, and they have nothing in common")
 
 
-def _meet(attempt: Attempt, theirs: WriteSet) -> bool:
+def _meet(attempt: Attempt, theirs: WriteSet, *, bucketed: bool) -> bool:
     groups = attempt.writes.keys() | attempt.drops
+    mine, others = ({(g.partition, bucket_of(g.file_id)) for g in some} for some in (groups, theirs.groups))
     return (
         bool(groups & theirs.groups)
+        or (bucketed and bool(mine & others))
         or any(theirs.region.covers(p) for p in {g.partition for g in groups} | attempt.region)
         or any(g.partition in attempt.region for g in theirs.groups)
     )

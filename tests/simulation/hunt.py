@@ -1,6 +1,7 @@
 """Hunts the mutants: the simulator has to notice every one of them.
 
-`python -m tests.simulation.hunt [SECONDS] [NAME...]` tries each for so many seconds of CPU and prints what caught it.
+`python -m tests.simulation.hunt [SECONDS] [NAME...]` tries each for so many seconds of CPU and prints what caught it. A
+hunt for all of them that nobody survives writes the table in docs/simulation.md.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing import Pool
+from pathlib import Path
 
 from lakelatch.errors import LatchError
 
-from . import mutants_of_commits, mutants_of_rebase, mutants_of_services, mutants_of_signs
+from . import mutants_of_commits, mutants_of_disks, mutants_of_rebase, mutants_of_services, mutants_of_signs
 from .install import simulated
 from .mutant import MUTANTS
 from .shape import Shape
 from .world import prepare, run, words
 
 BROKEN = "by nobody, it does not run: "
+DOCUMENT = Path(__file__).parents[2] / "docs/simulation.md"
+_BEGIN, _END = "<!-- printed by make mutants -->\n", "<!-- the end of what is printed -->\n"
 __all__ = [
     "MUTANTS",
     "broken",
     "hunt",
     "mutants_of_commits",
+    "mutants_of_disks",
     "mutants_of_rebase",
     "mutants_of_services",
     "mutants_of_signs",
@@ -63,15 +68,28 @@ def _hunt(task: tuple[str, float]) -> tuple[str, tuple[int, float, str]]:
 
 
 def main(seconds: float, names: list[str]) -> int:
-    survivors = 0
+    survivors, rows = 0, []
     with Pool() as pool:
         for name, (schedules, spent, caught) in pool.imap(_hunt, [(n, seconds) for n in names or MUTANTS]):
             print(f"{name}: {MUTANTS[name].why}")
             what = f"caught by schedule {schedules} after {spent:.1f} s: {caught[:200]}"
             print(f"    {what if caught else f'SURVIVED {schedules} schedules'}", flush=True)
             survivors += not caught or caught.startswith(BROKEN)
+            rows.append(f"| `{name}` | {MUTANTS[name].why} | {schedules:,} | {spent:.1f} |\n")
     print(f"{len(names or MUTANTS) - survivors} of {len(names or MUTANTS)} mutants caught")
+    if not names and not survivors:
+        print_into(DOCUMENT, "".join(rows))
     return 1 if survivors else 0
+
+
+def print_into(document: Path, rows: str) -> None:
+    """The table of the document is what the hunt has found, and not what somebody typed."""
+    before, begin, rest = document.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    assert begin, f"{document} has no place for the table"
+    assert end, f"{document} has no end of the table"
+    head = "| Mutant | What it does | Schedules | Seconds |\n|---|---|---:|---:|\n"
+    document.write_text(f"{before}{begin}{head}{rows}{end}{after}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from unittest import mock
 from lakelatch.locks import LockProvider, held, memory, queue, renewer
 from lakelatch.locks.held import Hold
 from lakelatch.occ import (
+    buckets,
     check,
     cleaning,
     commit_log,
@@ -59,6 +60,7 @@ def simulated() -> Iterator[None]:
             # What reads rows: `some_rows` looks at the snapshot instead, and what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
+            stack.enter_context(mock.patch.object(buckets, "wrong_keys", return_value=None))
             for module, name in _DECODERS:
                 stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))
             kept = functools.lru_cache(maxsize=64)(TableConfig.from_bytes)

@@ -11,6 +11,7 @@ from .faults import FAULTS, PROTOCOL_STEPS, faults_of
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
 LOG_EPOCHS = (1, 10)
+BUCKETS = (None, 2)
 MIXES: dict[str, dict[str, int]] = {
     "mixed": {
         "append": 6, "upsert": 4, "insert": 3, "insert_overwrite": 3,
@@ -44,7 +45,8 @@ class Shape:
     """``threads`` of one process share a handle. ``admin``: somebody changes locks and settings and cleans meanwhile.
     ``reserve``: how many of the transactions reserve something as they begin. ``keepers``: processes that clean old
     slices, cluster, make savepoints and restore. ``readers``: processes that read under a lease. ``unique``: the column
-    with this name in it is under a unique constraint."""
+    with this name in it is under a unique constraint. ``power_cut``: at the end some names are lost that nobody has flushed.
+    ``buckets``: the table has a bucket index with so many."""
 
     seed: int
     writers: int = 2
@@ -65,6 +67,8 @@ class Shape:
     keepers: int = 0
     readers: int = 0
     unique: bool = False
+    power_cut: bool = False
+    buckets: int | None = None
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -89,6 +93,8 @@ class Shape:
             keepers=luck.choice((0,) * 27 + (1, 1, 2)),
             readers=luck.choice((0,) * 9 + (1,)),
             unique=luck.random() < 0.1,
+            power_cut=luck.random() < 0.3,
+            buckets=luck.choice((None, None, None, 2)),
         )
 
     def smaller(self) -> Iterator[Shape]:
@@ -111,6 +117,8 @@ class Shape:
         plain = Shape(self.seed)
         for name in (
             "admin",
+            "power_cut",
+            "buckets",
             "unique",
             "drift",
             "skew_s",

@@ -34,6 +34,7 @@ class Tally:
     cpu_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
     struck: Counter[tuple[str, str]] = field(default_factory=Counter)
+    also: Counter[str] = field(default_factory=Counter)  # what is no fault of a request
     failed: list[tuple[Shape, str]] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
@@ -42,6 +43,7 @@ class Tally:
         self.cpu_s += other.cpu_s
         self.outcomes += other.outcomes
         self.struck += other.struck
+        self.also += other.also
         self.failed += other.failed
 
     def missed(self) -> list[tuple[str, str]]:
@@ -79,6 +81,7 @@ def tally(first: int, count: int, *, keepers: bool = False) -> Tally:
                 found.steps += world.scheduler.steps
                 found.outcomes.update(attempt.outcome for attempt in world.attempts)
                 found.struck += world.faults.struck
+                found.also += world.also
     finally:
         gc.enable()
         gc.collect()
@@ -161,6 +164,7 @@ def main() -> int:
     print(f"\n{total.schedules:,} schedules, {total.steps:,} steps, {total.cpu_s:.0f} s of CPU")
     print("transactions:", ", ".join(f"{n:,} {outcome}" for outcome, n in total.outcomes.most_common()))
     print(f"\nhow often each fault has struck each step:\n{total.table()}")
+    print("\nand so often:", ", ".join(f"{n:,} {what}" for what, n in sorted(total.also.items())))
     missed = total.missed()
     print(f"never struck: {', '.join(f'{f} at {s}' for f, s in missed) or 'none of those that can'}\n")
     for shape, what in total.failed[:1]:

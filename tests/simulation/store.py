@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import builtins
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from random import Random
 from typing import IO, TypeVar
 
 from lakelatch.errors import StorageError
@@ -18,6 +19,7 @@ from lakelatch.storage import Durable, Entry, Outcome, Put, Stored
 from .faults import Network, step_of
 
 T = TypeVar("T")
+N = TypeVar("N", str, Entry)
 Bodies = dict[str, bytes]
 
 
@@ -33,6 +35,7 @@ class Objects:
         self.taken_away: Bodies = {}  # what stood first where something was deleted
         # Deleted savepoints that were put again, each with all that was gone by then.
         self.came_back: dict[str, set[str]] = {}
+        self.unflushed: dict[str, set[str]] = {}  # by folder: what a power cut would take away
         self._entries: dict[str, dict[str, Entry]] = {}  # by folder and path
         self._folders: dict[str, dict[str, None]] = {"": {}}
         self._writes = 0
@@ -47,6 +50,7 @@ class Objects:
         """Another server that holds the same."""
         twin = Objects({})
         twin.stored, twin._writes = dict(self.stored), self._writes
+        twin.unflushed = {folder: set(paths) for folder, paths in self.unflushed.items()}
         twin._entries = {folder: dict(entries) for folder, entries in self._entries.items()}
         twin._folders = {folder: dict(below) for folder, below in self._folders.items()}
         return twin
@@ -55,10 +59,22 @@ class Objects:
         """Another server on which nothing was ever deleted from that folder."""
         return Objects(self.bodies() | {p: body for p, body in self.taken_away.items() if p.startswith(folder)})
 
-    def put(self, path: str, body: bytes, now: float) -> Put:
+    def flush(self, folder: str) -> None:
+        self.unflushed.pop(folder, None)
+
+    def power_cut(self, paths: Iterable[str]) -> None:
+        """These are gone without anybody's doing."""
+        for path in paths:
+            del self.stored[path], self._entries[path.rpartition("/")[0]][path]
+
+    def put(self, path: str, body: bytes, now: float, *, flushed: bool = True) -> Put:
         self._writes += 1
         tag = f"tag{self._writes}"
         folder = path.rpartition("/")[0]
+        if flushed:
+            self.flush(folder)
+        else:
+            self.unflushed.setdefault(folder, set()).add(path)
         new = path not in self.stored
         if new:
             self._grow(folder)
@@ -69,8 +85,15 @@ class Objects:
         self.changed(path, "made" if new else "replaced")
         return Put(Outcome.DONE, tag)
 
-    def put_if_absent(self, path: str, body: bytes, now: float) -> Put:
-        return Put(Outcome.LOST) if path in self.stored else self.put(path, body, now)
+    def put_if_absent(self, path: str, body: bytes, now: float, *, flushed: bool) -> Put:
+        return Put(Outcome.LOST) if path in self.stored else self.put(path, body, now, flushed=flushed)
+
+    def secure(self, path: str, *, flushed: bool) -> Put:
+        if path not in self.stored:
+            return Put(Outcome.LOST)
+        if flushed:
+            self.flush(path.rpartition("/")[0])
+        return Put(Outcome.DONE, self.stored[path].tag)
 
     def replace_if_match(self, path: str, body: bytes, tag: str, now: float) -> Put:
         found = self.stored.get(path)
@@ -80,6 +103,7 @@ class Objects:
         if (gone := self.stored.pop(path, None)) is not None:
             self.taken_away.setdefault(path, gone.body)
             folder = path.rpartition("/")[0]
+            self.unflushed.get(folder, set()).discard(path)
             del self._entries[folder][path]
             self._shrink(folder)
             self.changed(path, "deleted")
@@ -135,25 +159,37 @@ class SimStore:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
-        return self._write("put", path, body, lambda now: self._objects.put_if_absent(path, body, now))
+        return self._put(path, body, durable)
+
+    def _put(self, path: str, body: bytes, durable: Durable) -> Put:
+        def act(now: float, *, flushed: bool = True) -> Put:
+            return self._objects.put_if_absent(path, body, now, flushed=flushed and durable is True)
+
+        return self._write("put", path, body, act)
 
     def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
         return nullcontext(body)
 
     def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
-        return self._write("replace", path, body, lambda now: self._objects.replace_if_match(path, body, tag, now))
+        return self._write("replace", path, body, lambda now, **_: self._objects.replace_if_match(path, body, tag, now))
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
-        return self._write("put", path, body, lambda now: self._objects.put(path, body, now))
+        def act(now: float, *, flushed: bool = True) -> Put:
+            return self._objects.put(path, body, now, flushed=flushed and durable is True)
+
+        return self._write("put", path, body, act)
 
     def secure(self, path: str) -> Put:
-        return Put(Outcome.LOST if self.head(path) is None else Outcome.DONE)
+        def act(_: float, *, flushed: bool = True) -> Put:
+            return self._objects.secure(path, flushed=flushed)
+
+        return self._write("secure", path, b"", act)
 
     def sync(self, folder: str) -> None:
-        pass
+        """Deletions are on disk at once here."""
 
     def delete(self, path: str) -> Outcome:
-        return self._write("delete", path, b"", lambda _: self._objects.delete(path)).outcome
+        return self._write("delete", path, b"", lambda _, **__: self._objects.delete(path)).outcome
 
     @contextmanager
     def create(self, path: str) -> Iterator[_Upload]:
@@ -198,11 +234,14 @@ class SimStore:
             return act()
         fault = network.before(step_of(op, path, b""))
         answer = act()
+        if fault == "torn":
+            network.between()
+            answer = _torn(answer, act(), network.scheduler.random)  # type: ignore[type-var, assignment]
         if network.after(fault):
             raise StorageError(f"{path} could not be read: no answer (simulated)", path=path)
         return answer
 
-    def _write(self, op: str, path: str, body: bytes, act: Callable[[float], Put]) -> Put:
+    def _write(self, op: str, path: str, body: bytes, act: Callable[..., Put]) -> Put:
         network = self._network
         if network is None:
             return act(0.0)
@@ -212,7 +251,14 @@ class SimStore:
             raise StorageError(f"{path} was not written: refused (simulated)", path=path)
         if fault in ("late", "twice"):
             network.send_later(step, act)
-        answer = _NO_ANSWER if fault in ("late", "lose request") else act(network.scheduler.now)
+        if fault in ("late", "lose request"):
+            answer = _NO_ANSWER
+        elif fault == "unflushed":
+            answer = act(network.scheduler.now, flushed=False)
+            if answer.done:
+                answer = Put(Outcome.UNKNOWN, cause="there and not flushed (simulated)", unflushed=True)
+        else:
+            answer = act(network.scheduler.now)
         if network.scheduler.trace is not None:
             network.scheduler.note(f"{step} {_short(path)} -> {answer.outcome.value}")
         return _NO_ANSWER if network.after(fault) else answer
@@ -234,5 +280,17 @@ class _Upload:
         self.stream = io.BytesIO()
 
     def publish(self, *, durable: Durable = True) -> Put:
-        body, objects = self.stream.getvalue(), self._store._objects
-        return self._store._write("put", self._path, body, lambda now: objects.put_if_absent(self._path, body, now))
+        return self._store._put(self._path, self.stream.getvalue(), durable)
+
+
+def _torn(before: list[N], after: list[N], luck: Random) -> list[N]:
+    """A listing that was made while names came and went: each of these is in it or not."""
+
+    def path(each: N) -> str:
+        return each if isinstance(each, str) else each.path
+
+    sure, maybe = (
+        {path(each) for each in before} & {path(each) for each in after},
+        {path(e): e for e in (*before, *after)},
+    )
+    return [maybe[name] for name in sorted(maybe) if name in sure or luck.random() < 0.5]

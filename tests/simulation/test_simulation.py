@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .faults import faults_of
+from .faults import FAULTS, faults_of
 from .graph import write_skews
-from .hunt import MUTANTS, broken, hunt
+from .hunt import DOCUMENT, MUTANTS, broken, hunt, print_into
 from .install import simulated
 from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally
@@ -41,11 +41,14 @@ def test_no_schedule_breaks_a_promise(number: int):
 
 
 def test_every_fault_has_struck_every_step_of_the_protocol():
-    struck, outcomes = Counter[tuple[str, str]](), Counter[str]()
+    struck, outcomes, also = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     for number in range(BLOCKS):
         struck += block(number).struck
         outcomes += block(number).outcomes
+        also += block(number).also
     assert not [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
+    assert {fault for fault, _ in struck} == set(FAULTS)
+    assert all(also[each] for each in ("power cuts", "names lost in them", "archivals", "tables with buckets"))
     told = {"committed", "conflict", "lost", "aborted", "rolled back", "unknown", "no lock", "cut off", "failed"}
     assert told <= set(outcomes)
     assert outcomes["committed"] > sum(outcomes.values()) / 2, "most schedules get something done"
@@ -61,6 +64,8 @@ def test_every_kind_of_work_and_every_setting_occurs():
     assert {s.unique for s in shapes if s.mix == "keys"} == {False, True}
     assert {s.keepers for s in shapes} == {0, 1, 2}
     assert {s.readers for s in shapes} == {0, 1}
+    assert {s.power_cut for s in shapes} == {False, True}
+    assert {s.buckets for s in shapes} == {None, 2}
 
 
 SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:20]
@@ -123,5 +128,16 @@ def _fails(shape: Shape) -> bool:
 
 
 def test_the_document_names_every_mutant():
-    text = (Path(__file__).parents[2] / "docs/simulation.md").read_text()
+    text = DOCUMENT.read_text()
     assert not [name for name in MUTANTS if f"`{name}`" not in text]
+
+
+def test_the_hunt_prints_its_table_into_the_document(tmp_path: Path):
+    copy = tmp_path / "simulation.md"
+    copy.write_text(DOCUMENT.read_text())
+    print_into(copy, "| `one` | It does this. | 1 | 0.1 |\n")
+    found = copy.read_text()
+    assert "| `one` | It does this. | 1 | 0.1 |\n<!--" in found
+    assert "candidates_are_not_compared" not in found
+    assert found.startswith(DOCUMENT.read_text().partition("<!--")[0])
+    assert found.endswith(DOCUMENT.read_text().rpartition("-->")[2])

@@ -21,6 +21,7 @@ from lakelatch.errors import (
 )
 from lakelatch.occ.check import check
 from lakelatch.occ.cleaning import kept_from
+from lakelatch.occ.execution import DECIDED
 from lakelatch.occ.log_files import LOG
 from lakelatch.occ.log_state import Commit, LogEntry
 from lakelatch.occ.services import Executed
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 # How often each is done.
 _ACTS = {
     "clean": 4, "plan_clean": 2, "cluster": 2, "plan_clustering": 2, "execute": 4, "cancel": 1,
-    "savepoint": 3, "delete_savepoint": 1, "restore": 2, "sweep": 1,
+    "savepoint": 3, "delete_savepoint": 1, "restore": 2, "sweep": 1, "archive": 3, "plan_archive": 1,
 }  # fmt: skip
-_REFUSALS = (ConflictError, InputError, RolledBackError)  # nothing of it has landed
+_REFUSALS = (ConflictError, InputError, RolledBackError, UnsupportedTableError)  # nothing of it has landed
 _ERRORS = (*_REFUSALS, CommitUnknownError, LockError, StorageError)  # any other says something that is not so
 _LANDS_AS = {"savepoint": "SAVEPOINT", "delete_savepoint": "SAVEPOINT_DELETE", "restore": "RESTORE"}
 
@@ -117,8 +118,15 @@ class Upkeep:
         plans = table.plans()
         return self._told(table.execute(self.world.scheduler.random.choice(plans).instant)) if plans else None
 
+    def _archive(self, table: Table) -> None:
+        least = self.world.scheduler.random.randint(1, 3)
+        table.archive(keep_min=least, keep_max=least)
+
+    def _plan_archive(self, table: Table) -> None:
+        table.plan_archive(keep_min=1, keep_max=1)
+
     def _cancel(self, table: Table) -> None:
-        plans = [each for each in table.plans() if each.action != "clean"]
+        plans = [each for each in table.plans() if each.action not in DECIDED]
         if plans:
             table.cancel_plan(self.world.scheduler.random.choice(plans).instant)
 
@@ -237,13 +245,12 @@ class Upkeep:
     def _judge_kept(self, table: Table, story: Story) -> None:
         """States that no cleaning has been decided for, and those of savepoints, are whole."""
         timeline = table.timeline()
-        shown = tuple(each.requested for each in timeline.commits)
         first, kept = kept_from(table), {each.instant for each in table.savepoints()}
-        for number, each in enumerate(timeline.commits, start=1):
+        for each in timeline.commits:
             if (each.completed or "") >= first or each.requested in kept:
                 state = self.world.content(cold_view(table.store, timeline, as_of_completion=each.completed).snapshot)
-                if state != story.shown[shown[:number]]:
+                if state != (was := story.states[each.completed or ""]):
                     raise Anomaly(
-                        f"the state of {each.requested} is {state}, and it was {story.shown[shown[:number]]}; "
+                        f"the state of {each.requested} is {state}, and it was {was}; "
                         f"kept are those from {first} on and of {sorted(kept)}"
                     )

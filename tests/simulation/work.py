@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakelatch.conflict import FileGroupId
 from lakelatch.errors import LatchError
 from lakelatch.occ.avro import WriteStat
-from lakelatch.occ.names import new_file_id
+from lakelatch.occ.names import bucket_of, new_file_id
 from lakelatch.occ.transaction import Transaction
 
 from .files import read, write
@@ -235,10 +235,21 @@ class Work:
         return content
 
     def _begin(self, partition: str, balance: int, rows: Rows) -> None:
-        """A new file group."""
-        file_id = new_file_id(self.txn._table.env.uuid())
+        """A new file group; in a bucket that has one already, that takes it."""
+        bucket = None
+        if self.txn._table.settings.buckets is not None:
+            bucket = self.luck.randrange(self.txn._table.settings.buckets)
+            dropped = self.attempt.drops | self.attempt.writes.keys()
+            there = [g for g in self.txn.snapshot.file_groups(partition) if bucket_of(g.file_id) == bucket]
+            for group in there:
+                roots = self.roots(group.group)
+                if not roots & dropped:
+                    return self._replace(group, self._read(group), balance, rows)
+                if not roots & self.attempt.drops:
+                    return None  # changed already
+        file_id = new_file_id(self.txn._table.env.uuid(), bucket=bucket)
         value = Value((self.attempt.name,), 1, balance, tuple(sorted(rows.items())))
-        self._put(partition, file_id, {FileGroupId(partition, file_id): value}, self._facts(partition, rows, {}))
+        return self._put(partition, file_id, {FileGroupId(partition, file_id): value}, self._facts(partition, rows, {}))
 
     def _facts(self, partition: str, rows: Rows, seen: State) -> FileFacts | None:
         new = rows.keys() - rows_of(seen).keys()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from lakelatch.occ.heartbeat import HEARTBEATS
 from lakelatch.occ.instant import file_name
 from lakelatch.occ.listing import BaseFile
 from lakelatch.occ.log_files import LOG, read_all
+from lakelatch.occ.log_state import Commit
 from lakelatch.occ.names import PARTITION_METADATA, new_file_id, partition_metadata
 from lakelatch.occ.properties import TableConfig
 from lakelatch.occ.snapshot import Snapshot
@@ -49,7 +52,7 @@ from .install import simulated
 from .locks import LockServer, open_locks
 from .rows import EMAIL
 from .scheduler import Scheduler, SimProcess
-from .shape import LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, Shape
+from .shape import BUCKETS, LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, Shape
 from .store import Bodies, Objects, SimStore
 from .upkeep import Upkeep
 from .work import FIRST_BALANCE, OPERATION, PARTITIONS, Work
@@ -79,7 +82,9 @@ def _config() -> TableConfig:
 
 
 @functools.cache
-def _founded(groups: int, lock: str, isolation: str, log_epochs: int, unique: bool) -> tuple[Objects, State]:
+def _founded(
+    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, buckets: int | None
+) -> tuple[Objects, State]:
     """The objects of a table with so many file groups, and what they hold."""
 
     def set_up(path: str, body: bytes) -> bytes:
@@ -87,7 +92,7 @@ def _founded(groups: int, lock: str, isolation: str, log_epochs: int, unique: bo
             return body
         entry = json.loads(body)
         entry["settings"] |= {"lock": lock, "isolation": isolation, "log_epochs": log_epochs}
-        entry["settings"] |= {"unique": [EMAIL] if unique else []}
+        entry["settings"] |= {"unique": [EMAIL] if unique else [], "buckets": buckets}
         return json.dumps(entry, separators=(",", ":")).encode()
 
     world = World(Shape(0, groups=groups), objects=Objects(_new_table()))
@@ -97,7 +102,8 @@ def _founded(groups: int, lock: str, isolation: str, log_epochs: int, unique: bo
         with world.table(world.process("founder"), alone=True) as table:
             with table.transaction("insert") as txn:
                 for number in range(groups):
-                    file_id = new_file_id(table.env.uuid())
+                    bucket = None if buckets is None else number // len(PARTITIONS)
+                    file_id = new_file_id(table.env.uuid(), bucket=bucket)
                     put(txn, PARTITIONS[number % 2], file_id, Value((f"{FOUNDER}{number}",), 1, FIRST_BALANCE))
             state.update(world.state(table))
 
@@ -113,7 +119,8 @@ def prepare() -> None:
                 for level in ISOLATION_LEVELS:
                     for log_epochs in LOG_EPOCHS:
                         for unique in (False, True):
-                            _founded(groups, lock, level, log_epochs, unique)
+                            for buckets in BUCKETS:
+                                _founded(groups, lock, level, log_epochs, unique, buckets)
 
 
 class World:
@@ -125,7 +132,9 @@ class World:
         self.scheduler.trace = [] if trace else None
         self.base: State = {}
         if objects is None:
-            objects, self.base = _founded(shape.groups, shape.lock, shape.isolation, shape.log_epochs, shape.unique)
+            objects, self.base = _founded(
+                shape.groups, shape.lock, shape.isolation, shape.log_epochs, shape.unique, shape.buckets
+            )
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
         self.faults = Faults(shape.faults, shape.crashes)
@@ -134,6 +143,7 @@ class World:
         self.roots = Roots()
         self.upkeep = Upkeep(self)
         self.entries: list[object] = []
+        self.also: Counter[str] = Counter()
         self._dead: set[Process] = set()
         self._processes = 0
         self._handles = 0 if self.base else 1_000_000  # no file id of the founder's is made again
@@ -236,6 +246,7 @@ class World:
                 attempt.level = level or table.settings.isolation
                 self._work(txn, attempt, kind)
             attempt.outcome = "committed" if txn.result else "aborted"
+            self._on_disk(attempt)
 
         self._told([attempt], go)
 
@@ -263,8 +274,21 @@ class World:
             # The answer names the attempt that landed; those before have lost.
             result = table.run(work, operation=OPERATION[kind], attempts=3, time_s=60.0)
             attempts[-1].outcome = "committed" if result.commit else "aborted"
+            self._on_disk(attempts[-1])
 
         self._told(attempts, go)
+
+    def _on_disk(self, attempt: Attempt) -> None:
+        """Who is told that it has landed can rely on it when the power goes."""
+        if attempt.outcome != "committed":
+            return
+        objects, mine = self.objects, f'"T":"{attempt.instant}"'.encode()
+        for path in itertools.chain.from_iterable(objects.unflushed.values()):
+            entry = path.startswith(LOG) and b'"kind":"commit"' in (body := objects.stored[path].body) and mine in body
+            if entry or (path.startswith("part=") and attempt.instant in path):
+                self.scheduler.violation = Anomaly(
+                    f"{attempt.name} was told that it has landed, and {path} is on no disk"
+                )
 
     def _attempt(self, began: float) -> Attempt:
         attempt = Attempt(f"t{len(self.attempts)}", began=began)
@@ -325,14 +349,18 @@ class World:
 
     def _is_plan(self, instant: str) -> bool:
         """Whether several may execute it, one after the other."""
-        shown = [f"{TIMELINE}/{instant}.{action}.requested" for action in ("clean", "clustering")]
-        return any(path in self.objects.stored or path in self.objects.taken_away for path in shown)
+        there = {path: stored.body for path, stored in self.objects.stored.items()} | self.objects.taken_away
+        begun = f'"T":"{instant}"'.encode()
+        return any(begun in body and b'"planned_at"' in body for path, body in there.items() if path.startswith(LOG))
 
     def _audit(self) -> None:
         """After everybody: one honest process cleans up, then everything has to be right."""
         self.scheduler.pause(3 * self.faults.long_s)  # whatever was on its way has arrived
+        seen = self._cut_the_power() if self.shape.power_cut else None
         table = self.table(self.process("auditor"), alone=True)
         table.clean(wait=True)
+        if seen is not None and seen != self.state(table):
+            raise Anomaly(f"after a power cut a reader saw {seen}, and once it was repaired {self.state(table)}")
         if self.shape.keepers:
             self.upkeep.finish(table)
             self._delete_what_is_forgotten(table)
@@ -357,16 +385,29 @@ class World:
             self.state(table),
             self.base,
             unique=self.shape.unique,
+            bucketed=self.shape.buckets is not None,
             kept_from=kept_from(table),
         )
         self.upkeep.judge(table, entries, story)
+        self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
+        self.also["tables with buckets"] += self.shape.buckets is not None
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
-        judge_losses(table.store, entries, self.attempts, self.roots)
+        judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.buckets is not None)
         check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
         with table.transaction("insert") as txn:  # it is still writable
             Work(txn, Attempt("last"), self.scheduler.random, self.roots).insert()
         assert txn.result is not None
         table.close()
+
+    def _cut_the_power(self) -> State:
+        """Some names on the timeline are gone; returns what somebody sees then who only reads."""
+        folders = self.objects.unflushed
+        names = sorted(path for path in folders.get(TIMELINE, ()) if "_" in path.rpartition("/")[2])
+        lost = [path for path in names if self.scheduler.random.random() < 0.5]
+        self.objects.power_cut(lost)
+        self.also += {"power cuts": 1, "names lost in them": len(lost)}
+        with self.table(self.process("reader"), alone=True) as reader:
+            return self.state(reader)
 
     def _delete_what_is_forgotten(self, table: Table) -> None:
         """A savepoint that comes back when no epoch tells any more that it was deleted: its user deletes it again."""
