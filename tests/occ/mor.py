@@ -81,9 +81,11 @@ def rollback_block(instant: str, undone: str) -> bytes:
 class Mor:
     """A table of version 8 or 9 that another engine has made: ordered by ``v``, or by commits only."""
 
-    def __init__(self, folder: Path, *, version: int = 8, ordering: str | None = "v", env: Any = None) -> None:
+    def __init__(
+        self, folder: Path, *, version: int = 8, ordering: str | None = "v", env: Any = None, **settings: Any
+    ) -> None:
         self.folder = folder
-        given = {"env": env} if env else {}
+        given = settings | ({"env": env} if env else {})
         made = lakelatch.create(
             str(folder),
             record_key="id",

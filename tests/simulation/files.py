@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 
 from lakelatch.conflict import FileGroupId
 from lakelatch.errors import RolledBackError, StorageError
+from lakelatch.occ import compaction
 from lakelatch.occ.avro import WriteStat
 from lakelatch.occ.execution import Execution
 from lakelatch.occ.file_spec import refuse_if_over
@@ -38,6 +40,25 @@ def decode(body: bytes) -> State:
 def read(store: Store, path: str) -> State:
     with store.open(path) as stream:
         return decode(stream.read())
+
+
+def content_of(bodies: Callable[[str], bytes], each: FileSlice) -> State:
+    """The lists of a file slice; each log file appends a name to all of them."""
+    names = tuple(json.loads(bodies(log.path)) for log in each.logs)
+    content = decode(bodies(each.path))
+    if not names:
+        return content
+    return {
+        root: old._replace(names=(*old.names, *names), count=old.count + len(names)) for root, old in content.items()
+    }
+
+
+def read_slice(store: Store, each: FileSlice) -> State:
+    def body(path: str) -> bytes:
+        with store.open(path) as stream:
+            return stream.read()
+
+    return content_of(body, each)
 
 
 def put(txn: Transaction, partition: str, file_id: str, value: Value) -> None:
@@ -77,6 +98,14 @@ def write(
     return WriteStat(
         file_id, path, partition, prev or "null", num_writes=1, file_size=size, total_write_bytes=size, facts=facts
     )
+
+
+def merge_logs(execution: Execution) -> None:
+    """`compaction.run`, of files that hold lists."""
+    for group in execution.content["groups"]:
+        each = compaction._slice(group)
+        content = execution._seen(lambda each=each: read_slice(execution._table.store, each))  # type: ignore[misc]
+        execution.add([write(execution, each.partition, each.file_id, content, prev=each.instant)])
 
 
 def join_files(execution: Execution) -> None:

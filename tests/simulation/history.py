@@ -9,7 +9,7 @@ sum over the table only changes when a transaction says so. `graph` judges the s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -106,7 +106,7 @@ class Look:
 MAY_HAVE_LANDED = ("committed", "unknown", "cut off")
 
 
-SERVICES = ("CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE", "ARCHIVE")  # nobody's attempt
+SERVICES = ("CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE", "ARCHIVE", "COMPACT")  # nobody's attempt
 
 
 @dataclass
@@ -136,12 +136,14 @@ def judge(
     unique: bool,
     bucketed: bool,
     kept_from: str,
+    ground: Sequence[tuple[str, str, State]] = (),
 ) -> Story:
     """Raises `Anomaly`.
 
     Args:
         base: what the first commits of the log, which are nobody's attempt, left behind.
         kept_from: completion time from which on no clean has taken from a state.
+        ground: T and C of the commits before the log, and the states that they left.
     """
     known = {a.instant: a for a in attempts if a.instant}
     commits = [e for e in entries if isinstance(e, Commit)]
@@ -149,7 +151,7 @@ def judge(
     if before != commits[: len(before)] or len(before) > 2:
         raise Anomaly(f"{[c.instant for c in before]} have landed and nobody made them")
     _outcomes(entries, commits, known)
-    story = _replay(commits, {e.instant: e.slot for e in entries if isinstance(e, Begin)}, known, base)
+    story = _replay(commits, {e.instant: e.slot for e in entries if isinstance(e, Begin)}, known, base, ground)
     last = next(reversed(story.states.values()))
     if final != last:
         raise Anomaly(f"the table holds {final}, the log says {last}")
@@ -157,7 +159,7 @@ def judge(
         _refuse_twice(state, unique=unique)
         if bucketed:
             _refuse_two_groups(state)
-    completion = {c.instant: c.completion for c in commits}
+    completion = {c.instant: c.completion for c in commits} | {t: c for t, c, _ in ground}
     archived = _archived(entries, commits)
     for number, look in enumerate(looks):
         possible = _possible(story, look.completed, archived)
@@ -225,9 +227,18 @@ def _outcomes(entries: list[LogEntry], commits: list[Commit], known: dict[str, A
             raise Anomaly(f"{attempt.name} was told that {attempt.instant} was ended by another, but nobody has")
 
 
-def _replay(commits: list[Commit], begun: dict[str, int], known: dict[str, Attempt], base: State) -> Story:
+def _replay(
+    commits: list[Commit],
+    begun: dict[str, int],
+    known: dict[str, Attempt],
+    base: State,
+    ground: Sequence[tuple[str, str, State]],
+) -> Story:
     """The states after each commit, in the order of the log."""
     story, rows, state, restored = Story({(): {}}), (), State(), -1
+    for instant, completion, state in ground:
+        rows = (*rows, instant)
+        story.shown[rows] = story.states[completion] = state
     after: list[tuple[int, State]] = []  # slots of commits, and the states that they left
     for commit in commits:
         began = begun[commit.instant]

@@ -32,7 +32,7 @@ from lakelatch.occ.constraints import Checker
 from lakelatch.occ.properties import TableConfig
 
 from .environment import SimEnvironment, simulated_mutexes
-from .files import join_files
+from .files import join_files, merge_logs
 from .history import Anomaly
 
 _KEPT = 4096
@@ -56,10 +56,11 @@ def simulated() -> Iterator[None]:
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(Hold, "ensure", _watched(Hold.ensure)))
-            stack.enter_context(mock.patch.dict(services._RUN, {"clustering": join_files}))
+            stack.enter_context(mock.patch.dict(services._RUN, {"clustering": join_files, "compaction": merge_logs}))
             # What reads rows: `some_rows` looks at the snapshot instead, and what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))
+            stack.enter_context(mock.patch.object(check, "check_logs", return_value=None))
             stack.enter_context(mock.patch.object(buckets, "wrong_keys", return_value=None))
             for module, name in _DECODERS:
                 stack.enter_context(mock.patch.object(module, name, _cached(getattr(module, name))))

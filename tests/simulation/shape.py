@@ -46,7 +46,7 @@ class Shape:
     ``reserve``: how many of the transactions reserve something as they begin. ``keepers``: processes that clean old
     slices, cluster, make savepoints and restore. ``readers``: processes that read under a lease. ``unique``: the column
     with this name in it is under a unique constraint. ``power_cut``: at the end some names are lost that nobody has flushed.
-    ``buckets``: the table has a bucket index with so many."""
+    ``buckets``: the table has a bucket index with so many. ``merge_on_read``: it has log files, and only services work on it."""
 
     seed: int
     writers: int = 2
@@ -69,11 +69,12 @@ class Shape:
     unique: bool = False
     power_cut: bool = False
     buckets: int | None = None
+    merge_on_read: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
         luck = random.Random(seed * 7919 + 1)
-        return cls(
+        shape = cls(
             seed=seed,
             writers=luck.choice((2, 2, 2, 3)),
             transactions=luck.choice((1, 1, 2)),
@@ -95,6 +96,20 @@ class Shape:
             unique=luck.random() < 0.1,
             power_cut=luck.random() < 0.3,
             buckets=luck.choice((None, None, None, 2)),
+        )
+        return shape.only_services() if luck.random() < 0.02 else shape
+
+    def only_services(self) -> Shape:
+        """On a merge-on-read table, whose rows another engine writes and which is compacted here."""
+        return replace(
+            self,
+            merge_on_read=True,
+            writers=0,
+            keepers=2,
+            readers=1,
+            buckets=None,
+            unique=False,
+            groups=min(self.groups, 2),
         )
 
     def smaller(self) -> Iterator[Shape]:

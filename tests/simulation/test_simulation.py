@@ -48,7 +48,9 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
         also += block(number).also
     assert not [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
     assert {fault for fault, _ in struck} == set(FAULTS)
-    assert all(also[each] for each in ("power cuts", "names lost in them", "archivals", "tables with buckets"))
+    assert all(
+        also[each] for each in ("power cuts", "names lost in them", "archivals", "compactions", "tables with buckets")
+    )
     told = {"committed", "conflict", "lost", "aborted", "rolled back", "unknown", "no lock", "cut off", "failed"}
     assert told <= set(outcomes)
     assert outcomes["committed"] > sum(outcomes.values()) / 2, "most schedules get something done"

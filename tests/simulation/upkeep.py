@@ -28,7 +28,7 @@ from lakelatch.occ.services import Executed
 from lakelatch.occ.table import Table
 from lakelatch.occ.view import cold_view
 
-from .files import read
+from .files import read_slice
 from .history import Anomaly, State, Story
 from .scheduler import SimProcess
 from .shape import LOCKS, NO_LOCK
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _ACTS = {
     "clean": 4, "plan_clean": 2, "cluster": 2, "plan_clustering": 2, "execute": 4, "cancel": 1,
     "savepoint": 3, "delete_savepoint": 1, "restore": 2, "sweep": 1, "archive": 3, "plan_archive": 1,
+}  # fmt: skip
+_ACTS_OF_MERGE_ON_READ = {
+    "clean": 3, "plan_clean": 2, "compact": 5, "plan_compaction": 3, "execute": 5, "cancel": 2, "cluster": 1, "restore": 1,
+    "sweep": 1,
 }  # fmt: skip
 _REFUSALS = (ConflictError, InputError, RolledBackError, UnsupportedTableError)  # nothing of it has landed
 _ERRORS = (*_REFUSALS, CommitUnknownError, LockError, StorageError)  # any other says something that is not so
@@ -82,7 +86,8 @@ class Upkeep:
         luck = world.scheduler.random
         for table in self._turns(process, 3):
             world.scheduler.pause(luck.random() * 0.5)
-            what = luck.choices(list(_ACTS), list(_ACTS.values()))[0]
+            acts = _ACTS_OF_MERGE_ON_READ if world.shape.merge_on_read else _ACTS
+            what = luck.choices(list(acts), list(acts.values()))[0]
             call = Call(what, table.writer)
             self.calls.append(call)
             world.scheduler.note(what)
@@ -110,6 +115,12 @@ class Upkeep:
 
     def _cluster(self, table: Table) -> str | None:
         return self._told(table.cluster())
+
+    def _compact(self, table: Table) -> str | None:
+        return self._told(table.compact())
+
+    def _plan_compaction(self, table: Table) -> None:
+        table.plan_compaction()
 
     def _plan_clustering(self, table: Table) -> None:
         table.plan_clustering()
@@ -188,11 +199,11 @@ class Upkeep:
                     for each in view.snapshot.file_groups():
                         table.env.sleep(luck.random() * luck.choice((0.05, 0.5, 3.0)))
                         try:
-                            state |= read(table.store, each.path)
+                            state |= read_slice(table.store, each)
                         except Gone as e:
                             table.env.sleep(2 * table.settings.heartbeat_interval_s)  # so that it has beaten, or not
                             view.check()
-                            raise Anomaly(f"a reader of {view.completion} has a lease, and {each.path} is gone") from e
+                            raise Anomaly(f"a reader of {view.completion} has a lease, and {e.path} is gone") from e
                     view.check()
                     self.readings.append(Reading(view.completion, state, past is not None))
 
