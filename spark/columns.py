@@ -62,6 +62,17 @@ def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = Fal
         refuse_key_type(name, schema.field(name).type)
 
 
+def refuse_no_condition(condition: Any, url: str) -> None:
+    """Raise `InputError` for what says of no row that it is to go."""
+    from pyspark.sql import Column
+
+    if not (condition.strip() if isinstance(condition, str) else isinstance(condition, Column)):
+        raise InputError(
+            f"no condition says which rows of {url} are to be deleted ({condition!r}); nothing was written. Give SQL text or a "
+            "Column, or say `delete_all`"
+        )
+
+
 def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
     """Columns to shuffle by: null and empty text are one partition, so they have to be one value."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it

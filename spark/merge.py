@@ -53,8 +53,10 @@ class Merge:
                 return set()
             plan = replace(made.plan, slices={p: each for p, each in made.plan.slices.items() if near.covers(p)})
             if made.here is not None:
-                return targets(plan, made.here)
-            return looked_at(self.run(txn, made, TargetsTask(plan)))
+                found = targets(plan, made.here)
+            else:
+                found = looked_at(self.run(txn, made, TargetsTask(plan)))
+            return {txn._staged.place_of(group) for group in found}
 
         take_turn(txn, aimed_at)
 

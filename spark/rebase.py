@@ -7,11 +7,13 @@ again, and nothing is kept for the case that it would be. A condition is evaluat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import reduce
+from operator import or_
+from typing import Any, ClassVar
 
 from ..occ.avro import WriteStat
 from ..occ.merge import Effects
-from ..occ.rebase import Again, Lost
+from ..occ.rebase import Lost
 from ..occ.rewrite import Plan, slices_by_partition
 from ..occ.row_merge import merge_rows
 from ..occ.snapshot import FileSlice
@@ -19,43 +21,68 @@ from .worker import Answer, RebaseTask, RemoveTask
 
 HERE_BYTES_MAX = 32 << 20  # of base files that the driver merges by itself; more are merged by Spark's tasks
 Collect = Callable[[Any, Any], list[Answer]]
+Named = Callable[[Any, list[FileSlice]], Any]
 
 
-def rows_again(spark: Any, collect: Collect, tasks: int, kept: dict[str, Effects]) -> Again:
-    """The hook of upserts and of deletes by key.
+class RowsAgain:
+    """What a transaction's upserts and deletes by key have done, for its rebase.
 
     Args:
         spark: the session.
         collect: runs a task over rows.
         tasks: how many of them at most.
-        kept: what the driver did by itself; empty when tasks did it.
+
+    Attributes:
+        kept: what the driver did by itself; what tasks did is in their files.
+        idle: some row changed nothing, because the row that was there is newer.
     """
 
-    def again(lost: Lost) -> list[WriteStat]:
+    by_condition: ClassVar = False
+
+    def __init__(self, spark: Any, collect: Collect, tasks: int) -> None:
+        self._spark, self._collect, self._tasks = spark, collect, tasks
+        self.kept: dict[str, Effects] = {}
+        self.idle = False
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
         if sum(each.size for unit in lost.units for each in unit.current) <= HERE_BYTES_MAX:
-            return merge_rows(lost, kept)
+            return merge_rows(lost, self.kept)
         count = len(lost.units)
-        return stats_of(collect(spark.range(0, count, 1, min(count, tasks)), RebaseTask(lost)))
+        rows = self._spark.range(0, count, 1, min(count, self._tasks))
+        return stats_of(self._collect(rows, RebaseTask(lost)))
 
-    return again
 
-
-def condition_again(named: Callable[[list[FileSlice]], Any], collect: Collect) -> Again:
-    """The hook of deletes by condition: rows that are new, or that others have set meanwhile, are looked at too.
+class ConditionAgain:
+    """The conditions by which a transaction deletes: rows that are new, or that others have set since, are looked at too.
 
     Args:
-        named: the rows of some slices for which the condition is true, by file and position.
         collect: runs a task over rows.
     """
 
-    def again(lost: Lost) -> list[WriteStat]:
+    by_condition: ClassVar = True
+
+    def __init__(self, collect: Collect) -> None:
+        self._collect = collect
+        self._conditions: list[Any] = []
+        self._named: Named | None = None
+
+    def add(self, condition: Any, named: Named) -> None:
+        """One more condition. ``named``: the rows of some slices for which one is true, by file and position."""
+        self._conditions.append(condition)
+        self._named = named
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
+        assert self._named is not None
         now = {each.path: each for unit in lost.units for each in unit.current}
         now |= {each.path: each for each in lost.appeared}
         slices = list(now.values())
         task = RemoveTask(Plan(lost.spec, slices_by_partition(slices), delete=True), lost)
-        return stats_of(collect(named(slices), task)) if slices else []
+        return stats_of(self._collect(self._named(self._any(), slices), task)) if slices else []
 
-    return again
+    def _any(self) -> Any:
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+        return reduce(or_, [F.expr(each) if isinstance(each, str) else each for each in self._conditions])
 
 
 def stats_of(answers: Iterable[Answer]) -> list[WriteStat]:

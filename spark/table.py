@@ -33,7 +33,7 @@ class SparkTable(Writing):
         """Read and write in one transaction, run again as a whole when what it read has changed.
 
         Args:
-            job: called with the transaction; reads through it, and makes one write. It may run several times.
+            job: called with the transaction; reads and writes through it. It may run several times.
             operation: of the write; an overwrite has to be begun as ``insert_overwrite``.
             bounds: ``isolation``, ``attempts`` and the others of `Table.run`.
 

@@ -18,10 +18,12 @@ from .writing import Writing
 
 
 class SparkTransaction(Writing):
-    """Made by `SparkTable.run`, which commits it. Any number of reads, and one write, which is staged when it returns.
+    """Made by `SparkTable.run`, which commits it. Any number of reads and writes, each on what was staged before it.
+
+    A write is staged when it returns. Overwrites want a transaction begun as ``insert_overwrite``, which has no others.
 
     Attributes:
-        txn: the transaction, for what is beyond reads and writes; its ``snapshot`` is what is read.
+        txn: the transaction, for what is beyond reads and writes; its ``current`` state is what is read.
     """
 
     def __init__(self, spark: Any, table: Table, txn: Transaction) -> None:
@@ -35,14 +37,15 @@ class SparkTransaction(Writing):
         *,
         meta: bool = False,
     ) -> Any:
-        """The rows as a DataFrame of the transaction's snapshot; isolation above ``snapshot`` protects what it holds.
+        """The rows as a DataFrame of the transaction's snapshot, with what it has written before this call.
 
+        Isolation above ``snapshot`` protects what the snapshot holds.
         Say in ``filter`` what you need, and not in a ``where`` afterwards: what its comparisons of columns with values
         exclude, by partition or by the statistics of a file, others may change meanwhile. The words are those of
         `SparkTable.read`.
         """
         self._table.config.refuse_scanning()
-        schema = self.txn.schema
+        schema = self.txn.written_schema
         if schema is None:
             raise InputError(
                 f"{self._table.url} has no schema yet, because nothing was written to it; write some rows first"

@@ -36,7 +36,7 @@ from .jobs import collect
 from .merge import Merge, Planned, in_each, plan_here
 from .prune import matching_partitions, pinned_partitions
 from .read import scan, with_meta
-from .rebase import condition_again, rows_again, stats_of
+from .rebase import ConditionAgain, RowsAgain, stats_of
 from .result import WriteResult
 from .source import Shuffled, Source, estimated_bytes, small_rows
 from .worker import (
@@ -61,16 +61,16 @@ class _RepeatedKeys(Exception):
 
 
 class Writes:
-    """The writes of one table in one session, each a transaction of its own, or the one write of ``txn``."""
+    """The writes of one table in one session, each a transaction of its own, or one of those of ``txn``."""
 
     def __init__(self, spark: Any, table: Table, txn: Transaction | None = None) -> None:
         self._spark, self._table, self._txn = spark, table, txn
-        self._wrote = ""
 
     # Insert ------------------------------------------------------------------------------------------------------
 
     def insert(self, rows: Any, *, operation: str) -> WriteResult:
         """Rows into new file groups; with buckets, into those of their buckets."""
+        self._refuse_merge("insert")
         schema = self._checked(rows)
         if self._table.settings.buckets is not None:
             return self.upsert(rows)
@@ -82,6 +82,7 @@ class Writes:
         for each in given or ():
             refuse_misspelled(self._table.url, self._table.config, each)
         named = None if given is None else set(given)
+        self._refuse_overwrite("overwrite", "insert_overwrite")
 
         def drop(txn: Transaction, stats: Sequence[WriteStat]) -> None:
             written = {s.partition for s in stats}
@@ -93,16 +94,17 @@ class Writes:
                 )
             for partition in sorted(written | (named or set())):
                 txn.overwrites(partition)
-                txn.drop(txn.snapshot.file_groups(partition))
+                txn.drop(txn.current.file_groups(partition))
 
         return self._overwrite(rows, "insert_overwrite", drop)
 
     def overwrite_table(self, rows: Any) -> WriteResult:
         """The table holds these rows and no others."""
+        self._refuse_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")
 
         def drop(txn: Transaction, _stats: Sequence[WriteStat]) -> None:
             txn.overwrites(None)
-            txn.drop(txn.snapshot.file_groups())
+            txn.drop(txn.current.file_groups())
 
         return self._overwrite(rows, "insert_overwrite_table", drop)
 
@@ -129,7 +131,8 @@ class Writes:
         with Source(rows, small_rows(rows)).until_done() as source:
             small = source.small
 
-            def work(txn: Transaction) -> None:
+            def work(txn: Transaction) -> list[WriteStat]:
+                txn._next_write()
                 spec = txn.file_spec(schema)
                 if small is not None:
                     answers = [_raised(InsertTask(spec, exact=True).run(small.to_batches(), 0))]
@@ -147,8 +150,10 @@ class Writes:
                     if repeated_keys(answers):
                         raise _RepeatedKeys
                 stats = stats_of(answers)
-                txn.add(stats)
                 finish(txn, stats)
+                txn.add(stats)
+                txn._mixed()
+                return stats
 
             try:
                 return self._run(work, operation)
@@ -160,6 +165,7 @@ class Writes:
 
     def upsert(self, rows: Any) -> WriteResult:
         """Rows into the file groups that hold their keys; new keys are inserted."""
+        self._refuse_merge("upsert")
         return self._merge(rows, self._checked(rows), "upsert", lambda _txn, _stats: None)
 
     def _merge(
@@ -176,22 +182,24 @@ class Writes:
 
             def planned(txn: Transaction) -> Planned:
                 spec = txn.file_spec(schema)
-                old = txn.snapshot if keep_old else Snapshot()
+                old = txn.current if keep_old else Snapshot()
                 here = None if small is None else plan_here(Plan(spec), small, old)
                 if here is not None:
                     return Planned(here, small)
                 return Planned(Plan(spec, slices_by_partition(old.file_groups())))
 
-            def work(txn: Transaction) -> None:
+            def work(txn: Transaction) -> list[WriteStat]:
                 kept: dict[str, Effects] = {}
                 if keep_old:
                     merge.take_turn(txn)
+                txn._next_write()
                 answers = merge.answers(txn, kept)
                 stats = stats_of(answers)
-                txn.add(stats)
                 finish(txn, stats)
+                txn.add(stats)
                 if keep_old:
                     self._rebases(txn, answers, operation, kept)
+                return stats
 
             merge = self._merge_of(planned, source, schema, operation)
             return self._run(work, operation)
@@ -267,6 +275,7 @@ class Writes:
 
     def delete(self, keys: Any) -> WriteResult:
         """The rows with these keys are gone; in all partitions when the keys come without partition columns."""
+        self._refuse_merge("delete")
         config = self._table.config
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
@@ -277,59 +286,78 @@ class Writes:
         with Source(chosen, small_rows(chosen)).until_done() as source:
 
             def planned(txn: Transaction) -> Planned | None:
-                if txn.schema is None:
+                now, schema = txn.current, txn.written_schema
+                if schema is None:
                     return None
-                plan = Plan(txn.file_spec(txn.schema), delete=True)
-                everywhere = None if located else txn.snapshot.partitions()
+                plan = Plan(txn.file_spec(schema), delete=True)
+                everywhere = None if located else now.partitions()
                 if source.small is not None:
                     spread = source.small if everywhere is None else in_each(source.small, everywhere)
-                    if (here := plan_here(plan, spread, txn.snapshot)) is not None:
+                    if (here := plan_here(plan, spread, now)) is not None:
                         return Planned(here, spread)
-                return Planned(replace(plan, slices=slices_by_partition(txn.snapshot.file_groups())), None, everywhere)
+                return Planned(replace(plan, slices=slices_by_partition(now.file_groups())), None, everywhere)
 
-            def work(txn: Transaction) -> None:
+            def work(txn: Transaction) -> list[WriteStat]:
                 kept: dict[str, Effects] = {}
                 merge.take_turn(txn)
+                txn._next_write()
                 answers = merge.answers(txn, kept)
-                txn.add(stats_of(answers))
+                stats = stats_of(answers)
+                txn.add(stats)
                 self._rebases(txn, answers, "delete", kept)
+                return stats
 
             merge = self._merge_of(planned, source, schema, "delete")
             return self._run(work, "delete")
 
     def delete_where(self, condition: Any) -> WriteResult:
         """The rows for which the condition is true are gone, also ones that other writers add meanwhile."""
+        self._refuse_merge("delete_where")
+        columns.refuse_no_condition(condition, self._table.url)
+        return self._delete_where(condition)
 
+    def delete_all(self) -> WriteResult:
+        """All rows are gone, also ones that other writers add meanwhile."""
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+        self._refuse_merge("delete_all")
+        return self._delete_where(F.lit(True))
+
+    def _delete_where(self, condition: Any) -> WriteResult:
         def matching(txn: Transaction, schema: pa.Schema) -> list[FileSlice]:
-            partitions = txn.snapshot.partitions()
-            wanted = matching_partitions(self._spark, self._table.config, schema, partitions, condition)
-            return [s for s in txn.snapshot.file_groups() if s.partition in wanted]
+            now = txn.current
+            wanted = matching_partitions(self._spark, self._table.config, schema, now.partitions(), condition)
+            return [s for s in now.file_groups() if s.partition in wanted]
 
         def aimed_at(txn: Transaction, near: Region) -> set[FileGroupId]:
-            if (schema := txn.schema) is None:
+            if (schema := txn.written_schema) is None:
                 return set()
             slices = [each for each in matching(txn, schema) if near.covers(each.partition)]
             where = where_of(comparisons(self._spark, schema, condition))
-            return {each.group for each in slices_that_may_match(self._table.store, slices, where)}
+            found = slices_that_may_match(self._table.store, slices, where)
+            return {txn._staged.place_of(each.group) for each in found}
 
-        def work(txn: Transaction) -> None:
+        def work(txn: Transaction) -> list[WriteStat]:
             take_turn(txn, partial(aimed_at, txn))
-            schema, config = txn.schema, self._table.config
+            txn._next_write()
+            schema, config = txn.written_schema, self._table.config
             if schema is None:
-                return
+                return []
             pinned = pinned_partitions(self._spark, config, schema, condition)
             where = comparisons(self._spark, schema, condition)
             for partition in sorted(pinned) if pinned is not None else [None]:
                 txn.reads(partition, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_nothing_else()
             slices = matching(txn, schema)
-            if not slices:
-                return
-            plan = Plan(txn.file_spec(schema), slices_by_partition(slices), delete=True)
             run = partial(self._collect, txn, operation="delete")
-            named = partial(self._named, condition, schema)
-            txn.add(stats_of(run(named(slices), RemoveTask(plan))))
-            txn.rebases(condition_again(named, run), looks_again=True)
+            again = txn._hook_of(ConditionAgain, run)
+            again.add(condition, lambda each, slices: self._named(each, schema, slices))
+            if not slices:
+                return []
+            plan = Plan(txn.file_spec(schema), slices_by_partition(slices), delete=True)
+            stats = stats_of(run(self._named(condition, schema, slices), RemoveTask(plan)))
+            txn.add(stats)
+            return stats
 
         return self._run(work, "delete")
 
@@ -354,23 +382,35 @@ class Writes:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in looked_at(answers):
             txn.looks_up(*place)
-        again = rows_again(self._spark, partial(self._collect, txn, operation=operation), self._tasks(None), kept)
-        # A row that changed nothing is in no file, so it is not looked at again.
-        txn.rebases(again, looks_again=not any(answer.idle for answer in answers))
+        run = partial(self._collect, txn, operation=operation)
+        again = txn._hook_of(RowsAgain, self._spark, run, self._tasks(None))
+        again.kept.update(kept)
+        again.idle |= any(answer.idle for answer in answers)
+        if again.idle and txn._rebase is not None:
+            # A row that changed nothing is in no file, so it is not looked at again.
+            txn.rebases(again, looks_again=False)
 
-    def _run(self, work: Callable[[Transaction], None], operation: str) -> WriteResult:
+    def _refuse_merge(self, what: str) -> None:
+        if self._txn is not None:
+            self._txn._refuse_merge(what)
+
+    def _refuse_overwrite(self, what: str, *operations: str) -> None:
+        """Raise `InputError` in a transaction whose operation says something else."""
+        if self._txn is not None and self._txn.operation not in operations:
+            raise InputError(
+                f"`{what}` in a transaction of {self._table.url} that was begun as {self._txn.operation!r}; nothing was written. "
+                f"Begin it as {operations[0]!r}: run(job, operation={operations[0]!r})",
+                operation=self._txn.operation,
+            )
+
+    def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: str) -> WriteResult:
         def attempt(txn: Transaction) -> Transaction:
             work(txn)
             return txn
 
         if self._txn is not None:
-            if self._wrote:
-                raise InputError(
-                    f"{operation} after {self._wrote} in one transaction of {self._table.url}: it has one write, because a "
-                    "file group is written once. Bring the rows together in one DataFrame, or use two transactions"
-                )
-            self._wrote = operation
-            return WriteResult(operation, None, None, 1, (), attempt(self._txn).files)
+            with self._txn._staging():
+                return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
         done = self._table.run(attempt, operation=operation)
         commit = done.commit
         return WriteResult(

@@ -38,8 +38,15 @@ class Writing:
         return self._writes.delete(keys)
 
     def delete_where(self, condition: Any) -> WriteResult:
-        """Remove the rows for which a condition (SQL text or Column) is true; none is left when this returns."""
+        """Remove the rows for which a condition (SQL text or Column) is true; none is left when this returns.
+
+        No condition is an `InputError`: `delete_all` is the word for that.
+        """
         return self._writes.delete_where(condition)
+
+    def delete_all(self) -> WriteResult:
+        """Remove all rows; none is left when this returns."""
+        return self._writes.delete_all()
 
     def overwrite(self, rows: Any, *, partitions: Sequence[str] | None = None) -> WriteResult:
         """Replace the partitions that the rows belong to; with ``partitions`` (paths) exactly these, empty ones too."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pytest
 import lakelatch
 import lakelatch.spark
 from lakelatch.errors import ConflictError, InputError
+from lakelatch.occ.check import check
+from lakelatch.occ.markers import list_markers
 from lakelatch.spark import write
 
 SCHEMA = "id string, city string, n long"
@@ -87,17 +90,174 @@ def test_only_what_a_job_has_read_counts(
     assert held(table)["total"] == counted[-1]
 
 
-def test_a_transaction_has_one_write(make: Callable[..., Any], spark: Any) -> None:
+def keys(spark: Any, *names: str) -> Any:
+    return spark.createDataFrame([(name,) for name in names], "id string")
+
+
+JOBS: dict[str, Callable[[Any, Any, dict[str, int]], None]] = {}
+
+
+def job(write: Callable[[Any, Any, dict[str, int]], None]) -> Callable[[Any, Any, dict[str, int]], None]:
+    JOBS[write.__name__.rstrip("_")] = write
+    return write
+
+
+@job
+def upsert(txn: Any, spark: Any, model: dict[str, int]) -> None:
+    result = txn.upsert(rows(spark, ada=("sf", 2), new=("sf", 2)))
+    changes = {"ada": 2, "new": 2}
+    assert result.inserted == len(changes.keys() - model.keys())
+    model.update(changes)
+
+
+@job
+def delete(txn: Any, spark: Any, model: dict[str, int]) -> None:
+    assert txn.delete(keys(spark, "ada", "cat")).deleted == len({"ada", "cat"} & model.keys())
+    for name in ("ada", "cat"):
+        model.pop(name, None)
+
+
+@job
+def delete_where(txn: Any, spark: Any, model: dict[str, int]) -> None:
+    gone = [name for name, n in model.items() if n == 2]
+    assert txn.delete_where("n = 2").deleted == len(gone)
+    for name in gone:
+        del model[name]
+
+
+@job
+def insert(txn: Any, spark: Any, model: dict[str, int]) -> None:
+    if "cat" not in model:
+        txn.insert(rows(spark, cat=("la", 2)))
+        model["cat"] = 2
+
+
+@job
+def double(txn: Any, spark: Any, model: dict[str, int]) -> None:
+    """Reads what was written before."""
+    txn.upsert(txn.read().selectExpr("id", "city", "n * 2 as n"))
+    model.update({name: n * 2 for name, n in model.items()})
+
+
+@job
+def delete_all(txn: Any, spark: Any, model: dict[str, int]) -> None:
+    txn.delete_all()
+    model.clear()
+
+
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+@pytest.mark.parametrize("buckets", [None, 2])
+def test_writes_of_one_job_apply_one_after_the_other(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, buckets: int | None, route: str
+) -> None:
+    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
+    if route == "tasks":
+        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+    pairs = list(product(JOBS, repeat=2))
+    for number in range(4):  # each pair once, spread over the kinds of tables
+        if (number % 2, number // 2) == (buckets is None, route == "driver"):
+            for kinds in [*pairs[number::4], ("upsert", "insert", "delete_where", "double", "upsert", "delete")]:
+                table = make(f"t-{'-'.join(kinds)}", buckets=buckets)
+                table.upsert(rows(spark, **ON_CALL))
+                model = {"ada": 1, "ben": 1}
+
+                def work(txn: Any, kinds: tuple[str, ...] = kinds, model: dict[str, int] = model) -> None:
+                    for kind in kinds:
+                        JOBS[kind](txn, spark, model)
+
+                table.run(work)
+                assert held(table) == model, kinds
+                assert {row["id"]: row["n"] for row in table.read().collect()} == model
+                assert not check(table.table.store, deep=True).findings
+
+
+def test_what_several_writes_of_a_job_changed_is_merged_again_as_one(make: Callable[..., Any], spark: Any) -> None:
+    table, tries = make(), []
+    table.upsert(rows(spark, **ON_CALL, eve=("sf", 3)).coalesce(1))
+
+    def work(txn: Any) -> None:
+        tries.append(txn.upsert(rows(spark, ada=("sf", 5), new=("sf", 5))))
+        txn.upsert(rows(spark, ada=("sf", 6)))
+        txn.delete(keys(spark, "ben"))
+        if len(tries) == 1:
+            with lakelatch.open(table.table.url) as handle, handle.transaction() as other:
+                other.upsert(pa.table({"id": ["eve"], "city": ["sf"], "n": [9]}))
+
+    table.run(work)
+    assert len(tries) == 1
+    assert held(table) == {"ada": 6, "new": 5, "eve": 9}
+
+
+def test_two_conditions_of_a_job_are_evaluated_on_what_has_landed_meanwhile(
+    make: Callable[..., Any], spark: Any
+) -> None:
+    table, tries = make(), []
+    table.upsert(rows(spark, **ON_CALL, eve=("sf", 3)).coalesce(1))
+
+    def work(txn: Any) -> None:
+        tries.append(txn.delete_where("n = 3"))
+        txn.delete_where("id = 'ben'")
+        if len(tries) == 1:
+            with lakelatch.open(table.table.url) as handle, handle.transaction() as other:
+                other.upsert(pa.table({"id": ["ada", "kim"], "city": ["sf", "ny"], "n": [3, 1]}))
+
+    table.run(work)
+    assert len(tries) == 1
+    assert held(table) == {"kim": 1}
+
+
+WRONG_WORDS: dict[str, tuple[str, Callable[[Any, Any], object]]] = {
+    "upsert": ("insert_overwrite", lambda txn, spark: txn.upsert(rows(spark, ada=("sf", 2)))),
+    "insert": ("insert_overwrite", lambda txn, spark: txn.insert(rows(spark, new=("sf", 2)))),
+    "delete": ("insert_overwrite_table", lambda txn, spark: txn.delete(keys(spark, "ada"))),
+    "delete_where": ("delete_partition", lambda txn, spark: txn.delete_where("n = 1")),
+    "delete_all": ("delete_partition", lambda txn, spark: txn.delete_all()),
+    "overwrite": ("upsert", lambda txn, spark: txn.overwrite(rows(spark, ada=("sf", 2)))),
+    "overwrite_table": ("delete", lambda txn, spark: txn.overwrite_table(rows(spark, ada=("sf", 2)))),
+    "overwrite of partitions": ("insert_overwrite_table", lambda txn, spark: txn.overwrite(rows(spark, ada=("sf", 2)))),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_WORDS)
+def test_a_write_that_is_not_what_the_transaction_was_begun_for_is_refused(
+    make: Callable[..., Any], spark: Any, what: str
+) -> None:
+    table = make()
+    table.upsert(rows(spark, **ON_CALL))
+    operation, write_wrong = WRONG_WORDS[what]
+
+    def work(txn: Any) -> None:
+        with pytest.raises(InputError, match="nothing was written"):
+            write_wrong(txn, spark)
+        assert not list_markers(table.table.store, txn.txn.instant)
+
+    table.run(work, operation=operation)
+    assert held(table) == {"ada": 1, "ben": 1}
+
+
+def test_overwrites_of_one_job_apply_one_after_the_other(make: Callable[..., Any], spark: Any) -> None:
     table = make()
     table.upsert(rows(spark, **ON_CALL))
 
-    def job(txn: Any) -> None:
-        assert txn.upsert(rows(spark, ada=("sf", 2))).updated == 1
-        txn.delete_where("n = 1")
+    def work(txn: Any) -> None:
+        txn.overwrite(rows(spark, eve=("sf", 2), kim=("ny", 2)))
+        txn.overwrite(rows(spark, joe=("ny", 3)))
 
-    with pytest.raises(InputError, match="delete after upsert in one transaction"):
-        table.run(job)
+    table.run(work, operation="insert_overwrite")
+    assert held(table) == {"ben": 1, "eve": 2, "joe": 3}
+
+
+@pytest.mark.parametrize("condition", ["", "  ", None, [], ()])
+def test_a_deletion_without_a_condition_is_refused_here_too(
+    make: Callable[..., Any], spark: Any, condition: Any
+) -> None:
+    table = make()
+    table.upsert(rows(spark, **ON_CALL))
+    with pytest.raises(InputError, match="delete_all"):
+        table.delete_where(condition)
     assert held(table) == {"ada": 1, "ben": 1}
+    assert table.delete_all().deleted == 2
+    assert held(table) == {}
 
 
 def test_what_is_read_can_be_overwritten(make: Callable[..., Any], spark: Any) -> None:
