@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -155,7 +156,7 @@ def _delete(txn: Work, where: Terms, partition: str | None) -> None:
     hook = txn._hook_of(_ConditionsAgain)
     with txn._staging(), Files(txn.file_spec(schema), 0) as files:
         for each in slices:
-            _remove(files, each, conditions)
+            _remove(files, each, [conditions])
         txn.add(files.stats())
     hook.conditions.append((partition, conditions))
 
@@ -171,15 +172,17 @@ class _ConditionsAgain:
     def __call__(self, lost: Lost) -> list[WriteStat]:
         with Files(lost.spec, 0, round=lost.round) as files:
             for each in (*(current for unit in lost.units for current in unit.current), *lost.appeared):
-                for partition, where in self.conditions:
-                    if partition in (None, each.partition):
-                        _remove(files, each, where, lost.file_id(each))
+                here = [where for partition, where in self.conditions if partition in (None, each.partition)]
+                _remove(files, each, here, lost.file_id(each))
             return files.stats()
 
 
-def _remove(files: Files, each: FileSlice, where: Where, file_id: str = "") -> None:
+def _remove(files: Files, each: FileSlice, conditions: Iterable[Where], file_id: str = "") -> None:
     base = read_slice(files.spec, each)
-    merged = remove_where(base, mask_of(base, where).to_numpy(zero_copy_only=False))
+    gone = np.zeros(base.num_rows, bool)
+    for where in conditions:
+        gone |= mask_of(base, where).to_numpy(zero_copy_only=False)
+    merged = remove_where(base, gone)
     write_successor(files, each, merged, file_id)
 
 

@@ -352,6 +352,19 @@ def test_unique_values_of_all_writes_count_and_those_taken_back_do_not(make_worl
         ours.commit()
 
 
+def test_several_conditions_are_evaluated_again_together(world):
+    """Each wrote a file of its own in the place of the same slice."""
+    a, b = world.writer("a"), world.writer("b")
+    ours = a.table.transaction("delete")
+    ours.delete_where([("id", "=", "a0")])
+    ours.delete_where([("v", ">", 5)], partition="part=a")
+    with b.table.transaction() as winner:
+        winner.upsert(rows("a", {"a1": 9, "n": 3}))
+        winner.upsert(rows("b", {"b0": 9}))
+    ours.commit()
+    end_sound(world, {"b0": 9, "b1": 0, "n": 3})
+
+
 @pytest.mark.parametrize("first", ["condition", "file"])
 def test_a_condition_beside_another_write_is_not_evaluated_again_in_its_place(world, first):
     """The file that was replaced would be lost: a rebase by conditions makes its files from what others left."""
