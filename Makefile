@@ -14,7 +14,7 @@ help:
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
 	@echo "make extras     the wheel with each extra alone, lowest and newest versions, Python 3.11 to 3.13 (ARGS=\"--extra redis\")"
-	@echo "make soak       simulated schedules of new seeds on all cores (SECONDS=600 SEED=1 KEEPERS=1)"
+	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
@@ -63,9 +63,12 @@ extras: venv
 
 # docs/simulation.md. Both end with an error when something is found, or not found.
 SECONDS ?= 60
+STORIES ?= 510
 soak: venv
 	$(BIN)/python -m tests.simulation.soak $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(KEEPERS),--keepers)
 	$(BIN)/python -m tests.fuzz $(SECONDS)
+	@scripts/ensure_tools.sh java
+	$(BIN)/python -m tests.differential $(STORIES) --spark 10 $(if $(SEED),--seed $(SEED))
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.hunt

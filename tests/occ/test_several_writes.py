@@ -444,6 +444,17 @@ def test_a_deletion_without_a_condition_is_refused(world, where):
     end_sound(world, BEGUN)
 
 
+@pytest.mark.parametrize("where", [("f", "=", 0.0), ("f", "in", (0.0, 7.0)), ("f", "in", (-0.0,)), ("f", ">=", 0.0)])
+def test_zero_is_zero_whatever_its_sign_and_the_operator(folder, where):
+    schema = pa.schema([("id", pa.string()), ("f", pa.float64())])
+    with lakelatch.create(str(folder / "table"), record_key="id", schema=schema) as table:
+        with table.transaction() as txn:
+            txn.upsert(pa.table({"id": ["minus", "plus", "less", "null"], "f": [-0.0, 0.0, -1.0, None]}, schema=schema))
+        with table.transaction() as txn:
+            txn.delete_where([where])
+        assert table.read()["id"].to_pylist() == ["less", "null"]
+
+
 @pytest.mark.parametrize("partition", [None, "part=a"])
 def test_to_delete_all_is_a_word_of_its_own(world, partition):
     a, b = world.writer("a"), world.writer("b")

@@ -1,0 +1,75 @@
+"""Random sequences of transactions give what a dict gives, whoever reads them (`story`). `make soak` runs many more."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..jvm.readers import ask_jvm, in_order, require_jvm
+from .story import Story
+
+SEEDS = range(40)
+IN_SPARK = range(100, 106)
+ON_THE_JVM = range(200, 212)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """Nothing here is about power failures, and flushing takes most of the time."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="differential-") as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_sequence_of_transactions_agrees_with_a_dict_and_hudi_rs(memory: Path, seed: int) -> None:
+    Story(memory / "table", seed).run()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    if shutil.which("java") is None:
+        pytest.skip("Java 17 is missing")
+    pytest.importorskip("pyspark")
+    from .in_spark import session
+
+    return session()
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+@pytest.mark.parametrize("seed", IN_SPARK)
+def test_a_random_sequence_that_is_written_and_read_by_spark_agrees_too(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, seed: int, route: str
+) -> None:
+    from lakelatch.spark import write
+
+    from .in_spark import SparkStory
+
+    if route == "tasks":
+        if seed % 2:
+            pytest.skip("every second one: it takes long")
+        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
+        monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
+    SparkStory(tmp_path / "table", seed, spark).run()
+
+
+@pytest.mark.jvm
+def test_the_jvm_reads_the_rows_of_random_sequences(tmp_path: Path) -> None:
+    require_jvm()
+    stories = [Story(tmp_path / str(seed), seed) for seed in ON_THE_JVM]
+    for story in stories:
+        story.run()
+    stories = [story for story in stories if story.model]
+    answers = ask_jvm([{"path": str(story.folder), "kind": "snapshot"} for story in stories], tmp_path)
+    for story, answer in zip(stories, answers, strict=True):
+        assert "error" not in answer, (story.seed, answer)
+        assert in_order(answer["rows"]) == story.expected, (story.seed, story.told)
