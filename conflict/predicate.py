@@ -163,6 +163,8 @@ def _bound(plain: Any) -> Any:
 def where_of(terms: Sequence[tuple[Any, ...]]) -> Where:
     """Conditions from plain tuples: ``("month", "=", 3)``, ``("gate", "is null")``. `InputError` for anything else."""
     try:
+        if any(isinstance(term, str) for term in (terms, *terms)):
+            raise TypeError("a text would be taken letter by letter")
         return tuple(Condition(*term) for term in terms)
     except TypeError as e:
         raise InputError(f"{terms!r} are no conditions; give a list as [('month', '=', 3), ('gate', 'is null')]") from e

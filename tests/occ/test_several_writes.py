@@ -440,6 +440,9 @@ def test_a_deletion_without_a_condition_is_refused(world, where):
     with table.transaction() as txn:
         with pytest.raises(InputError):
             txn.delete_where(where)
+        if isinstance(where, str):
+            with pytest.raises(InputError):
+                txn.reads(None, where=where)
         assert not list_markers(table.store, txn.instant)
     end_sound(world, BEGUN)
 
