@@ -12,7 +12,7 @@ from lakelatch.environment import Process
 
 from .scheduler import Killed, Scheduler, SimProcess, Task
 
-WALL = 1_900_000_000.0  # after the table was made, or every T would come from the log and none from a clock
+WALL = 1_770_000_000.0  # after the table was made, or every T would come from the log and none from a clock
 
 
 class SimEnvironment:
