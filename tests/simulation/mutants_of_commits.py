@@ -176,8 +176,7 @@ def the_timeline_says_less_than_the_log() -> Patches:
 
     def make(real: Any) -> Any:
         def publish(self: Any, commit: Commit, *args: Any) -> None:
-            store, path = self._store, self._path(commit)
-            if store.head(path) is None:
+            if self._store.head(f"{self._folder}/{commit.shown}") is None:
                 self._env.sleep(0.0)
                 try:
                     real(self, commit, *args)

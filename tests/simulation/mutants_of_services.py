@@ -98,7 +98,12 @@ def _decide_an_ended_plan(real: Any) -> Any:
 @mutant(_kept)
 def a_restore_excludes_nobody() -> Patches:
     """What was open when a restore landed lands after it."""
-    return [mock.patch.object(resolving, "_excluded", return_value=None)]
+    restores = (resolving._taken_back, resolving._restore_stands_alone)
+    checks = {name: getattr(resolving, name) for name in ("_AGAINST_LANDED", "_WOULD_LOSE")}
+    return [
+        mock.patch.object(resolving, name, tuple(each for each in found if each not in restores))
+        for name, found in checks.items()
+    ]
 
 
 @mutant(_kept)

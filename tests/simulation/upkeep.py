@@ -259,7 +259,9 @@ class Upkeep:
         first, kept = kept_from(table), {each.instant for each in table.savepoints()}
         for each in timeline.commits:
             if (each.completed or "") >= first or each.requested in kept:
-                state = self.world.content(cold_view(table.store, timeline, as_of_completion=each.completed).snapshot)
+                state = self.world.content(
+                    cold_view(table.store, timeline, as_of_completion=each.completed, whole=True).snapshot
+                )
                 if state != (was := story.states[each.completed or ""]):
                     raise Anomaly(
                         f"the state of {each.requested} is {state}, and it was {was}; "
