@@ -194,8 +194,12 @@ class History:
         """One try; True when a manifest that is in force names files with all that is wanted."""
         path = f"{self.folder}/_version_"
         stored, manifest = self._store.get(path), self.manifest()
+        if stored is None and manifest.version:
+            # Of a JVM that died, or of a put that is still on its way and would then take back what came after it.
+            self._store.put_if_absent(path, str(manifest.version).encode())
+            return False
         if all(each in self.instants() for each in wanted):
-            return stored is None or self._store.secure(path).done  # another put it in force, or we without an answer
+            return self._store.secure(path).done  # another put it in force, or we without an answer
         files = [*manifest.files, (name, size)]
         body = json.dumps({"files": [{"fileName": n, "fileLen": length} for n, length in files]}, indent=2).encode()
         version = manifest.version + 1
@@ -211,9 +215,6 @@ class History:
             version += 1
         number = str(version).encode()
         if stored is None:
-            if manifest.version:  # of a JVM that died; first what it had, then ours
-                self._store.put_if_absent(path, str(manifest.version).encode())
-                return False
             return self._store.put_if_absent(path, number).done
         return self._store.replace_if_match(path, number, stored.tag).done
 

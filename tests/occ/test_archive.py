@@ -487,6 +487,19 @@ def test_a_manifest_of_somebody_who_died_is_passed_over(old):
     assert (old.folder / TIMELINE / "history/_version_").read_text() == "3"
 
 
+def test_a_first_version_that_arrives_late_takes_back_nothing_that_came_after_it(old):
+    """Nobody had put one meanwhile, since the largest manifest is in force without it (simulator, seed 900007336)."""
+    before, a = commits_on_timeline(old), old.writer("A")
+    for keep in (4, 2):
+        a.store.add(Late(On("put_if_absent", "_version_")))
+        assert a.table.archive(keep_min=keep, keep_max=keep).instants
+    a.store.reset()
+    a.store.land()
+    assert archived(old) == before[:-2]
+    with old.fresh() as table:
+        assert check(table.store).findings == ()
+
+
 @pytest.mark.parametrize("name", ["manifest_1", "_version_", "parquet"])
 @pytest.mark.parametrize("how", ["gone", "torn"])
 def test_damage_to_the_history_is_found_and_stops_no_writer(old, name, how):
