@@ -24,6 +24,9 @@ META_COLUMNS = (
     "_hoodie_file_name",
 )
 _RESERVED = "_hoodie_"
+# Columns that a scan of Spark has beside those of the file; with one of the same name rows are lost or a query fails.
+_SPARKS = ("_metadata", "_tmp_metadata_row_index")
+_OURS = "_lakelatch_"  # columns that writes add for themselves on the way
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -43,9 +46,19 @@ def storable(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         if field.name in META_COLUMNS:
             continue
-        if field.name.startswith(_RESERVED):
+        lower = field.name.lower()
+        keeper = (
+            "Hudi"
+            if field.name.startswith(_RESERVED)
+            else "Spark"
+            if lower in _SPARKS
+            else "this library"
+            if lower.startswith(_OURS)
+            else None
+        )
+        if keeper:
             raise InputError(
-                f"Column {field.name!r} has a name that Hudi keeps for itself. Rename it.", column=field.name
+                f"Column {field.name!r} has a name that {keeper} keeps for itself. Rename it.", column=field.name
             )
         other = seen.setdefault(field.name.lower(), field.name)
         if other != field.name or field.name in {each.name for each in fields}:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ..errors import InputError
 from ..occ.keys import refuse_key_type
 from ..occ.properties import TableConfig
+from ..occ.rewrite import NEW
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
@@ -139,6 +140,13 @@ def key_column(fields: Sequence[str]) -> Any:
     for number, name in enumerate(fields):
         pieces += [F.lit(f"{',' if number else ''}{name}:"), F.col(_quoted(name)).cast("string")]
     return F.concat(*pieces)
+
+
+def slot_column(fields: Sequence[str], slots: int) -> Any:
+    """One of so many new file groups for each record key; the same for the same key."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    return F.concat(F.lit(NEW), F.pmod(F.xxhash64(key_column(fields)), F.lit(slots)).cast("string"))
 
 
 def _quoted(name: str) -> str:

@@ -19,13 +19,13 @@ from .source import Shuffled
 from .worker import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 
 _LOOK_S = 1.0
-_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)
+_CHANGED = ("spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)
 # Sent with each of Spark's tasks; a larger one (tens of thousands of file slices) goes once to each executor instead.
 _TASK_BYTES_MAX = 1 << 20
 
 
-def group_of(instant: str) -> str:
-    """The Spark job group of a transaction: ``sc.cancelJobGroup`` with it stops its jobs."""
+def tag_of(instant: str) -> str:
+    """The tag of a transaction's Spark jobs: ``sc.cancelJobsWithTag`` with it stops them. Their group is the caller's."""
     return f"lakelatch-{instant}"
 
 
@@ -38,10 +38,10 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
         RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
         LatchError: what a task met.
     """
-    with job_group(spark, store, txn.instant, text):
-        if isinstance(rows, Shuffled) and len(told := packed(task)) <= _TASK_BYTES_MAX:
+    with tagged(spark, store, txn.instant, text):
+        if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= _TASK_BYTES_MAX:
             spark.sparkContext.setLocalProperty(JOB_TASK, told)
-            answers = rows.collect()
+            answers = rows.collect(store)
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
             answers = frame.mapInArrow(task, ANSWER).collect()
@@ -49,11 +49,13 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
 
 
 @contextmanager
-def job_group(spark: Any, store: Store, instant: str, text: str) -> Iterator[None]:
+def tagged(spark: Any, store: Store, instant: str, text: str) -> Iterator[None]:
     """Jobs of this thread belong to the transaction, and end with it."""
     context = spark.sparkContext
-    before = {name: context.getLocalProperty(name) for name in _GROUP}
-    context.setJobGroup(group_of(instant), text, interruptOnCancel=True)
+    before = {name: context.getLocalProperty(name) for name in _CHANGED}
+    context.addJobTag(tag_of(instant))
+    context.setJobDescription(text)
+    context.setInterruptOnCancel(True)
     done = threading.Event()
     watcher = threading.Thread(
         target=_cancel_when_over, args=(context, store, instant, done), name=f"lakelatch-watch-{instant}", daemon=True
@@ -62,11 +64,12 @@ def job_group(spark: Any, store: Store, instant: str, text: str) -> Iterator[Non
     try:
         yield
     except BaseException:
-        context.cancelJobGroup(group_of(instant))
+        context.cancelJobsWithTag(tag_of(instant))
         refuse_if_over(store, instant)  # the real reason, where it is one
         raise
     finally:
         done.set()
+        context.removeJobTag(tag_of(instant))
         for name, value in before.items():
             context.setLocalProperty(name, value)
 
@@ -76,5 +79,5 @@ def _cancel_when_over(context: Any, store: Store, instant: str, done: threading.
         try:
             refuse_if_over(store, instant)
         except LatchError:
-            # Again and again: a job that starts in a cancelled group afterwards is not cancelled.
-            context.cancelJobGroup(group_of(instant))
+            # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.
+            context.cancelJobsWithTag(tag_of(instant))

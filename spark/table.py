@@ -10,6 +10,7 @@ from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.times import Time
 from . import read as reads
+from .session import settle
 from .transaction import SparkTransaction
 from .write import Writes
 from .writing import Writing
@@ -90,5 +91,10 @@ class SparkTable(Writing):
 def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     spark: Any, table: Table | str, **options: Any
 ) -> SparkTable:
-    """A table in a Spark session; ``options`` are those of `lakelatch.open`."""
+    """A table in a Spark session; ``options`` are those of `lakelatch.open`.
+
+    Raises:
+        ConfigError: a session of Spark Connect, or Spark below 4.
+    """
+    settle(spark)
     return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table)

@@ -7,6 +7,7 @@ it, and Spark does not run a task again whose rows are wrong.
 
 from __future__ import annotations
 
+import io
 import pickle
 import zlib
 from abc import ABC, abstractmethod
@@ -29,9 +30,11 @@ from ..occ.partition_path import partition_paths
 from ..occ.rebase import Lost
 from ..occ.rewrite import Files, NewGroups, Plan, apply, remove_rows
 from ..occ.row_merge import merge_unit
+from ..storage import Store
 
 ANSWER = "answer binary"
 JOB_TASK = "lakelatch.task"  # property of a job
+_STORE = "store"
 FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 
 
@@ -58,22 +61,72 @@ def unpack(rows: Iterable[Any]) -> list[Answer]:
     return answers
 
 
-def packed(task: Any) -> str:
-    """A task as the property of a job; the functions of a shell or test travel by value."""
+def packed(task: Any, store: Store) -> str:
+    """A task as the property of a job, without the store; the functions of a shell or test travel by value."""
     from pyspark import cloudpickle
 
-    return b64encode(zlib.compress(cloudpickle.dumps(task), 1)).decode()
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, obj: Any) -> str | None:
+            assert obj is store or not hasattr(type(obj), "put_if_absent"), "a store would be in Spark's event log"
+            return _STORE if obj is store else None
+
+    body = io.BytesIO()
+    Pickler(body).dump(task)
+    return b64encode(zlib.compress(body.getvalue(), 1)).decode()
 
 
-def run_task_of_job(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the task that the job's property `JOB_TASK` holds."""
-    from pyspark import TaskContext
+@dataclass
+class TaskOfJob:
+    """Runs the task that the job's property `JOB_TASK` holds, on this store."""
 
-    context = TaskContext.get()
-    assert context is not None
-    text = context.getLocalProperty(JOB_TASK)
-    assert text is not None
-    yield from pickle.loads(zlib.decompress(b64decode(text)))(batches)  # noqa: S301 - written by our own driver
+    store: Store
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """As `Task`."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        text = context.getLocalProperty(JOB_TASK)
+        assert text is not None
+        reader = pickle.Unpickler(io.BytesIO(zlib.decompress(b64decode(text))))  # noqa: S301 - written by our own driver
+        reader.persistent_load = {_STORE: self.store}.__getitem__  # type: ignore[method-assign]
+        yield from reader.load()(batches)
+
+
+@dataclass
+class Packed:
+    """Hands the rows on as one value, null when they take more than so many bytes."""
+
+    bytes_max: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Memory is ``bytes_max`` and a batch."""
+        kept: list[pa.RecordBatch] = []
+        body: bytes | None = b""
+        size = 0
+        for batch in batches:
+            kept.append(batch)
+            size += batch.nbytes
+            if size > self.bytes_max:
+                body = None
+                break
+        if body is not None and kept:
+            sink = io.BytesIO()
+            with pa.ipc.new_stream(sink, kept[0].schema) as stream:
+                for each in kept:
+                    stream.write_batch(each)
+            body = sink.getvalue()
+        yield pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], ["answer"])
+
+
+def unpacked(rows: Iterable[Any], schema: pa.Schema) -> pa.Table | None:
+    """What `Packed` was handed; None when it was too much."""
+    bodies = [row[0] for row in rows]
+    if None in bodies:
+        return None
+    tables = [pa.ipc.open_stream(body).read_all() for body in bodies if body]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 class Task(ABC):

@@ -25,7 +25,7 @@ from ..occ.avro import WriteStat
 from ..occ.early import take_turn
 from ..occ.merge import Effects
 from ..occ.partitions import refuse_misspelled, several
-from ..occ.rewrite import GROUP_COLUMN, NEW, PARTITION_COLUMN, Plan, slices_by_partition
+from ..occ.rewrite import GROUP_COLUMN, PARTITION_COLUMN, Plan, slices_by_partition
 from ..occ.snapshot import FileSlice, Snapshot
 from ..occ.statistics import slices_that_may_match
 from ..occ.table import Table
@@ -51,6 +51,7 @@ from .worker import (
 )
 
 _TASK_BYTES = 64 << 20
+_SLOT_BYTES = 2 << 20
 _TASKS_PER_CORE = 4
 # A partition is looked up by one task; above this size a table of few partitions is looked up by a join instead.
 _LOOKUP_BYTES = 64 << 20
@@ -222,12 +223,15 @@ class Writes:
         named = PARTITION_COLUMN in schema.names
         places = [PARTITION_COLUMN] if named else columns.partition_columns(schema, config.partition_fields)
         size = sum(s.size for group in plan.slices.values() for s in group)
+        slots = self._slots(source.rows)
         if plan.spec.buckets is not None:
             way = "bucket"
+        elif not plan.slices:
+            way = "new"
         elif places and (len(plan.slices) >= 2 * self._cores or size <= _LOOKUP_BYTES):
             way = "partition"
         else:
-            way = "one task" if size <= _LOOKUP_BYTES // 4 else ""
+            way = "one task" if slots == 1 and size <= _LOOKUP_BYTES // 4 else ""
 
         def shuffle(rows: Any) -> Any:
             tasks = self._tasks(rows)
@@ -238,6 +242,9 @@ class Writes:
                 case "bucket":
                     bucket = columns.bucket_column(config.record_key_fields, plan.spec.buckets or 0)
                     return rows.repartition(tasks, *places, bucket)
+                case "new":
+                    slot = columns.slot_column(config.record_key_fields, slots)
+                    return rows.withColumn(GROUP_COLUMN, slot).repartition(tasks, *places, GROUP_COLUMN)
                 case "partition":
                     return rows.repartition(tasks, *places)
                 case "one task":
@@ -265,7 +272,7 @@ class Writes:
         held = held.select(*(column.alias(name) for column, name in zip(theirs, names, strict=True)), group)
         # Null partition values are equal here, as they are in a path.
         same = [column.eqNullSafe(held[name]) for column, name in zip(ours, names, strict=True)]
-        slot = F.concat(F.lit(NEW), F.pmod(F.xxhash64(ours[-1]), F.lit(tasks)).cast("string"))
+        slot = columns.slot_column(config.record_key_fields, tasks)
         placed = (
             rows.join(held, same, "left").withColumn(GROUP_COLUMN, F.coalesce(F.col(GROUP_COLUMN), slot)).drop(*names)
         )
@@ -425,6 +432,11 @@ class Writes:
     @property
     def _cores(self) -> int:
         return int(self._spark.sparkContext.defaultParallelism)
+
+    def _slots(self, rows: Any) -> int:
+        """How many tasks share the new keys of a partition, and so its files: all cores, fewer for few rows."""
+        size = estimated_bytes(rows)
+        return self._cores if size is None else max(1, min(self._cores, size // _SLOT_BYTES))
 
     def _tasks(self, rows: Any | None) -> int:
         """Some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""

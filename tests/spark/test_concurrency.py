@@ -247,7 +247,7 @@ def test_a_cancelled_write_leaves_nothing(
     while not started.exists():
         wait.wait(0.05)
     pending = [i for i in table.table.timeline().pending if i.action == "commit"]
-    spark.sparkContext.cancelJobGroup(jobs.group_of(pending[0].requested))
+    spark.sparkContext.cancelJobsWithTag(jobs.tag_of(pending[0].requested))
     writer.join(30)
     assert error
     assert data_files(table) == before
@@ -285,12 +285,73 @@ def test_rows_whose_shuffle_failed_are_shuffled_anew(make: Callable[..., Any], s
         assert [each.idle for each in jobs.collect(spark, table.store, txn, shuffled, task, text="")] == [True, True]
 
 
-def test_the_callers_own_job_group_is_given_back(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
+def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(
+    make: Callable[..., Any], spark: Any, monkeypatch: Any
+) -> None:
+    """Their own `cancelJobGroup` finds these jobs; ours goes by a tag beside theirs."""
     tasks_only(monkeypatch)
-    context = spark.sparkContext
+    context, seen = spark.sparkContext, []
+
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        names = ("spark.jobGroup.id", "spark.job.tags")
+        for batch in batches:
+            told = [TaskContext.get().getLocalProperty(name) or "" for name in names]
+            yield batch.set_column(1, "city", pa.array(["|".join(told)] * batch.num_rows))
+
+    told.__module__ = "__main__"
     context.setJobGroup("mine", "what I do")
+    context.addJobTag("my-tag")
     try:
-        make().insert(numbers(spark, 4, 0))
+        table = make()
+        rows = numbers(spark, 4, 0)
+        table.insert(rows.mapInArrow(told, rows.schema))
+        (seen,) = {row["city"] for row in table.read().collect()}
         assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+        assert context.getLocalProperty("spark.job.description") == "what I do"
+        assert [*context.getJobTags()] == ["my-tag"]
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
+        context.removeJobTag("my-tag")
+    group, _, tags = seen.partition("|")
+    assert group == "mine"
+    assert {"my-tag", jobs.tag_of(table.table.timeline().commits[-1].requested)} <= set(tags.split(","))
+
+
+def test_a_caller_who_cancels_his_job_group_ends_the_write(
+    make: Callable[..., Any], spark: Any, monkeypatch: Any, tmp_path: Path
+) -> None:
+    tasks_only(monkeypatch)
+    started = tmp_path / "started"
+
+    def slow(batches: Iterable[pa.RecordBatch], started: str = str(started)) -> Iterator[pa.RecordBatch]:
+        import pathlib
+        import time
+
+        pathlib.Path(started).touch()
+        time.sleep(60)  # ends with the cancelled task
+        yield from batches
+
+    slow.__module__ = "__main__"
+    table, context = make(), spark.sparkContext
+    rows = numbers(spark, 20, 1, pieces=2)
+    errors: list[BaseException] = []
+
+    def insert() -> None:
+        context.setJobGroup("mine", "what I do")
+        try:
+            table.insert(rows.mapInArrow(slow, rows.schema))
+        except BaseException as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=insert)
+    writer.start()
+    wait = threading.Event()
+    while not started.exists():
+        wait.wait(0.05)
+    context.cancelJobGroup("mine")
+    writer.join(30)
+    assert "cancelled" in str(errors[0])
+    assert not data_files(table)
+    assert_clean(table)

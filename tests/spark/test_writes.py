@@ -6,10 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import lakelatch
 import lakelatch.spark.write
 from lakelatch.errors import InputError
+from lakelatch.spark.source import Source, estimated_bytes, small_rows
 
 SCHEMA = "id string, city string, ts long, n long"
 CITIES = ("sf", "la", "ny")
@@ -283,3 +285,102 @@ def test_spark_and_plain_python_share_a_table(make: Callable[..., Any], spark: A
             txn.replace(group).write(doubled)
     model = {k: (c, ts, 2 * n if c == "sf" else n) for k, (c, ts, n) in generated(6).items()}
     assert_holds(table, model)
+
+
+def tasks_of(result: Any) -> set[str]:
+    """The numbers of Spark's tasks that wrote the files."""
+    return {stat.path.rpartition("/")[2].split("_")[1].split("-")[0] for stat in result.stats}
+
+
+@pytest.mark.parametrize("partition_by", [(), "city"], ids=["unpartitioned", "one partition"])
+def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
+    make: Callable[..., Any], spark: Any, partition_by: Any
+) -> None:
+    table = make(partition_by=partition_by)
+    rows = spark.range(300_000, numPartitions=2).selectExpr("cast(id % 250000 as string) id", "'sf' city", "id ts")
+    first = rows.where("ts < 250000")
+    result = table.upsert(first)
+    assert len(tasks_of(result)) == spark.sparkContext.defaultParallelism
+    assert table.read().count() == table.read().select("id").distinct().count() == 250_000
+    if not partition_by:
+        assert len(tasks_of(table.upsert(first.withColumn("ts", F.lit(-1).cast("long"))))) > 1
+        assert table.read().select("id").distinct().count() == table.read().where("ts = -1").count() == 250_000
+
+
+def test_rows_that_repeat_a_key_meet_also_where_the_first_upsert_is_spread(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(partition_by=(), ordering="ts")
+    rows = spark.range(50_000, numPartitions=4).selectExpr("cast(id % 25000 as string) id", "'sf' city", "id ts")
+    monkeypatch.setattr(lakelatch.spark.write, "_SLOT_BYTES", 1)
+    result = table.upsert(rows)
+    assert (result.inserted, len(tasks_of(result)) > 1) == (25_000, True)
+    assert table.read().where("ts >= 25000").count() == table.read().count() == 25_000
+
+
+@pytest.mark.parametrize(
+    "plan",
+    ["id, repeat('x', 30000000) s", "id, explode(sequence(1, 2000000)) n", "id, repeat(cast(id as string), 3) s"],
+)
+def test_what_comes_to_the_driver_is_bounded_by_its_size_and_not_by_the_estimate(spark: Any, plan: str) -> None:
+    rows = spark.range(3, numPartitions=2).selectExpr(*(plan.split(", ", 1)))
+    assert estimated_bytes(rows) is not None
+    assert estimated_bytes(rows) < 1000
+    found = small_rows(rows)
+    if "cast" in plan:
+        assert found is not None
+        assert found.sort_by("id").to_pylist() == [{"id": n, "s": str(n) * 3} for n in range(3)]
+    else:
+        assert found is None
+
+
+def test_small_rows_are_brought_as_arrow_makes_them(spark: Any) -> None:
+    rows = spark.sql(
+        """select 1 i, 'a' s, date'0099-01-02' d, timestamp'2024-01-02 03:04:05.678901' t, 1.50BD x, array(1, null) l,
+        map('k', 1D) m, named_struct('a', binary('b'), 'b', null) n from range(3)"""
+    )
+    assert small_rows(rows) == rows.toArrow()
+    assert small_rows(rows.where("i > 5")) == rows.where("i > 5").toArrow()
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_what_the_user_has_cached_stays_cached_and_what_we_keep_goes(
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, cached: bool
+) -> None:
+    rows = spark.range(40).selectExpr("cast(id as string) id", "'sf' city", "rand() r")
+    kept = spark.sparkContext._jsc.sc().getPersistentRDDs
+    before = kept().size()
+    if cached:
+        rows.cache()
+        values = sorted(row["r"] for row in rows.collect())
+    monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
+    with Source(rows, None).until_done() as source:
+        source.use()
+        again = source.use()  # a second attempt: kept by us from now on
+        assert again.columns == rows.columns
+        found = sorted(row["r"] for row in again.collect())
+        assert sorted(row["r"] for row in again.collect()) == found
+    try:
+        assert rows.is_cached is cached
+        assert kept().size() == before + cached
+        if cached:
+            assert found == values == sorted(row["r"] for row in rows.collect())
+    finally:
+        rows.unpersist()
+
+
+@pytest.mark.parametrize(
+    "name", ["_lakelatch_partition", "_Lakelatch_Group", "_metadata", "_METADATA", "_tmp_metadata_row_index"]
+)
+def test_a_column_with_a_name_that_scans_and_writes_use_is_refused(
+    make: Callable[..., Any], spark: Any, name: str, route: str
+) -> None:
+    table = make()
+    before = table.table.timeline().commits
+    rows = spark.createDataFrame([("a", "sf", 1)], ["id", "city", name])
+    for write in (table.insert, table.upsert, table.overwrite):
+        with pytest.raises(InputError, match=f"'{name}' has a name that (Spark|this library) keeps for itself"):
+            write(rows)
+    with pytest.raises(InputError, match="keeps for itself"), table.table.transaction("upsert") as txn:
+        txn.upsert(rows.toArrow())
+    assert table.table.timeline().commits == before

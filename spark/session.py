@@ -1,0 +1,43 @@
+"""What a session has to be, and which Python its workers start."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+from ..errors import ConfigError
+
+_OLDEST = 4  # the major version
+
+
+def settle(spark: Any) -> None:
+    """Refuse a session that writes cannot run in, and let workers on this machine start the driver's own Python.
+
+    Raises:
+        ConfigError: no session of PySpark, one of Spark Connect, or Spark below 4.
+    """
+    kind = type(spark)
+    if ".connect." in f"{kind.__module__}.":
+        raise ConfigError(
+            "this is a Spark Connect session, which runs in another process than the writers' transactions; use a classic "
+            "one: SparkSession.builder.master(...) without remote(...), and with SPARK_REMOTE unset"
+        )
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError(f"{kind.__name__} is no SparkSession; call lakelatch.spark.open(spark, table)")
+    if int(spark.version.partition(".")[0]) < _OLDEST:
+        raise ConfigError(
+            f"this is Spark {spark.version}, and {_OLDEST}.0 is the oldest that works: pip install 'pyspark>={_OLDEST}'"
+        )
+    context = spark.sparkContext
+    if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):
+        return
+    if context.master.startswith("local"):
+        context.pythonExec = sys.executable
+    else:
+        warnings.warn(
+            f"PYSPARK_PYTHON is not set, so the workers of {context.master} start {context.pythonExec}: it has to be a "
+            "Python with lakelatch. Name one with PYSPARK_PYTHON before the session starts",
+            stacklevel=3,
+        )
