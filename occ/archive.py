@@ -102,7 +102,7 @@ def _bounds(table: Table, timeline: Timeline, state: LogState, old: list[Instant
     """Times that must not be older than the first active commit."""
     yield from _moments(state, ())
     landed = {each.requested for each in timeline.commits}
-    for each in _shown(table):
+    for each in _shown(table)[0]:
         if each.requested not in landed:
             yield each.requested, f"{each.requested} was archived or taken back, and is on the timeline again"
     for each in timeline.pending:
@@ -217,25 +217,29 @@ def _row(table: Table, instant: Instant) -> Archived | None:
     return Archived(instant, stored.body)
 
 
-def _shown(table: Table) -> list[Instant]:
-    """Completed commits as they are listed, whatever the log or the history says of them, in order of T."""
+def _shown(table: Table) -> tuple[list[Instant], list[Instant]]:
+    """Completed commits and pending ones as they are listed, whatever the log or the history says of them, in order of T."""
     names = table.store.names(table.config.timeline_folder)
-    found = (instant for name in names if (instant := parse(name, layout=2)) and instant.state == "completed")
-    return sorted((each for each in found if each.action in COMMIT_ACTIONS), key=lambda each: each.requested)
+    found = sorted((i for name in names if (i := parse(name, layout=2))), key=lambda each: each.requested)
+    commits = [each for each in found if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS]
+    return [i for i in commits if i.state == "completed"], [i for i in commits if i.state != "completed"]
 
 
 def take_archived_away(table: Table) -> int:
-    """What an archival that died, or a late publisher, left of archived commits on the active timeline is gone."""
+    """What an archival that died, or a late put, left of archived commits on the active timeline is gone."""
     if not table.history.begun():
         return 0
-    commits = _shown(table)
+    commits, pending = _shown(table)
+    first = min((each.requested for each in (*commits, *pending)), default="")
     try:
-        archived = table.history.instants(first=commits[0].requested) if commits else {}
+        archived = table.history.instants(first=first) if first else {}
     except DamagedTableError:  # which `check` names; it must not keep anybody from cleaning
         return 0
     # No further than to the first that is not archived: who goes before an older one leaves a hole.
     gone = list(takewhile(lambda each: file_name(each) in archived, commits))
+    over, there = {each.requested: each for each in archived.values() if each.action in COMMIT_ACTIONS}, {*commits}
+    late = [over[each.requested] for each in pending if each.requested in over and over[each.requested] not in there]
     if gone:
         _secure_deletions(table)
-    Publisher(table.store, table.env, table.config.timeline_folder).take_back(gone)
-    return len(gone)
+    Publisher(table.store, table.env, table.config.timeline_folder).take_back([*gone, *late])
+    return len(gone) + len(late)

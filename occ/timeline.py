@@ -217,9 +217,10 @@ def _without_archived(found: list[Instant], store: Store, config: TableConfig) -
         t=1  the table is listed: 2 is met before it goes, and 3 is not, since it has gone
         t=2  files of 3 would count for nothing, because 2 is the first active instant and nobody tells of 3
 
-    The same with one that its publisher put back late (`Publisher.publish`).
+    The same with one that its publisher put back late (`Publisher.publish`), and with a pending one whose put arrived again:
+    the files of its commit would not count, as they are not older than the first active instant.
     """
-    commits = [i.requested for i in found if i.state == "completed" and i.action in COMMIT_ACTIONS]
+    commits = [i.requested for i in found if _published(i.action) in COMMIT_ACTIONS]
     history = History(store, config.timeline_folder)
     if config.layout == 1 or not commits or not history.begun():
         return found

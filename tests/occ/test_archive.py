@@ -500,6 +500,23 @@ def test_a_first_version_that_arrives_late_takes_back_nothing_that_came_after_it
         assert check(table.store).findings == ()
 
 
+@pytest.mark.parametrize("state", ["inflight", "commit.requested"])
+def test_a_pending_instant_that_arrives_again_hides_no_archived_commit(old, state):
+    """A request that is carried out twice, the second time when its commit is archived (simulator, seed 910004700)."""
+    a = old.writer("A")
+    inserted = next(name for name in commits_on_timeline(old)[1:])
+    archive(a)
+    late = old.folder / TIMELINE / f"{inserted.partition('_')[0]}.{state}"
+    late.touch()
+    with old.fresh() as table:
+        assert content(table) == AGED
+        assert table.timeline().first_active == a.table.timeline().first_active > inserted
+        table.clean()
+        assert not late.exists()
+        check_sound(table)
+    assert independent_content(old.folder) == AGED
+
+
 @pytest.mark.parametrize("name", ["manifest_1", "_version_", "parquet"])
 @pytest.mark.parametrize("how", ["gone", "torn"])
 def test_damage_to_the_history_is_found_and_stops_no_writer(old, name, how):
