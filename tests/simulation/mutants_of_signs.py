@@ -117,7 +117,7 @@ def the_old_lock_is_good_enough() -> Patches:
 @mutant()
 def times_from_the_clock_alone() -> Patches:
     """T and C are what the clock says, whatever stands in the log: a T is used twice, or goes back (trap 8)."""
-    return [mock.patch.object(transaction, "next_label", lambda now, _: from_epoch_ms(int(now * 1000)))]
+    return [mock.patch.object(transaction, "next_label", lambda now, _, **__: from_epoch_ms(int(now * 1000)))]
 
 
 @mutant()
