@@ -126,7 +126,7 @@ def test_two_writes_of_the_same_file_groups_both_land(
     for mine in KINDS:
         for other in KINDS:
             table = make(f"{mine}-{other}", buckets=buckets)
-            table.upsert(rows(spark, base()).coalesce(1))
+            table.insert(rows(spark, base()).coalesce(1))
             ours, theirs = Step(mine, 0), Step(other, 8)
             first, second = (theirs, ours) if winner_is_older else (ours, theirs)
             txns = {each: staged(table, partial(each.run, spark=spark)) for each in (first, second)}
@@ -162,7 +162,7 @@ def test_rows_are_found_where_a_winner_has_moved_them(
     make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None
 ) -> None:
     table = make(buckets=buckets)
-    table.upsert(rows(spark, base()).coalesce(1))
+    table.insert(rows(spark, base()).coalesce(1))
     before = {s.group for s in table.table.snapshot().file_groups()}
     changes: list[Model] = [{f"k{i}": (CITIES[i % 2], 2, n) for i in (2 * n, 2 * n + 1)} for n in range(4)]
     txns = [staged(table, lambda t, c=change: t.upsert(rows(spark, c))) for change in changes]
