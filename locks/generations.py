@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -128,15 +129,20 @@ def claim(folder: str, token: int, value: dict[str, Any], nonce: str) -> str | N
     return None
 
 
-def put_if_absent(target: str, temporary: str, value: dict[str, Any], *, flush: bool = False) -> bool:
-    """Write ``temporary`` whole, then link it to ``target``. Keeps the temporary name only if it won."""
+def put_if_absent(
+    target: str, temporary: str, value: dict[str, Any], *, flush: Callable[[int], None] | None = None
+) -> bool:
+    """Write ``temporary`` whole, then link it to ``target``. Keeps the temporary name only if it won.
+
+    ``flush`` brings the open file to disk before it has the name.
+    """
     done = False
     try:
         with open(temporary, "xb") as file:
             file.write(json.dumps(value).encode())
-            if flush:
+            if flush is not None:
                 file.flush()
-                os.fsync(file.fileno())
+                flush(file.fileno())
         try:
             os.link(temporary, target)
             done = True

@@ -129,7 +129,7 @@ class HudiLockFile:
         }  # fmt: skip
         for _ in range(_TRIES):
             # Flushed: a power cut must not leave it empty, which would make it a JVM's and stop everybody.
-            if gen.put_if_absent(self.path, aside, value, flush=True):
+            if gen.put_if_absent(self.path, aside, value, flush=os.fsync):
                 os.unlink(aside)
                 return json.dumps(value).encode()
             found = self._look(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from lakelatch.environment import SYSTEM, Process
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError
-from lakelatch.locks import LockProvider, hudi_file, open_provider
+from lakelatch.locks import LockProvider, generations, hudi_file, open_provider
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
 from .weather import holding
@@ -129,6 +130,15 @@ def test_what_a_dead_holder_of_ours_left_is_replaced_at_once(lock: Path, env: Fa
         with ours.acquire(KEY, wait_s=0):
             assert lock.read_bytes() != left
     assert not lock.exists()
+
+
+def test_a_record_that_the_disk_does_not_take_is_no_lock(tmp_path: Path) -> None:
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(OSError, match="Input/output"):
+        generations.put_if_absent(str(tmp_path / "lock"), str(tmp_path / "aside"), {"token": 1}, flush=fails)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("options", "pause_s"), [("", 2.0), ("&jvm_pause=6s", 6.0)])
