@@ -26,7 +26,7 @@ import pyarrow as pa
 from _report import machine, show
 
 import lakelatch
-from lakelatch.occ.table import Table
+from lakelatch.occ.table.table import Table
 from lakelatch.storage import open_store
 
 BLOCK = 10  # commits, then the same puts made raw

@@ -108,7 +108,7 @@ class Delta:
 
 def comparing() -> list[float]:
     """CPU seconds of all conflict checks from now on: to read what others wrote, and to resolve."""
-    from lakelatch.occ.judge import Judge
+    from lakelatch.occ.transaction.validator import Judge
 
     decide, spent = Judge.decide, [0.0]
 

@@ -19,10 +19,10 @@ from _report import machine, show
 
 import lakelatch
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics
-from lakelatch.occ.avro import WriteStat, decode_commit
-from lakelatch.occ.publish import SIDES
-from lakelatch.occ.statistics import encoded
-from lakelatch.occ.uniqueness import FileFacts
+from lakelatch.hudi.timeline.commit_metadata import WriteStat, decode_commit
+from lakelatch.occ.log.column_statistics import encoded
+from lakelatch.occ.log.publisher import SIDES
+from lakelatch.occ.log.value_hashes import FileFacts
 
 PARTITIONS = 1000
 

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from spark_data import copies, flights, head, updates
 
 import lakelatch
-from lakelatch.occ.rewrite import Files, Plan, apply, read_slice, slices_by_partition
-from lakelatch.spark.worker import InsertTask
+from lakelatch.occ.staging.apply_rows import Files, Plan, apply, read_slice, slices_by_partition
+from lakelatch.spark.tasks import InsertTask
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ from spark_timing import timed
 
 import lakelatch
 import lakelatch.spark
-from lakelatch.occ.retry import RunResult
-from lakelatch.occ.table import Table
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction.retry import RunResult
 from lakelatch.spark import rebase, write
 
 SHARE = 100  # one row in a hundred

@@ -22,8 +22,8 @@ from _report import machine, show
 import lakelatch
 from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.unique import NEW_KEYS
-from lakelatch.occ.publish import SIDES
-from lakelatch.occ.uniqueness import Hashed, from_entry, to_entry, together
+from lakelatch.occ.log.publisher import SIDES
+from lakelatch.occ.log.value_hashes import Hashed, from_entry, to_entry, together
 
 SCHEMA = pa.schema([("id", pa.string()), ("email", pa.string())] + [(f"v{n}", pa.float64()) for n in range(8)])
 

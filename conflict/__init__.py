@@ -5,32 +5,51 @@ if __name__ != "lakelatch.conflict":
         "import lakelatch.conflict, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .isolation import ISOLATION_LEVELS, refuse_isolation
+from .isolation import ISOLATION_LEVELS, SNAPSHOT, refuse_isolation
+from .operations import INGESTION, Kind, kind_of
 from .party import Party, candidates
+from .predicate import ColumnStatistics, Condition, FileStatistics, Where, may_match, where_of
 from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
 from .resolve import Conflict, Repeatable, Verdict, resolve
 from .schema import settle_schema
-from .strategies import refuse_contradiction, strategy_names
-from .write_set import FileGroupId, ReadSet, Scan, WriteSet
+from .strategies import refuse_contradiction, strategy, strategy_names
+from .unique import NEW_KEYS, Values
+from .write_set import EVERYWHERE, NOWHERE, FileGroupId, ReadSet, Region, Scan, WriteSet
 
 __all__ = [
+    "EVERYWHERE",
+    "INGESTION",
     "ISOLATION_LEVELS",
+    "NEW_KEYS",
+    "NOWHERE",
+    "SNAPSHOT",
     "Claim",
+    "ColumnStatistics",
+    "Condition",
     "Conflict",
     "FileGroupId",
+    "FileStatistics",
+    "Kind",
     "Party",
     "ReadSet",
+    "Region",
     "Repeatable",
     "Reservation",
     "Scan",
+    "Values",
     "Verdict",
+    "Where",
     "WriteSet",
     "candidates",
     "first_in_the_way",
     "in_rank_order",
+    "kind_of",
+    "may_match",
     "refuse_contradiction",
     "refuse_isolation",
     "resolve",
     "settle_schema",
+    "strategy",
     "strategy_names",
+    "where_of",
 ]

@@ -5,7 +5,20 @@ if __name__ != "lakelatch.locks":
         "import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first"
     )
 
+from .core import metrics
 from .interface import BreakRecord, Holder, Lease, LockProvider, Release
-from .registry import known_schemes, open_provider
+from .lock_url import shown
+from .registry import check_url, known_schemes, open_provider
 
-__all__ = ["BreakRecord", "Holder", "Lease", "LockProvider", "Release", "known_schemes", "open_provider"]
+__all__ = [
+    "BreakRecord",
+    "Holder",
+    "Lease",
+    "LockProvider",
+    "Release",
+    "check_url",
+    "known_schemes",
+    "metrics",
+    "open_provider",
+    "shown",
+]

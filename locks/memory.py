@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from ..environment import Environment, Event
 from ..errors import ConfigError
-from .config import parse_lock_url
-from .held import STOLEN, Grant
+from .core import STOLEN, Ask, Grant, LeasedLocks, Place
 from .interface import BREAKS_KEPT, BreakRecord, Holder, Release
-from .leased import Ask, LeasedLocks, Place
+from .lock_url import parse_lock_url
 
 
 def open_memory_locks(url: str, *, env: Environment) -> LeasedLocks:

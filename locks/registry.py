@@ -13,8 +13,8 @@ from typing import cast
 
 from ..environment import SYSTEM, Environment
 from ..errors import ConfigError
-from .config import is_path, split
 from .interface import LockProvider
+from .lock_url import is_path, split
 
 GROUP = "lakelatch.lock_providers"
 

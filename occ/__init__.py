@@ -1,4 +1,4 @@
-"""Optimistic concurrency control: timeline, commit log, transactions, heartbeats, failed-write cleaning."""
+"""Optimistic concurrency control: the commit log, transactions, table services. Rooms import downwards only."""
 
 if __name__ != "lakelatch.occ":
     raise ImportError(

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import InputError
-from ..occ.keys import refuse_key_type
-from ..occ.properties import TableConfig
-from ..occ.rewrite import NEW
+from ..hudi.table import TableConfig, refuse_key_type
+from ..occ.staging import NEW
 
 
 def arrow_schema(schema: Any) -> pa.Schema:

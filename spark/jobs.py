@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import LatchError
-from ..occ.basefile import refuse_if_over
+from ..occ.staging import refuse_if_over
 from ..occ.transaction import Transaction
 from ..storage import Store
-from .source import Shuffled
-from .worker import ANSWER, JOB_TASK, Answer, Task, packed, unpack
+from .incoming import Shuffled
+from .tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 
 _LOOK_S = 1.0
 _CHANGED = ("spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)

@@ -8,12 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import InputError, StorageError
-from ..occ.schema import META_COLUMNS
-from ..occ.snapshot import FileSlice
+from ..hudi.table import META_COLUMNS
+from ..hudi.timeline import FileSlice, Time
 from ..occ.table import Table
-from ..occ.times import Time
 from .columns import spark_schema
-from .prune import matching_partitions
+from .partition_pruning import matching_partitions
 
 COMMIT_TIME = META_COLUMNS[0]
 # Above this number of files Spark starts a job only to look for them.

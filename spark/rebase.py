@@ -11,13 +11,11 @@ from functools import reduce
 from operator import or_
 from typing import Any, ClassVar
 
-from ..occ.avro import WriteStat
-from ..occ.merge import Effects
-from ..occ.rebase import Lost
-from ..occ.rewrite import Plan, slices_by_partition
-from ..occ.row_merge import merge_rows
-from ..occ.snapshot import FileSlice
-from .worker import Answer, RebaseTask, RemoveTask
+from ..hudi.merge import Effects
+from ..hudi.timeline import FileSlice, WriteStat
+from ..occ.rebase import Lost, merge_rows
+from ..occ.staging import Plan, slices_by_partition
+from .tasks import Answer, RebaseTask, RemoveTask
 
 HERE_BYTES_MAX = 32 << 20  # of base files that the driver merges by itself; more are merged by Spark's tasks
 Collect = Callable[[Any, Any], list[Answer]]

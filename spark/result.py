@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..occ.avro import WriteStat
+from ..hudi.timeline import WriteStat
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ..occ.retry import RunResult
+from ..hudi.timeline import Time
 from ..occ.table import Table
 from ..occ.table import open as open_table
-from ..occ.times import Time
+from ..occ.transaction import RunResult
 from . import read as reads
 from .session import settle
 from .transaction import SparkTransaction
 from .write import Writes
-from .writing import Writing
+from .write_methods import Writing
 
 T = TypeVar("T")
 

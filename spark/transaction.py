@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..conflict.isolation import SNAPSHOT
+from ..conflict import SNAPSHOT
 from ..errors import InputError
-from ..occ.snapshot import FileSlice
+from ..hudi.timeline import FileSlice
 from ..occ.table import Table
 from ..occ.transaction import Transaction
-from .comparisons import comparisons
-from .prune import matching_partitions, pinned_partitions
+from .filters import comparisons
+from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
 from .write import Writes
-from .writing import Writing
+from .write_methods import Writing
 
 
 class SparkTransaction(Writing):

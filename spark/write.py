@@ -17,38 +17,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..conflict import FileGroupId
-from ..conflict.predicate import where_of
-from ..conflict.write_set import Region
+from ..conflict import FileGroupId, Region, where_of
 from ..errors import InputError
-from ..occ.avro import WriteStat
-from ..occ.early import take_turn
-from ..occ.merge import Effects
-from ..occ.partitions import refuse_misspelled, several
-from ..occ.rewrite import GROUP_COLUMN, PARTITION_COLUMN, Plan, slices_by_partition
-from ..occ.snapshot import FileSlice, Snapshot
-from ..occ.statistics import slices_that_may_match
+from ..hudi.merge import Effects
+from ..hudi.timeline import FileSlice, Snapshot, WriteStat
+from ..occ.log import slices_that_may_match
+from ..occ.session import refuse_misspelled, several
+from ..occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Plan, slices_by_partition
 from ..occ.table import Table
 from ..occ.transaction import Transaction
+from ..occ.turns import take_turn
 from . import columns
-from .comparisons import comparisons
+from .filters import comparisons
+from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect
-from .merge import Merge, Planned, in_each, plan_here
-from .prune import matching_partitions, pinned_partitions
+from .merge_plan import Merge, Planned, in_each, plan_here
+from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .result import WriteResult
-from .source import Shuffled, Source, estimated_bytes, small_rows
-from .worker import (
-    FILE_COLUMN,
-    ROW_COLUMN,
-    Answer,
-    InsertTask,
-    RemoveTask,
-    Task,
-    looked_at,
-    repeated_keys,
-)
+from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, RemoveTask, Task, looked_at, repeated_keys
 
 _TASK_BYTES = 64 << 20
 _SLOT_BYTES = 2 << 20

@@ -5,7 +5,18 @@ if __name__ != "lakelatch.storage":
         "import lakelatch.storage, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .interface import Durable, Entry, Outcome, Put, Store, Stored, put_secured
+from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured
 from .location import open_store, same_place
 
-__all__ = ["Durable", "Entry", "Outcome", "Put", "Store", "Stored", "open_store", "put_secured", "same_place"]
+__all__ = [
+    "Durable",
+    "Entry",
+    "NewObject",
+    "Outcome",
+    "Put",
+    "Store",
+    "Stored",
+    "open_store",
+    "put_secured",
+    "same_place",
+]

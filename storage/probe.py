@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ..errors import StorageError, UnsafeStoreError
-from .helper import Helper, line_of
+from .cloud import Helper, line_of
 from .interface import Outcome, Put, Store
 
 __all__ = ["Racers", "Report", "probe"]

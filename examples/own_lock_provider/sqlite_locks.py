@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from lakelatch.environment import Environment
 from lakelatch.errors import ConfigError, LockUnavailableError
 from lakelatch.locks import BreakRecord, Holder, Release
-from lakelatch.locks.config import parse_lock_url
-from lakelatch.locks.held import Grant
-from lakelatch.locks.leased import Ask, LeasedLocks, Place
+from lakelatch.locks.core.lease import Grant
+from lakelatch.locks.core.provider import Ask, LeasedLocks, Place
+from lakelatch.locks.lock_url import parse_lock_url
 
 _BREAKS_KEPT = 20
 _PAUSE_S_MAX = 0.05

@@ -36,24 +36,21 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .occ.adopt import adopt
-    from .occ.create import create
-    from .occ.over import CommitResult
-    from .occ.retry import RunResult
-    from .occ.settings import Settings
-    from .occ.table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
-    from .occ.transaction import Transaction
+    from .occ.log import Settings
+    from .occ.session import CommitResult
+    from .occ.table import Table, adopt, create, open  # noqa: A004 - lakelatch.open is the name people expect
+    from .occ.transaction import RunResult, Transaction
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "CommitResult": "occ.over",
-    "RunResult": "occ.retry",
-    "Settings": "occ.settings",
+    "CommitResult": "occ.session",
+    "RunResult": "occ.transaction",
+    "Settings": "occ.log",
     "Table": "occ.table",
     "Transaction": "occ.transaction",
-    "adopt": "occ.adopt",
-    "create": "occ.create",
+    "adopt": "occ.table",
+    "create": "occ.table",
     "open": "occ.table",
 }
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
-from lakelatch.occ.avro_types import to_avro
+from lakelatch.hudi.table.avro_schema import to_avro
 
-from ..format.conftest import unzip
+from ..hudi.conftest import unzip
 from .conftest import rows
 
 COLUMNS = pa.schema([("id", pa.string()), ("origin", pa.string()), ("v", pa.int64())])

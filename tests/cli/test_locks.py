@@ -15,7 +15,7 @@ import pytest
 import lakelatch
 from lakelatch.cli.locks_check import print_verdict
 from lakelatch.locks import open_provider
-from lakelatch.locks.checkup import Finding, Verdict
+from lakelatch.locks.checkup.checkup import Finding, Verdict
 
 from .conftest import rows
 

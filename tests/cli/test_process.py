@@ -18,7 +18,7 @@ import pytest
 
 import lakelatch
 from lakelatch.cli import reordered
-from lakelatch.occ.log_state import Begin
+from lakelatch.occ.log.entries import Begin
 
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")

@@ -13,7 +13,7 @@ import lakelatch
 from lakelatch.cli import output
 from lakelatch.cli.outcome import set_up
 from lakelatch.errors import DamagedTableError
-from lakelatch.occ.log_files import LOG, epochs, slot_path
+from lakelatch.occ.log.epochs import LOG, epochs, slot_path
 from lakelatch.plain_text import visible, visible_json
 from lakelatch.testing import FakeEnvironment
 

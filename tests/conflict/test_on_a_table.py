@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.occ import judge
+from lakelatch.occ.transaction import validator as judge
 
 DOCTORS = pa.table({"id": ["a", "b"], "ward": ["x", "x"], "on_call": [True, True]})
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import lakelatch.spark
-from lakelatch.occ.transaction import Transaction
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.spark.transaction import SparkTransaction
 
 from ..jvm.readers import in_order, plain_rows

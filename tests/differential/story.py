@@ -15,9 +15,9 @@ import pyarrow as pa
 
 import lakelatch
 from lakelatch.errors import ConflictError
-from lakelatch.occ.check import check
-from lakelatch.occ.table import Table
-from lakelatch.occ.transaction import Transaction
+from lakelatch.occ.check.check import check
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction.transaction import Transaction
 
 from ..jvm.readers import by_hudi_rs, in_order, plain, plain_rows
 from .awkward import DATA, KEYS, PARTITIONS
@@ -258,7 +258,7 @@ class Story:
         return pa.Table.from_pylist(rows, schema=self.schema)
 
     def _by_path(self, rows: list[Row]) -> dict[str, list[Row]]:
-        from lakelatch.occ.partition_path import partition_paths
+        from lakelatch.hudi.table.partition_path import partition_paths
 
         found: dict[str, list[Row]] = {}
         for row, path in zip(rows, partition_paths(self._arrow(rows), self.table.config).to_pylist(), strict=True):

@@ -20,14 +20,23 @@ from lakelatch.conflict.unique import _overlap
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.environment import Process
 from lakelatch.errors import LatchError
-from lakelatch.locks.dynamodb_item import parse_breaks, parse_item
-from lakelatch.locks.generations import Record, generation_name
-from lakelatch.locks.hudi_file import Found
-from lakelatch.locks.interface import BreakRecord
-from lakelatch.locks.object_record import LockObject, TokenObject, broken_of, to_json
-from lakelatch.locks.record_text import break_of, fields_of
-from lakelatch.occ.avro import CommitMetadata, WriteStat, decode_commit, decode_container, encode_commit
-from lakelatch.occ.avro_services import (
+from lakelatch.hudi.files.file_names import base_file_name, log_file_name, parse_base_name, parse_log_name
+from lakelatch.hudi.files.footer_note import note_of
+from lakelatch.hudi.files.listing import BaseFile, LogFile
+from lakelatch.hudi.files.log_blocks import DELETE, Torn, read_blocks
+from lakelatch.hudi.table.avro_schema import from_avro, to_avro
+from lakelatch.hudi.table.config import TableConfig
+from lakelatch.hudi.table.partition_path import check_partition_path, parse_partition_path
+from lakelatch.hudi.timeline.archived import Archived, History
+from lakelatch.hudi.timeline.commit_metadata import (
+    CommitMetadata,
+    WriteStat,
+    decode_commit,
+    decode_container,
+    encode_commit,
+)
+from lakelatch.hudi.timeline.instant import Instant, file_name, parse
+from lakelatch.hudi.timeline.service_metadata import (
     encode_clean,
     encode_clean_plan,
     encode_clustering_plan,
@@ -35,24 +44,21 @@ from lakelatch.occ.avro_services import (
     encode_restore,
     encode_savepoint,
 )
-from lakelatch.occ.avro_types import from_avro, to_avro
-from lakelatch.occ.check_footers import inspect
-from lakelatch.occ.footer_note import note_of
-from lakelatch.occ.history import Archived, History
-from lakelatch.occ.instant import Instant, file_name, parse
-from lakelatch.occ.listing import BaseFile, LogFile
-from lakelatch.occ.log_blocks import DELETE, Torn, read_blocks
-from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
-from lakelatch.occ.markers import MARKERS, delete_announced, list_markers
-from lakelatch.occ.names import base_file_name, log_file_name, parse_base_name, parse_log_name
-from lakelatch.occ.partition_path import check_partition_path, parse_partition_path
-from lakelatch.occ.plans import groups_of, held, paths_of
-from lakelatch.occ.properties import TableConfig
-from lakelatch.occ.publish import metadata_of
-from lakelatch.occ.readers import Lease
-from lakelatch.occ.settings import Settings
-from lakelatch.occ.staging import write_set_of
-from lakelatch.storage.local import LocalStore
+from lakelatch.locks.core.record_text import break_of, fields_of
+from lakelatch.locks.dynamodb.item import parse_breaks, parse_item
+from lakelatch.locks.file.generations import Record, generation_name
+from lakelatch.locks.file.hudi_lock_file import Found
+from lakelatch.locks.interface import BreakRecord
+from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
+from lakelatch.occ.check.footers import inspect
+from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
+from lakelatch.occ.liveness.reader_leases import Lease
+from lakelatch.occ.log.entries import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
+from lakelatch.occ.log.publisher import metadata_of
+from lakelatch.occ.log.service_content import groups_of, held, paths_of
+from lakelatch.occ.log.settings import Settings
+from lakelatch.occ.staging.staged import write_set_of
+from lakelatch.storage.local.store import LocalStore
 
 from ..occ.mor import data_block, delete_block, rollback_block, rows
 from .bytes_of_others import mangled, mangled_json

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakelatch
-from lakelatch.occ.keys import RECORD_KEY, bucket_ids, key_parts, record_keys
-from lakelatch.occ.merge import merge, remove
-from lakelatch.occ.names import bucket_of, new_file_id
-from lakelatch.occ.partition_path import partition_path, partition_paths
+from lakelatch.hudi.files.file_names import bucket_of, new_file_id
+from lakelatch.hudi.merge.rows import merge, remove
+from lakelatch.hudi.table.partition_path import partition_path, partition_paths
+from lakelatch.hudi.table.record_keys import RECORD_KEY, bucket_ids, key_parts, record_keys
 
 Row = dict[str, Any]
 _ID = "00000000-0000-4000-8000-0000000000{:02}"

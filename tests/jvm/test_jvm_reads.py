@@ -9,8 +9,8 @@ import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 
 import lakelatch
-from lakelatch.occ.names import bucket_of
-from lakelatch.occ.partition_path import escape
+from lakelatch.hudi.files.file_names import bucket_of
+from lakelatch.hudi.table.partition_path import escape
 
 from .cases import BY_SPARK, CASES, WRITES, WRITTEN_BY_JVM
 from .conftest import EARLIEST, Library, by_spark, carried, jvm_moments, jvm_spans, moments, spans, written

@@ -13,10 +13,10 @@ import pytest
 
 from lakelatch.environment import Environment
 from lakelatch.locks import LockProvider, Release
-from lakelatch.locks.backend import Ask, Place
-from lakelatch.locks.config import parse_lock_url
-from lakelatch.locks.held import Grant
-from lakelatch.locks.leased import LeasedLocks
+from lakelatch.locks.core.backend import Ask, Place
+from lakelatch.locks.core.lease import Grant
+from lakelatch.locks.core.provider import LeasedLocks
+from lakelatch.locks.lock_url import parse_lock_url
 from lakelatch.locks.memory import MemoryBackend
 from lakelatch.testing import LockProviderContract
 

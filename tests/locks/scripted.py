@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from lakelatch.environment import Environment
 from lakelatch.locks import BreakRecord, Holder, Release
-from lakelatch.locks.backend import Ask
-from lakelatch.locks.config import parse_lock_url
-from lakelatch.locks.held import Grant
-from lakelatch.locks.leased import LeasedLocks
+from lakelatch.locks.core.backend import Ask
+from lakelatch.locks.core.lease import Grant
+from lakelatch.locks.core.provider import LeasedLocks
+from lakelatch.locks.lock_url import parse_lock_url
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakelatch.environment import SYSTEM
-from lakelatch.locks import at_exit
+from lakelatch.locks.core import at_exit
 from lakelatch.testing.contention import until
 
 from .scripted import ScriptedBackend, ScriptedGrant, provider

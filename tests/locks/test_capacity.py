@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelatch.locks.capacity import MOST, Capacity
+from lakelatch.locks.core.capacity import MOST, Capacity
 
 
 @pytest.mark.parametrize(("lease_s", "write_s", "leases"), [(30.0, 0.01, 500), (30.0, 0.05, 100), (3.0, 0.01, 50)])

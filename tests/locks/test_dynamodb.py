@@ -17,11 +17,11 @@ from botocore.awsrequest import AWSResponse
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
-from lakelatch.locks.backend import Ask
-from lakelatch.locks.dynamodb import BLOCK, LOOKS_ALONE
-from lakelatch.locks.dynamodb_item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
-from lakelatch.locks.dynamodb_place import DynamoPlace
-from lakelatch.locks.dynamodb_table import Table
+from lakelatch.locks.core.backend import Ask
+from lakelatch.locks.dynamodb.backend import BLOCK, LOOKS_ALONE
+from lakelatch.locks.dynamodb.contender import DynamoPlace
+from lakelatch.locks.dynamodb.item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
+from lakelatch.locks.dynamodb.table import Table
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
 from ..servers import Wire, free_port

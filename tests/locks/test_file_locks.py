@@ -15,7 +15,9 @@ import pytest
 
 from lakelatch.environment import SYSTEM, Process, SystemEnvironment
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, StorageError
-from lakelatch.locks import LockProvider, Release, file, generations, open_provider
+from lakelatch.locks import LockProvider, Release, open_provider
+from lakelatch.locks.file import backend as file
+from lakelatch.locks.file import generations
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
 from .weather import holding
@@ -51,7 +53,7 @@ class TestFileLocksWithFlock(TestFileLocks):
 
     @pytest.fixture(autouse=True)
     def no_ofd(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("lakelatch.locks.kernel_queue._OFD", False)
+        monkeypatch.setattr("lakelatch.locks.file.backend.kernel_queue._OFD", False)
 
 
 @pytest.mark.process

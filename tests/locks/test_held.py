@@ -10,9 +10,9 @@ import pytest
 from lakelatch.environment import Process
 from lakelatch.errors import LockLostError, StorageError
 from lakelatch.locks import Release
-from lakelatch.locks.held import HeldLease, Hold, renew
-from lakelatch.locks.queue import FrontQueue, Ticket
-from lakelatch.locks.renewer import Renewer
+from lakelatch.locks.core.lease import HeldLease, Hold, renew
+from lakelatch.locks.core.renewer import Renewer
+from lakelatch.locks.core.thread_queue import FrontQueue, Ticket
 from lakelatch.testing import FakeEnvironment
 
 

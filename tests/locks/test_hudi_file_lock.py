@@ -10,7 +10,9 @@ import pytest
 
 from lakelatch.environment import SYSTEM, Process
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError
-from lakelatch.locks import LockProvider, generations, hudi_file, open_provider
+from lakelatch.locks import LockProvider, open_provider
+from lakelatch.locks.file import generations
+from lakelatch.locks.file import hudi_lock_file as hudi_file
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
 from .weather import holding

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lakelatch.errors import ConfigError
-from lakelatch.locks.config import parse_lock_url
-from lakelatch.locks.hudi_keys import implicit_key
-from lakelatch.locks.hudi_options import PREFIX, PROVIDERS, lock_url, table_settings
+from lakelatch.locks.hudi.keys import implicit_key
+from lakelatch.locks.hudi.options import PREFIX, PROVIDERS, lock_url, table_settings
+from lakelatch.locks.lock_url import parse_lock_url
 
 BASE = "s3://my-bucket/my_lake/my_table"
 HASH = "C0E15D0CE1AD11CC"  # the literal that Hudi's own test pins for this path

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakelatch.environment import SYSTEM, SystemEnvironment
-from lakelatch.locks import kernel_queue
-from lakelatch.locks.kernel_queue import KernelPlace, tickets
+from lakelatch.locks.file import kernel_queue
+from lakelatch.locks.file.kernel_queue import KernelPlace, tickets
 
 pytestmark = pytest.mark.skipif(not kernel_queue._OFD, reason="no open-file-description locks: flock keeps no order")
 

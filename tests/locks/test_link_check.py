@@ -14,7 +14,7 @@ import pytest
 
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError
-from lakelatch.locks.link_check import check_link, check_mount
+from lakelatch.locks.file.filesystem_check import check_link, check_mount
 
 _NFS = "rw,vers=4.2,rsize=1048576,wsize=1048576,hard,proto=tcp,timeo=600,retrans=2,sec=sys,local_lock=none"
 _LOCAL = "28 1 254:0 / / rw,relatime - ext4 /dev/vda rw"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from lakelatch.locks import metrics, open_provider, registry
+from lakelatch.locks import open_provider, registry
+from lakelatch.locks.core import metrics
 from lakelatch.testing.contention import until
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakelatch.environment import Environment
 from lakelatch.errors import ConfigError
 from lakelatch.locks import LockProvider, known_schemes, open_provider, registry
-from lakelatch.locks.config import LockUrl, format_duration, parse_duration, parse_lock_url
+from lakelatch.locks.lock_url import LockUrl, format_duration, parse_duration, parse_lock_url
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_importing_locks_imports_no_client() -> None:
     code = (
         "import sys, lakelatch.locks; from lakelatch.locks import open_provider; open_provider('memory://a');"
         "print([m for m in ('pyarrow', 'pyspark', 'boto3', 'obstore', 'fastavro', 'redis', 'kazoo', 'pytest')"
-        " if m in sys.modules], 'lakelatch.locks.file' in sys.modules)"
+        " if m in sys.modules], 'lakelatch.locks.file.backend' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[0] == "[] False"

@@ -8,7 +8,7 @@ import pytest
 
 from lakelatch.errors import ConfigError
 from lakelatch.locks import memory, open_provider
-from lakelatch.locks.backend import Ask
+from lakelatch.locks.core.backend import Ask
 from lakelatch.locks.memory import MemoryBackend
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 

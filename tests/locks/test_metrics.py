@@ -12,8 +12,9 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
 from lakelatch.environment import SystemEnvironment
 from lakelatch.errors import ConfigError, LockTimeoutError, StorageError
-from lakelatch.locks import metrics, open_provider
-from lakelatch.locks.observer import current
+from lakelatch.locks import open_provider
+from lakelatch.locks.core import metrics
+from lakelatch.locks.core.events import current
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S, until
 
@@ -107,7 +108,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_locks_import_no_metrics_client() -> None:
     code = (
         "import sys; from lakelatch.locks import open_provider; open_provider('memory://a').acquire('k', wait_s=0)\n"
-        "import lakelatch.locks.metrics\n"
+        "import lakelatch.locks.core.metrics\n"
         "print('prometheus_client' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

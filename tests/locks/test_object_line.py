@@ -14,8 +14,8 @@ from itertools import count
 
 import pytest
 
-from lakelatch.locks.object_record import LockObject
-from lakelatch.locks.object_wait import Found, Pace, Rhythm
+from lakelatch.locks.objects.pacing import Found, Pace, Rhythm
+from lakelatch.locks.objects.record import LockObject
 
 REQUEST_S = 0.0018  # of a core, client and server together
 STALL = 0.003  # of the requests take much longer

@@ -16,14 +16,14 @@ import pytest
 from lakelatch.environment import SYSTEM, Environment
 from lakelatch.errors import ConfigError, LockError, LockUnavailableError, UnsafeStoreError
 from lakelatch.locks import LockProvider, Release, open_provider
-from lakelatch.locks.config import parse_lock_url
-from lakelatch.locks.leased import LeasedLocks
-from lakelatch.locks.object_clock import ServerClock, Stamp
-from lakelatch.locks.object_record import LockObject
-from lakelatch.locks.object_wait import Found, Pace, Rhythm
-from lakelatch.locks.objects import TOKEN_BLOCK, ObjectBackend
+from lakelatch.locks.core.provider import LeasedLocks
+from lakelatch.locks.lock_url import parse_lock_url
+from lakelatch.locks.objects.backend import TOKEN_BLOCK, ObjectBackend
+from lakelatch.locks.objects.pacing import Found, Pace, Rhythm
+from lakelatch.locks.objects.record import LockObject
+from lakelatch.locks.objects.server_clock import ServerClock, Stamp
 from lakelatch.storage import Put, Store, Stored, open_store
-from lakelatch.storage.local import LocalStore
+from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 from lakelatch.testing.faults import FaultStore, Late, LoseReply, On, Pause
 from lakelatch.testing.unsafe_store import CheckThenWrite

@@ -18,7 +18,7 @@ import pytest
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
-from lakelatch.locks import redis as redis_locks
+from lakelatch.locks.redis import backend as redis_locks
 from lakelatch.testing import LockProviderContract
 
 from ..servers import Wire

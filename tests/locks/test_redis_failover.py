@@ -14,8 +14,8 @@ import lakelatch
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConflictError, LockUnavailableError
 from lakelatch.locks import Lease, open_provider
-from lakelatch.occ.table import Table
-from lakelatch.storage.local import LocalStore
+from lakelatch.occ.table.table import Table
+from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import Call, FaultStore, Pause
 
 from ..occ.world import BEGUN, add, check_sound, content, make, writes

@@ -11,8 +11,9 @@ import pytest
 
 from lakelatch.environment import SYSTEM, SystemEnvironment
 from lakelatch.errors import StorageError
-from lakelatch.locks import open_provider, renewer
-from lakelatch.locks.held import Grant
+from lakelatch.locks import open_provider
+from lakelatch.locks.core import renewer
+from lakelatch.locks.core.lease import Grant
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import until
 

@@ -19,7 +19,7 @@ from lakelatch.environment import SystemEnvironment
 from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError, TokenBehindError
 from lakelatch.locks import Lease, LockProvider, Release, open_provider
 from lakelatch.locks.interface import BREAKS_KEPT
-from lakelatch.locks.zookeeper_nodes import node_name
+from lakelatch.locks.zookeeper.nodes import node_name
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 from lakelatch.testing.contention import PATIENCE_S, until
 

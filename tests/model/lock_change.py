@@ -1,4 +1,4 @@
-"""Changing the table's lock while writers run, as `occ/table_lock.py` does: generations, tokens, two leases at once.
+"""Changing the table's lock while writers run, as `occ/session/table_lock.py` does: generations, tokens, two leases at once.
 
 Two lock servers, X and Y. The log is one list, an entry is decided at its slot; of it matter the lock in force, its
 generation and the last commit's token. A lease may end (its holder knows by its own clock) and a server may forget its

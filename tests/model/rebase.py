@@ -5,22 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .rebase_judge import judge
-from .rebase_state import (
-    Bounds,
-    Commit,
-    File,
-    G,
-    Ghost,
-    Group,
-    Path,
-    Rules,
-    State,
-    U,
-    Writer,
-    current,
-    row,
-    slices,
-)
+from .rebase_state import Bounds, Commit, File, G, Ghost, Group, Path, Rules, State, U, Writer, current, row, slices
 
 __all__ = ["Bounds", "Rebase", "Rules"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import lakelatch
-from lakelatch.occ.table import Table
+from lakelatch.occ.table.table import Table
 from lakelatch.testing.faults import Fault
 
 from .world import BEGUN, World, Writer, add, check_sound, content, independent_content, struck

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakelatch
-from lakelatch.occ.avro import CommitMetadata, WriteStat, encode_commit
-from lakelatch.occ.avro_types import to_avro
-from lakelatch.occ.log_blocks import AVRO, COMMAND, DELETE, _delete_schema
-from lakelatch.occ.names import LogName, join, log_file_name
-from lakelatch.occ.properties import PROPERTIES_PATH, TableConfig
-from lakelatch.occ.schema import META_COLUMNS
+from lakelatch.hudi.files.file_names import LogName, join, log_file_name
+from lakelatch.hudi.files.log_blocks import AVRO, COMMAND, DELETE, _delete_schema
+from lakelatch.hudi.table.avro_schema import to_avro
+from lakelatch.hudi.table.column_types import META_COLUMNS
+from lakelatch.hudi.table.config import PROPERTIES_PATH, TableConfig
+from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, encode_commit
 from lakelatch.testing import FakeEnvironment
 
 from .world import SCHEMA, World

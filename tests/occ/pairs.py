@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakelatch.occ.snapshot import FileSlice
-from lakelatch.occ.table import Table
-from lakelatch.occ.transaction import Transaction
+from lakelatch.hudi.timeline.snapshot import FileSlice
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
 
 from .world import SCHEMA, World, Writer, fate, insert

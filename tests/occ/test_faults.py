@@ -9,19 +9,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.testing.faults import (
-    PUTS,
-    WRITES,
-    At,
-    Call,
-    Fault,
-    From,
-    Late,
-    LoseReply,
-    On,
-    Pause,
-    Refuse,
-)
+from lakelatch.testing.faults import PUTS, WRITES, At, Call, Fault, From, Late, LoseReply, On, Pause, Refuse
 
 from .world import BEGUN, World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite, struck
 
@@ -100,7 +88,7 @@ def strike_all(folder: Path, faults: Iterable[Fault], act: Callable[[Writer], ob
 def large_work(writer: Writer) -> lakelatch.CommitResult | None:
     """One whose metadata does not fit into its log entry."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+        patch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
         return work(writer)
 
 

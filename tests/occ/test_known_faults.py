@@ -28,42 +28,29 @@ import lakelatch
 from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import LockError, StorageError
+from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
 from lakelatch.locks import open_provider
-from lakelatch.locks.generations import Observer
+from lakelatch.locks.file.generations import Observer
 from lakelatch.locks.interface import Release
 from lakelatch.locks.memory import _MemoryPlace
-from lakelatch.occ import transaction as transaction_module
-from lakelatch.occ.clock import EARLIEST, next_label
-from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.heartbeat import HEARTBEATS, Heart, Watch, heartbeat_path
-from lakelatch.occ.judge import Judge
-from lakelatch.occ.log_state import Begin, End
-from lakelatch.occ.rollback import Cleaner
-from lakelatch.occ.rounds import Rebase
-from lakelatch.occ.settings import Settings
-from lakelatch.occ.staging import Staged
-from lakelatch.occ.table_lock import TableLease, TableLock
-from lakelatch.occ.transaction import Transaction
-from lakelatch.occ.yielding import Yielding
+from lakelatch.occ.liveness.heartbeat import HEARTBEATS, Heart, Watch, heartbeat_path
+from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.occ.log.commit_log import CommitLog
+from lakelatch.occ.log.entries import Begin, End
+from lakelatch.occ.log.settings import Settings
+from lakelatch.occ.rebase.rounds import Rebase
+from lakelatch.occ.session.table_lock import TableLease, TableLock
+from lakelatch.occ.staging.staged import Staged
+from lakelatch.occ.transaction import transaction as transaction_module
+from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.transaction.validator import Judge
+from lakelatch.occ.transaction.yielding import Yielding
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
 from ..simulation.mutant import method
 from ..simulation.mutants_of_commits import candidates_by_requested_time
 from .aged import SMALL
-from .world import (
-    BEGUN,
-    World,
-    Writer,
-    add,
-    after,
-    check_sound,
-    commits,
-    content,
-    fate,
-    insert,
-    overwrite,
-    rows,
-)
+from .world import BEGUN, World, Writer, add, after, check_sound, commits, content, fate, insert, overwrite, rows
 
 Check = Callable[..., None]
 Variant = list[AbstractContextManager[Any]]
@@ -194,8 +181,8 @@ def test_fault_02_the_heartbeat_dies_of_one_bad_beat(prove, how):
 
 def the_stop_sign_is_not_looked_at() -> Variant:
     return [
-        mock.patch("lakelatch.occ.basefile.refuse_if_over", return_value=None),
-        mock.patch("lakelatch.occ.basefile.stands", return_value=True),
+        mock.patch("lakelatch.occ.staging.staged.data_file.refuse_if_over", return_value=None),
+        mock.patch("lakelatch.occ.staging.staged.data_file.stands", return_value=True),
     ]
 
 
@@ -457,7 +444,10 @@ def a_clustering_is_compared_by_what_it_writes() -> Variant:
     def make(real: Any) -> Any:
         return lambda content: frozenset()
 
-    return [method(sys.modules["lakelatch.occ.judge"], "groups_of", make), *what_is_replaced_is_not_written()]
+    return [
+        method(sys.modules["lakelatch.occ.transaction.validator"], "groups_of", make),
+        *what_is_replaced_is_not_written(),
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -781,8 +771,8 @@ def the_url_is_taken_as_it_is_written() -> Variant:
         return open_store
 
     return [
-        method(lakelatch.occ.table, "open_store", make),
-        mock.patch("lakelatch.locks.leased.normal_key", lambda key: key),
+        method(lakelatch.occ.table.table, "open_store", make),
+        mock.patch("lakelatch.locks.core.provider.normal_key", lambda key: key),
     ]
 
 
@@ -817,7 +807,7 @@ def nothing_is_tried_again() -> Variant:
     def make(real: Any) -> Any:
         return lambda table, work, bounds, **more: real(table, work, replace(bounds, attempts=1), **more)
 
-    return [method(lakelatch.occ.table, "run_again", make)]
+    return [method(lakelatch.occ.table.table, "run_again", make)]
 
 
 @pytest.mark.parametrize("losses", [1, 3])

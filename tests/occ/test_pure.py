@@ -13,11 +13,11 @@ from lakelatch import errors
 from lakelatch.conflict.write_set import Region
 from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, DamagedTableError, LatchError, UnsupportedTableError
-from lakelatch.occ.clock import EARLIEST, next_label
-from lakelatch.occ.entry_rules import SIDES
-from lakelatch.occ.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
-from lakelatch.occ.log_state import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
-from lakelatch.occ.settings import Settings
+from lakelatch.hudi.timeline.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
+from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
+from lakelatch.occ.log.entries import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
+from lakelatch.occ.log.entry_rules import SIDES
+from lakelatch.occ.log.settings import Settings
 from lakelatch.plain_text import visible
 
 # --- the log ----------------------------------------------------------------------------------------------------

@@ -19,18 +19,18 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import StorageError
-from lakelatch.occ import basefile
-from lakelatch.occ import transaction as transaction_module
-from lakelatch.occ.avro import WriteStat
-from lakelatch.occ.basefile import BaseFileWriter
-from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.heartbeat import Watch, heartbeat_path
-from lakelatch.occ.instant import file_name
-from lakelatch.occ.log_files import LOG
-from lakelatch.occ.markers import delete_announced, list_markers
-from lakelatch.occ.rollback import Cleaner
-from lakelatch.occ.staging import Staged
-from lakelatch.occ.transaction import Transaction
+from lakelatch.hudi.timeline.commit_metadata import WriteStat
+from lakelatch.hudi.timeline.instant import file_name
+from lakelatch.occ.liveness.heartbeat import Watch, heartbeat_path
+from lakelatch.occ.liveness.markers import delete_announced, list_markers
+from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.occ.log.commit_log import CommitLog
+from lakelatch.occ.log.epochs import LOG
+from lakelatch.occ.staging import data_file as basefile
+from lakelatch.occ.staging.data_file import BaseFileWriter
+from lakelatch.occ.staging.staged import Staged
+from lakelatch.occ.transaction import transaction as transaction_module
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, Late, LoseReply, On, Pause, Refuse
 
@@ -343,8 +343,8 @@ def test_trap_11_on_a_young_table_a_zombie_file_is_not_read(make_world):
 
 def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, monkeypatch):
     """Readers take files older than the first instant for archived commits' files; the next cleaning removes this one."""
-    monkeypatch.setattr("lakelatch.occ.create.lay_floor", lambda table: None)
-    monkeypatch.setattr("lakelatch.occ.table.lay_floor", lambda table: None)
+    monkeypatch.setattr("lakelatch.occ.table.table.create.lay_floor", lambda table: None)
+    monkeypatch.setattr("lakelatch.occ.table.table.lay_floor", lambda table: None)
     world = make_world(empty=True)
     land_after_the_sweep(world)
     assert world.content() == independent_content(world.folder) == {"good": 1, "zombie": 1}
@@ -356,7 +356,7 @@ def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, monkeypa
 def test_trap_11_a_founder_who_died_before_the_floor_is_made_up_for(make_world, monkeypatch):
     """Guards: no transaction begins on a table without a floor, whoever was to lay it."""
     with monkeypatch.context() as patch:
-        patch.setattr("lakelatch.occ.create.lay_floor", lambda table: None)
+        patch.setattr("lakelatch.occ.table.table.create.lay_floor", lambda table: None)
         world = make_world(empty=True)
     with world.fresh() as table:
         assert commits(table) == []
@@ -427,7 +427,7 @@ def test_trap_12_a_lock_that_was_rebuilt_blocks_nobody(world):
 
 def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monkeypatch):
     """Guards: an entry never names an object that might not be there; a put that comes late lands nothing."""
-    monkeypatch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+    monkeypatch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
     a.store.add(Late(On("publish", "/sides/")))
     with pytest.raises(lakelatch.StorageError, match="nothing landed"):
@@ -441,7 +441,7 @@ def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monk
 
 def test_trap_12_a_side_object_lost_after_publication_blocks_nobody(world, monkeypatch):
     """Guards: what a published commit did is on the timeline as well."""
-    monkeypatch.setattr("lakelatch.occ.publish._INLINE_BYTES", 0)
+    monkeypatch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
     disjoint, loser = b.begin_add("b"), b.begin_add("a")
     a.add("a")

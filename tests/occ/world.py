@@ -13,16 +13,16 @@ import pyarrow as pa
 
 import lakelatch
 from lakelatch.environment import Process
-from lakelatch.occ.heartbeat import HEARTBEATS
-from lakelatch.occ.instant import COMMIT_ACTIONS, file_name
-from lakelatch.occ.log_files import SIDES
-from lakelatch.occ.log_state import Begin, Commit, End
-from lakelatch.occ.markers import MARKERS
-from lakelatch.occ.plans import paths_of
-from lakelatch.occ.publish import metadata_of, plain_metadata_of
-from lakelatch.occ.table import Table
-from lakelatch.occ.transaction import Transaction
-from lakelatch.storage.local import LocalStore
+from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
+from lakelatch.occ.liveness.heartbeat import HEARTBEATS
+from lakelatch.occ.liveness.markers import MARKERS
+from lakelatch.occ.log.entries import Begin, Commit, End
+from lakelatch.occ.log.epochs import SIDES
+from lakelatch.occ.log.publisher import metadata_of, plain_metadata_of
+from lakelatch.occ.log.service_content import paths_of
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import Fault, FaultStore
 

@@ -11,16 +11,17 @@ import pytest
 
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError
-from lakelatch.locks import redis_client, zookeeper_session
-from lakelatch.locks.zookeeper import open_zookeeper_locks
+from lakelatch.locks.redis import client as redis_client
+from lakelatch.locks.zookeeper import session as zookeeper_session
+from lakelatch.locks.zookeeper.backend import open_zookeeper_locks
 
 ROOT = Path(__file__).parents[2]
 # By the module that uses them; each has an upper bound in pyproject.toml.
 INSIDES = {
-    "locks/zookeeper_session.py": {"_connection"},  # and its _connect, a name that is ours, too
+    "locks/zookeeper/session.py": {"_connection"},  # and its _connect, a name that is ours, too
     "spark/columns.py": {"_active_spark_context", "_jvm", "_jc"},
-    "spark/prune.py": {"_jdf"},
-    "spark/source.py": {"_jdf"},
+    "spark/partition_pruning.py": {"_jdf"},
+    "spark/incoming.py": {"_jdf"},
 }
 LIBRARIES = ("kazoo", "redis", "boto3", "botocore", "obstore", "pyspark", "prometheus_client", "fastavro", "pyarrow")
 

@@ -13,11 +13,11 @@ from forge import until
 from world import SCHEMA, add, insert, make, overwrite, rows
 
 import lakelatch
-import lakelatch.occ.create
-from lakelatch.occ.table import Table
-from lakelatch.occ.table_lock import TableLease
-from lakelatch.occ.transaction import Transaction
-from lakelatch.storage.local import LocalStore
+import lakelatch.occ.table.create
+from lakelatch.occ.session.table_lock import TableLease
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, Pause
 
 
@@ -109,7 +109,7 @@ def create(folder: str, number: int | None = None, after: bool = False) -> list[
         made.append(FaultStore(LocalStore(url), *_crash(number, after)))
         return made[-1]
 
-    lakelatch.occ.create.open_store = open_store  # type: ignore[assignment]
+    lakelatch.occ.table.table.create.open_store = open_store  # type: ignore[assignment]
     lakelatch.create(folder, record_key="id", partition_by="part", schema=SCHEMA).close()
     return _calls(made[0])
 

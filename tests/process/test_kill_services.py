@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import lakelatch
-from lakelatch.occ.check import check
+from lakelatch.occ.check.check import check
 
 from ..occ.aged import AGED, BACK, aged, finish
 from ..occ.mor import ROWS, merge_on_read

@@ -10,7 +10,7 @@ import pytest
 
 import lakelatch
 
-from ..occ.test_table_lock import check_tokens
+from ..occ.session.test_table_lock import check_tokens
 from ..occ.world import BEGUN, add, check_sound, content, make, writes
 from .test_kill import moments
 

@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 from lakelatch.conflict import FileGroupId
 from lakelatch.errors import RolledBackError, StorageError
-from lakelatch.occ import compaction
-from lakelatch.occ.avro import WriteStat
-from lakelatch.occ.execution import Execution
-from lakelatch.occ.file_spec import refuse_if_over
-from lakelatch.occ.landed import is_no_part
-from lakelatch.occ.listing import BaseFile
-from lakelatch.occ.markers import announce, stands
-from lakelatch.occ.names import BaseName, base_file_name, join
-from lakelatch.occ.snapshot import FileSlice
-from lakelatch.occ.transaction import Transaction
-from lakelatch.occ.uniqueness import FileFacts
+from lakelatch.hudi.files.file_names import BaseName, base_file_name, join
+from lakelatch.hudi.files.listing import BaseFile
+from lakelatch.hudi.timeline.commit_metadata import WriteStat
+from lakelatch.hudi.timeline.snapshot import FileSlice
+from lakelatch.occ.liveness.late_files import is_no_part
+from lakelatch.occ.liveness.markers import announce, stands
+from lakelatch.occ.log.value_hashes import FileFacts
+from lakelatch.occ.services import compaction
+from lakelatch.occ.services.execution import Execution
+from lakelatch.occ.staging.file_spec import refuse_if_over
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Store
 
 from .history import State, Value

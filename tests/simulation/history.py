@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from lakelatch.conflict import FileGroupId
 from lakelatch.conflict.write_set import WriteSet
-from lakelatch.occ.instant import COMMIT_ACTIONS
-from lakelatch.occ.log_state import Begin, Commit, End, LogEntry, Open, Setting
-from lakelatch.occ.names import bucket_of
-from lakelatch.occ.publish import plain_metadata_of
-from lakelatch.occ.staging import write_set_of
+from lakelatch.hudi.files.file_names import bucket_of
+from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS
+from lakelatch.occ.log.entries import Begin, Commit, End, LogEntry, Open, Setting
+from lakelatch.occ.log.publisher import plain_metadata_of
+from lakelatch.occ.staging.staged import write_set_of
 from lakelatch.storage import Store
 
 

@@ -11,25 +11,25 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from lakelatch.locks import LockProvider, held, memory, queue, renewer
-from lakelatch.locks.held import Hold
-from lakelatch.occ import (
-    buckets,
-    check,
-    cleaning,
-    commit_log,
-    heartbeat,
-    log_files,
-    publish,
-    services,
-    table,
-    table_lock,
-    timeline,
-    view,
-    waiting,
-)
-from lakelatch.occ.constraints import Checker
-from lakelatch.occ.properties import TableConfig
+from lakelatch.hudi.table.config import TableConfig
+from lakelatch.hudi.timeline import timeline
+from lakelatch.locks import LockProvider, memory
+from lakelatch.locks.core import lease as held
+from lakelatch.locks.core import renewer
+from lakelatch.locks.core import thread_queue as queue
+from lakelatch.locks.core.lease import Hold
+from lakelatch.occ.check import buckets, check
+from lakelatch.occ.liveness import heartbeat
+from lakelatch.occ.log import commit_log
+from lakelatch.occ.log import epochs as log_files
+from lakelatch.occ.log import publisher as publish
+from lakelatch.occ.services import clean as cleaning
+from lakelatch.occ.services import scheduling as services
+from lakelatch.occ.session import snapshot_cache as view
+from lakelatch.occ.session import table_lock
+from lakelatch.occ.table import table
+from lakelatch.occ.transaction.unique_constraints import Checker
+from lakelatch.occ.turns import waiting
 
 from .environment import SimEnvironment, simulated_mutexes
 from .files import join_files, merge_logs

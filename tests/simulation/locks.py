@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lakelatch.errors import LockUnavailableError
-from lakelatch.locks.backend import Ask, Place
-from lakelatch.locks.config import parse_lock_url
+from lakelatch.locks.core.backend import Ask, Place
+from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.interface import BreakRecord, Holder, Release
-from lakelatch.locks.leased import LeasedLocks
+from lakelatch.locks.lock_url import parse_lock_url
 
 from .environment import SimEnvironment
 from .faults import Network

@@ -9,14 +9,14 @@ from unittest import mock
 from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import NOWHERE
 from lakelatch.errors import StorageError
-from lakelatch.occ import judge
-from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.log_state import Begin, Commit, LogState
-from lakelatch.occ.publish import Publisher
-from lakelatch.occ.staging import Staged
-from lakelatch.occ.table import Table
-from lakelatch.occ.transaction import Transaction
-from lakelatch.occ.view import ViewCache, cold_view
+from lakelatch.occ.log.commit_log import CommitLog
+from lakelatch.occ.log.entries import Begin, Commit, LogState
+from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.session.snapshot_cache import ViewCache, cold_view
+from lakelatch.occ.staging.staged import Staged
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction import validator as judge
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Outcome
 
 from .mutant import Patches, method, mutant

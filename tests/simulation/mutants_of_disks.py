@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from lakelatch.conflict import meeting
-from lakelatch.occ import archive
-from lakelatch.occ.history import History
-from lakelatch.occ.publish import Publisher
-from lakelatch.occ.reading import Reading
+from lakelatch.hudi.timeline.archived import History
+from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.services import archive
+from lakelatch.occ.session.reading import Reading
 from lakelatch.storage import Outcome, Put
 
 from .mutant import Patches, method, mutant

@@ -1,4 +1,4 @@
-"""Mutants of waiting, reservations and rebase (`occ/rounds.py`, `occ/waiting.py`)."""
+"""Mutants of waiting, reservations and rebase (`occ/rebase/rounds.py`, `occ/turns/waiting.py`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from lakelatch.occ import rounds
-from lakelatch.occ.rounds import Rebase
-from lakelatch.occ.staging import Staged
-from lakelatch.occ.waiting import Patience
+from lakelatch.occ.rebase import rounds
+from lakelatch.occ.rebase.rounds import Rebase
+from lakelatch.occ.staging.staged import Staged
+from lakelatch.occ.turns.waiting import Patience
 
 from . import files
 from .mutant import Patches, method, mutant

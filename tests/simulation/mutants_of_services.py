@@ -9,12 +9,14 @@ from unittest import mock
 
 from lakelatch.conflict import unique
 from lakelatch.conflict.resolve import resolve
-from lakelatch.occ import cleaning, judge, publish
-from lakelatch.occ.execution import Execution
-from lakelatch.occ.log_state import Commit, LogState
-from lakelatch.occ.publish import Publisher
-from lakelatch.occ.readers import Leases
-from lakelatch.occ.reading import Reading
+from lakelatch.occ.liveness.reader_leases import Leases
+from lakelatch.occ.log import publisher as publish
+from lakelatch.occ.log.entries import Commit, LogState
+from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.services import clean as cleaning
+from lakelatch.occ.services.execution import Execution
+from lakelatch.occ.session.reading import Reading
+from lakelatch.occ.transaction import validator as judge
 
 from .mutant import Patches, method, mutant
 from .shape import Shape

@@ -7,16 +7,16 @@ from typing import Any
 from unittest import mock
 
 from lakelatch.errors import LockLostError
-from lakelatch.locks.held import Hold
-from lakelatch.occ import transaction
-from lakelatch.occ.clock import EARLIEST, next_label
-from lakelatch.occ.commit_log import CommitLog
-from lakelatch.occ.heartbeat import Heart, Watch, heartbeat_path
-from lakelatch.occ.instant import from_epoch_ms
-from lakelatch.occ.log_state import Begin, LogState
-from lakelatch.occ.rollback import Cleaner
-from lakelatch.occ.table_lock import TableLease
-from lakelatch.occ.transaction import Transaction
+from lakelatch.hudi.timeline.instant import from_epoch_ms
+from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
+from lakelatch.locks.core.lease import Hold
+from lakelatch.occ.liveness.heartbeat import Heart, Watch, heartbeat_path
+from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.occ.log.commit_log import CommitLog
+from lakelatch.occ.log.entries import Begin, LogState
+from lakelatch.occ.session.table_lock import TableLease
+from lakelatch.occ.transaction import transaction
+from lakelatch.occ.transaction.transaction import Transaction
 
 from .environment import WALL
 from .mutant import Patches, method, mutant

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.occ.log_files import LOG
-from lakelatch.occ.log_state import Commit
+from lakelatch.occ.log.entries import Commit
+from lakelatch.occ.log.epochs import LOG
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 
 from ..occ.world import BEGUN, World, Writer, check_sound

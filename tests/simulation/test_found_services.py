@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.occ.check import check
-from lakelatch.occ.instant import Instant, file_name
-from lakelatch.occ.services import Executed
-from lakelatch.occ.timeline import read_timeline
+from lakelatch.hudi.timeline.instant import Instant, file_name
+from lakelatch.hudi.timeline.timeline import read_timeline
+from lakelatch.occ.check.check import check
+from lakelatch.occ.services.scheduling import Executed
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 
@@ -195,7 +195,9 @@ def test_a_plan_whose_files_a_restore_took_away_ends(world: World, monkeypatch: 
         a.insert("c", name)
     planned = a.table.plan_clustering()
     assert planned is not None
-    monkeypatch.setattr("lakelatch.occ.restore.end_plan", lambda *_: None)  # the restorer died before it came to that
+    monkeypatch.setattr(
+        "lakelatch.occ.services.restore.end_plan", lambda *_: None
+    )  # the restorer died before it came to that
     b.table.restore(first_of(b))
     with pytest.raises(lakelatch.ConflictError) as told:
         a.table.execute(planned)

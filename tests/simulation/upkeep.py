@@ -19,14 +19,14 @@ from lakelatch.errors import (
     StorageError,
     UnsupportedTableError,
 )
-from lakelatch.occ.check import check
-from lakelatch.occ.cleaning import kept_from
-from lakelatch.occ.execution import DECIDED
-from lakelatch.occ.log_files import LOG
-from lakelatch.occ.log_state import Commit, LogEntry
-from lakelatch.occ.services import Executed
-from lakelatch.occ.table import Table
-from lakelatch.occ.view import cold_view
+from lakelatch.occ.check.check import check
+from lakelatch.occ.log.entries import Commit, LogEntry
+from lakelatch.occ.log.epochs import LOG
+from lakelatch.occ.services.clean import kept_from
+from lakelatch.occ.services.execution import DECIDED
+from lakelatch.occ.services.scheduling import Executed
+from lakelatch.occ.session.snapshot_cache import cold_view
+from lakelatch.occ.table.table import Table
 
 from .files import read_slice
 from .history import Anomaly, State, Story

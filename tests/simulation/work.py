@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakelatch.conflict import FileGroupId
 from lakelatch.errors import LatchError
-from lakelatch.occ.avro import WriteStat
-from lakelatch.occ.names import bucket_of, new_file_id
-from lakelatch.occ.transaction import Transaction
+from lakelatch.hudi.files.file_names import bucket_of, new_file_id
+from lakelatch.hudi.timeline.commit_metadata import WriteStat
+from lakelatch.occ.transaction.transaction import Transaction
 
 from .files import read, write
 from .history import Anomaly, Attempt, State, Value
@@ -21,9 +21,9 @@ from .rows import Rows, emails_of, facts, rows_of, some_rows
 from .store import Gone
 
 if TYPE_CHECKING:
-    from lakelatch.occ.rebase import Lost
-    from lakelatch.occ.snapshot import FileSlice
-    from lakelatch.occ.uniqueness import FileFacts
+    from lakelatch.hudi.timeline.snapshot import FileSlice
+    from lakelatch.occ.log.value_hashes import FileFacts
+    from lakelatch.occ.rebase.rebase import Lost
 
     from .history import Roots
 

@@ -26,20 +26,20 @@ from lakelatch.errors import (
     RolledBackError,
     StorageError,
 )
+from lakelatch.hudi.files.file_names import PARTITION_METADATA, new_file_id, partition_metadata
+from lakelatch.hudi.files.listing import BaseFile
+from lakelatch.hudi.table.config import TableConfig
+from lakelatch.hudi.timeline.instant import file_name
+from lakelatch.hudi.timeline.snapshot import Snapshot
+from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
 from lakelatch.locks import LockProvider
-from lakelatch.occ.cleaning import kept_from
-from lakelatch.occ.heartbeat import HEARTBEATS
-from lakelatch.occ.instant import file_name
-from lakelatch.occ.listing import BaseFile
-from lakelatch.occ.log_files import LOG, read_all
-from lakelatch.occ.log_state import Commit
-from lakelatch.occ.names import PARTITION_METADATA, new_file_id, partition_metadata
-from lakelatch.occ.properties import TableConfig
-from lakelatch.occ.snapshot import Snapshot
-from lakelatch.occ.table import PROPERTIES, Table
-from lakelatch.occ.timeline import TIMELINE, read_timeline
-from lakelatch.occ.transaction import Transaction
-from lakelatch.occ.view import cold_view
+from lakelatch.occ.liveness.heartbeat import HEARTBEATS
+from lakelatch.occ.log.entries import Commit
+from lakelatch.occ.log.epochs import LOG, read_all
+from lakelatch.occ.services.clean import kept_from
+from lakelatch.occ.session.snapshot_cache import cold_view
+from lakelatch.occ.table.table import PROPERTIES, Table
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
 
 from ..occ.world import check_clean, check_history, check_published

@@ -10,10 +10,10 @@ import pytest
 
 import lakelatch
 import lakelatch.spark
-from lakelatch.occ.heartbeat import HEARTBEATS
-from lakelatch.occ.markers import MARKERS
+from lakelatch.occ.liveness.heartbeat import HEARTBEATS
+from lakelatch.occ.liveness.markers import MARKERS
 from lakelatch.spark import jobs, write
-from lakelatch.spark.source import Shuffled
+from lakelatch.spark.incoming import Shuffled
 
 SCHEMA = "id string, city string, n long"
 
@@ -271,7 +271,7 @@ def test_rows_whose_shuffle_failed_are_shuffled_anew(make: Callable[..., Any], s
 
         import pyarrow as pa
 
-        from lakelatch.spark.worker import Answer
+        from lakelatch.spark.tasks import Answer
 
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(Answer(idle=True))], pa.binary())], ["answer"])
 

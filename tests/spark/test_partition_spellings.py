@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lakelatch
 import lakelatch.spark
 from lakelatch.errors import InputError
-from lakelatch.occ.partition_path import partition_path
+from lakelatch.hudi.table.partition_path import partition_path
 from lakelatch.spark.read import scan
 
 # Alone, between letters and at the end; Hadoop's paths and globs have a meaning for many of these.

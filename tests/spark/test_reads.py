@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from lakelatch.errors import InputError
-from lakelatch.occ.instant import to_epoch_ms
-from lakelatch.occ.keys import bucket_ids, key_parts
-from lakelatch.spark import columns, prune
+from lakelatch.hudi.table.record_keys import bucket_ids, key_parts
+from lakelatch.hudi.timeline.instant import to_epoch_ms
+from lakelatch.spark import columns
+from lakelatch.spark import partition_pruning as prune
 
 SCHEMA = "id string, city string, n long"
 
@@ -285,7 +286,7 @@ def test_a_bucket_is_the_same_in_the_jvm_and_in_arrow(spark: Any) -> None:
 
 
 def test_a_key_is_the_same_in_the_jvm_and_in_arrow(spark: Any) -> None:
-    from lakelatch.occ.keys import record_keys
+    from lakelatch.hudi.table.record_keys import record_keys
 
     rows = spark.sql(
         """select 'ü' s, cast(-3 as tinyint) b, 12345678901 l, true t, date'0099-01-02' d, cast(0.000001 as decimal(20,6)) x

@@ -11,9 +11,9 @@ import pytest
 import lakelatch
 import lakelatch.spark
 from lakelatch.errors import ConflictError
-from lakelatch.occ.check import check
-from lakelatch.occ.retry import RunResult
-from lakelatch.occ.transaction import Transaction
+from lakelatch.occ.check.check import check
+from lakelatch.occ.transaction.retry import RunResult
+from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.spark import jobs, read, rebase, write
 
 SCHEMA = "id string, city string, ts long, n long"

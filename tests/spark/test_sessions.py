@@ -41,7 +41,7 @@ class Keyed(LocalStore):
         self.key = key
 
 lakelatch.create(sys.argv[1] + "/t", record_key="id", partition_by="city").close()
-plain = lakelatch.occ.table.Table(Keyed(sys.argv[1] + "/t", sys.argv[2]))
+plain = lakelatch.occ.table.table.Table(Keyed(sys.argv[1] + "/t", sys.argv[2]))
 table = lakelatch.spark.open(spark, plain)
 rows = spark.range(60_000).selectExpr("cast(id as string) id", "cast(id % 2 as string) city", "id n")
 table.insert(rows)

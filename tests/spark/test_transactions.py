@@ -11,8 +11,8 @@ import pytest
 import lakelatch
 import lakelatch.spark
 from lakelatch.errors import ConflictError, InputError
-from lakelatch.occ.check import check
-from lakelatch.occ.markers import list_markers
+from lakelatch.occ.check.check import check
+from lakelatch.occ.liveness.markers import list_markers
 from lakelatch.spark import write
 
 SCHEMA = "id string, city string, n long"

@@ -12,7 +12,7 @@ import pytest
 
 import lakelatch
 from lakelatch.spark import write
-from lakelatch.spark.comparisons import comparisons
+from lakelatch.spark.filters import comparisons
 
 SCHEMA = "id string, city string, email string, n long"
 

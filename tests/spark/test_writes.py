@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 import lakelatch
 import lakelatch.spark.write
 from lakelatch.errors import InputError
-from lakelatch.spark.source import Source, estimated_bytes, small_rows
+from lakelatch.spark.incoming import Source, estimated_bytes, small_rows
 
 SCHEMA = "id string, city string, ts long, n long"
 CITIES = ("sf", "la", "ny")

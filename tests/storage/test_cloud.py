@@ -12,7 +12,7 @@ import pytest
 
 from lakelatch.errors import ConfigError, InputError, StorageError
 from lakelatch.storage import Outcome, open_store
-from lakelatch.storage.client import Relay
+from lakelatch.storage.cloud.requests import Relay
 
 from ..servers import Wire, free_port
 

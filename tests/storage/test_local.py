@@ -17,9 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import InputError, StorageError
-from lakelatch.storage import Outcome, disk, local, turn
-from lakelatch.storage.disk import TEMP_PREFIX
-from lakelatch.storage.local import LocalStore
+from lakelatch.storage import Outcome
+from lakelatch.storage.local import files as disk
+from lakelatch.storage.local import store as local
+from lakelatch.storage.local import turn
+from lakelatch.storage.local.files import TEMP_PREFIX
+from lakelatch.storage.local.store import LocalStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from lakelatch.storage.local import LocalStore
+from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.store_contract import StoreContract
 
 from ..servers.moto_server import ONE_THREAD

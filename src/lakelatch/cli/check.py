@@ -5,7 +5,7 @@ with ``--strict`` leftovers count as damage.
 
 JSON: ``table``, ``sound``, ``damage``, ``leftovers``, ``notes`` (how many of each), ``findings`` (each ``kind``,
 ``severity``, ``path``, ``message``, ``next_step``), ``facts``, ``unchecked``. Kinds are those of
-`lakelatch.occ.findings.KINDS`.
+`lakelatch.occ.check.check.findings.KINDS`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typer
 from .output import Waiting, bytes_text, count_text, print_json, say, wrapped
 
 if TYPE_CHECKING:
-    from ..occ.findings import Report, Severity
+    from ..occ.check import Report, Severity
 
 _THREADS = 8
 _SHOWN_PER_KIND = 10

@@ -19,7 +19,7 @@ def create(
     exist_ok: bool, **properties: Any,
 ) -> None:  # fmt: skip
     """Make an empty table and say what it is."""
-    from ..occ.create import create as make
+    from ..occ.table import create as make
 
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
@@ -39,7 +39,7 @@ def create(
 
 def adopt(url: str, lock: str, settings: dict[str, Any], *, columns: tuple[str, ...], json: bool) -> None:
     """Give a Hudi table a commit log."""
-    from ..occ.adopt import adopt as take_over
+    from ..occ.table import adopt as take_over
 
     if any(columns):
         raise InputError(
@@ -100,8 +100,7 @@ def _schema(file: str) -> pa.Schema:
     import pyarrow.parquet as pq
 
     from ..errors import DamagedTableError
-    from ..occ.avro_types import from_avro
-    from ..occ.schema import META_COLUMNS
+    from ..hudi.table import META_COLUMNS, from_avro
 
     path = Path(file)
     try:

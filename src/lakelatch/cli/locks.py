@@ -104,7 +104,7 @@ def set_(
     """Give the table another lock."""
     import lakelatch
 
-    from ..locks.config import shown
+    from ..locks import shown
 
     with lakelatch.open(url) as table:
         changes = lock_settings(
@@ -126,8 +126,8 @@ def lock_settings(
     lock: str | None, options: list[str], options_file: str, *, table_name: str, base_path: str
 ) -> dict[str, Any]:
     """The settings that a lock URL, or Hudi's own options, ask for; nothing when neither is given."""
-    from ..locks.hudi_options import PREFIX, table_settings
-    from ..occ.java_properties import parse
+    from ..hudi.table import parse
+    from ..locks.hudi import PREFIX, table_settings
 
     given: dict[str, str] = {}
     if options_file:

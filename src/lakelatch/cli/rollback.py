@@ -14,7 +14,7 @@ from ..plain_text import visible
 from .output import Waiting, count_text, duration_text, print_json, say
 
 if TYPE_CHECKING:
-    from ..occ.log_state import Begin
+    from ..occ.log import Begin
     from ..occ.table import Table
 
 
@@ -75,7 +75,7 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
 
 def _refuse_the_living(table: Table, begin: Begin) -> None:
     """Watch the writer for the table's time-out; the first sign of life ends the wait."""
-    from ..occ.heartbeat import Watch
+    from ..occ.liveness import Watch
 
     settings, env = table.settings, table.env
     watch = Watch(table.store, env)

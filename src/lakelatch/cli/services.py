@@ -20,8 +20,7 @@ import typer
 from .output import count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
-    from ..occ.cleaning import Savepoint
-    from ..occ.services import Executed
+    from ..occ.services import Executed, Savepoint
     from ..occ.table import Table
 
 
@@ -29,7 +28,7 @@ def list_(url: str, *, json: bool) -> None:
     """Print pending plans and readers' leases."""
     import lakelatch
 
-    from ..occ.plans import extent, held
+    from ..occ.log import extent, held
 
     with lakelatch.open(url) as table:
         plans = []

@@ -18,9 +18,9 @@ from .locks import holder_json, holder_text
 from .output import bytes_text, count_text, duration_text, print_json, print_pairs
 
 if TYPE_CHECKING:
+    from ..hudi.table import TableConfig
     from ..locks import Holder
-    from ..occ.log_state import Begin
-    from ..occ.properties import TableConfig
+    from ..occ.log import Begin
     from ..occ.table import Table
 
 
@@ -54,9 +54,9 @@ def properties_json(config: TableConfig) -> dict[str, Any]:
 
 def facts_of(table: Table) -> dict[str, Any]:
     """Everything that is printed; ``lock`` is a `Holder`."""
-    from ..occ.check_files import data_files
-    from ..occ.listing import list_data_files
-    from ..occ.waiting import queue
+    from ..hudi.files import list_data_files
+    from ..occ.check import data_files
+    from ..occ.turns import queue
 
     view, timeline = table.view(), table.timeline()
     listing = list_data_files(table.store)
@@ -92,8 +92,8 @@ def _holder(table: Table) -> Holder | None:
 
 
 def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
-    from ..occ.heartbeat import heartbeat_path
-    from ..occ.instant import to_epoch_ms
+    from ..hudi.timeline import to_epoch_ms
+    from ..occ.liveness import heartbeat_path
 
     now = table.env.now()
     entry = table.store.head(heartbeat_path(begin.instant))
@@ -117,7 +117,7 @@ def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
 
 
 def _last_commit(table: Table) -> dict[str, Any] | None:
-    from ..occ.instant import to_epoch_ms
+    from ..hudi.timeline import to_epoch_ms
 
     last = table.log.state.last if table.writable else None
     if last is not None:

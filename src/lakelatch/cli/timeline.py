@@ -19,11 +19,9 @@ import typer
 from .output import duration_text, print_json, print_table, say, width, wrapped
 
 if TYPE_CHECKING:
-    from ..occ.avro import CommitMetadata
-    from ..occ.instant import Instant
-    from ..occ.log_state import Begin, Commit, LogEntry
+    from ..hudi.timeline import CommitMetadata, Instant, Timeline
+    from ..occ.log import Begin, Commit, LogEntry
     from ..occ.table import Table
-    from ..occ.timeline import Timeline
 
 _WIDE = 120
 _HERE = re.compile(r"^[a-z0-9]+://\S*: ")
@@ -75,7 +73,7 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
 def pruned_to(table: Table) -> str | None:
     """T up to which the log tells nothing any more, because its oldest epochs were removed; None when it is whole."""
-    from ..occ.log_state import Open
+    from ..occ.log import Open
 
     first = next(table.log.entries(), None) if table.writable else None
     return first.top if isinstance(first, Open) and first.slot > 1 else None
@@ -83,8 +81,8 @@ def pruned_to(table: Table) -> str | None:
 
 def newest(table: Table, limit: int) -> list[Row]:
     """The newest rows by requested time, newest first. Contents are read for these only."""
-    from ..occ.instant import COMMIT_ACTIONS
-    from ..occ.log_state import Commit
+    from ..hudi.timeline import COMMIT_ACTIONS
+    from ..occ.log import Commit
 
     rows: dict[tuple[str, str], Row] = {}
     seen = table.timeline()
@@ -111,7 +109,7 @@ def newest(table: Table, limit: int) -> list[Row]:
 
 def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
     """What the log knows beyond the timeline: who, and what became of it."""
-    from ..occ.log_state import Begin, Commit, End, Open
+    from ..occ.log import Begin, Commit, End, Open
 
     match entry:
         case Begin():
@@ -134,7 +132,7 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
 
 
 def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
-    from ..occ.instant import parse
+    from ..hudi.timeline import parse
 
     if entry.named:
         rows.pop(_key(entry), None)  # that it began under its own time
@@ -164,7 +162,7 @@ def _row_of(rows: dict[tuple[str, str], Row], instant: str) -> Row:
 
 def _complete(row: Row, instant: Instant | None, seen: Timeline) -> None:
     from ..errors import DamagedTableError
-    from ..occ.instant import COMMIT_ACTIONS, to_epoch_ms
+    from ..hudi.timeline import COMMIT_ACTIONS, to_epoch_ms
 
     if row.completed:
         row.duration_s = round((to_epoch_ms(row.completed) - to_epoch_ms(row.requested)) / 1000, 3)

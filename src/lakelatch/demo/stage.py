@@ -28,9 +28,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import ConfigError
-from ..occ.create import create
-from ..occ.log_state import Begin, Commit, End
-from ..occ.table import Table
+from ..occ.log import Begin, Commit, End
+from ..occ.table import Table, create
 from ..occ.table import open as open_table
 from .show import Row, Screen
 from .story import KEY, ORDERING, PARTITION, Story, Task

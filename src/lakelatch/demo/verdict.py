@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..occ.log_state import Begin, Commit, End, LogEntry
-from ..occ.publish import metadata_of
+from ..occ.log import Begin, Commit, End, LogEntry, metadata_of
 from ..occ.table import Table
 from .replay import replay
 from .story import KEY, Story

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import CommitError
-from ..occ.retry import RunResult
-from ..occ.schema import META_COLUMNS
+from ..hudi.table import META_COLUMNS
 from ..occ.table import Table
-from ..occ.transaction import Transaction
+from ..occ.transaction import RunResult, Transaction
 from ..storage import open_store
 from .story import Task, mark
 

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import IO, Any, Protocol, Self, TypeVar
 
 from ..errors import StorageError
-from ..storage.interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored
+from ..storage import Durable, Entry, NewObject, Outcome, Put, Store, Stored
 
 __all__ = ["At", "Call", "Crash", "FaultStore", "From", "Late", "LoseReply", "On", "Pause", "Refuse"]
 

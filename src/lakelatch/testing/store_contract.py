@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ..errors import InputError, StorageError
-from ..storage.interface import Durable, Outcome, Store
+from ..storage import Durable, Outcome, Store
 from ..storage.probe import Racers, probe
 
 __all__ = ["StoreContract"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..storage.interface import Durable, Outcome, Put
+from ..storage import Durable, Outcome, Put
 from ..storage.local import LocalStore
 
 __all__ = ["CheckThenWrite"]

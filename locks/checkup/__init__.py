@@ -1,0 +1,5 @@
+"""Tries a lock service out: does it keep what the protocol needs?"""
+
+from .checkup import Verdict, check_up
+
+__all__ = ["Verdict", "check_up"]

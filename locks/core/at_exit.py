@@ -1,0 +1,81 @@
+"""A process that ends gives back what it holds, rather than leave it to the end of its leases.
+
+This happens at every clean exit (`atexit`), and at SIGTERM where nobody has a handler for it: then the process still
+dies of that signal, a moment later. A handler of the user's stays, before and after; one that ends with `sys.exit` is a
+clean exit. It is set by the first lease that the main thread takes, because only that thread may. A process that is
+killed otherwise, or whose main thread does not come back to Python, gives nothing back.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import os
+import signal
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from types import FrameType
+
+from ...environment import Environment, SystemEnvironment
+from .lease import Hold
+from .renewer import every_renewer
+
+_EXIT_S, _TERM_S = 5.0, 2.0  # how long a server that does not answer may hold up the end
+_watched: set[str] = set()  # what has been set up in this process; children of fork inherit both
+
+
+def watch(env: Environment) -> None:
+    """See to it that the leases of this process are given back when it ends. Twice is fine."""
+    if not isinstance(env, SystemEnvironment):
+        return
+    if "exit" not in _watched:
+        _watched.add("exit")
+        atexit.register(give_back, _EXIT_S)
+    if "term" not in _watched and threading.current_thread() is threading.main_thread():
+        _watched.add("term")
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            with suppress(ValueError):  # in another interpreter of this process
+                signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    give_back(_TERM_S)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def give_back(within_s: float) -> None:
+    """Release every lease of this process; returns after ``within_s`` at the latest.
+
+    On threads of their own: a server may hang, and a signal comes in the middle of anything, such as a release or the
+    start of a thread. So nothing that others lock is touched on this thread, and no `threading.Thread` is made on it.
+    """
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            _give_back()
+        finally:
+            done.set()
+
+    with suppress(RuntimeError):  # too late to start a thread
+        _thread.start_new_thread(work, ())
+        done.wait(within_s)
+
+
+def _give_back() -> None:
+    places: dict[str, list[Hold]] = defaultdict(list)
+    for renewer in every_renewer():
+        for hold in renewer.holds():
+            places[hold.place].append(hold)
+    threads = [threading.Thread(target=_release, args=(holds,), daemon=True) for holds in places.values()]
+    for thread in threads:  # one for each service, so that one that hangs keeps no other from being told
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _release(holds: list[Hold]) -> None:
+    for hold in holds:
+        hold.release()

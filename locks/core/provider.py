@@ -1,0 +1,336 @@
+"""A lock provider made of a backend: waiting, time limits, errors and leases, written once.
+
+The order of things in `acquire` is the same for all: front of this process's queue, a place in the backend's line,
+grant, lease.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from ...environment import Environment, Process
+from ...errors import ConfigError, InputError, LatchError, LockError, LockTimeoutError, LockUnavailableError
+from ..interface import BreakRecord, Holder
+from ..lock_keys import normal_key
+from ..lock_url import LockUrl, check_lease, check_max_hold
+from . import at_exit
+from . import messages as refusals
+from .backend import Ask, Backend, Place
+from .events import current
+from .lease import STOLEN, Grant, HeldLease, Hold
+from .renewer import Renewer, shared_renewer
+from .thread_queue import FrontQueue, Ticket, shared_queue
+
+__all__ = ["Ask", "Backend", "LeasedLocks", "Place"]
+
+_log = logging.getLogger("lakelatch.locks")
+
+_ABOVE_MAX = 2**62  # tokens are integers of 64 bits somewhere, and must have room to grow
+_OUTAGE_S = 0.5  # between two tries at a server that does not answer
+
+
+class LeasedLocks:
+    """The `LockProvider` of every built-in backend."""
+
+    def __init__(self, backend: Backend, url: LockUrl, env: Environment) -> None:
+        self.url = str(url)
+        self._backend = backend
+        self._settings = url
+        self._env = env
+        self._closed = False
+        # Queue and renewer are shared in a process, kept alive from here, and looked up again after a fork.
+        self._process: Process | None = None
+        self._front: FrontQueue
+        self._renewer: Renewer
+        self._name: str  # every request has an owner of its own: this, and a number
+        self._numbers: Iterator[int]
+        self._live: set[Hold] = set()
+
+    @property
+    def fair(self) -> bool:
+        """True when waiters are served in order."""
+        return self._backend.fair
+
+    @property
+    def durable_tokens(self) -> bool:
+        """True when tokens survive a restart of the backend; some backends know only after they were reached."""
+        return self._backend.durable_tokens
+
+    @property
+    def lifts_tokens(self) -> bool:
+        """True when a token above one that was never granted can be had."""
+        return self._backend.lifts_tokens
+
+    @property
+    def max_leases(self) -> int | None:
+        """How many leases one process can keep alive, as measured; None: as many as fit in memory."""
+        return self._backend.max_leases
+
+    @property
+    def requests(self) -> int:
+        """How many requests went to the server since this provider was opened."""
+        return self._backend.requests
+
+    @property
+    def _place(self) -> str:
+        return self.url.partition("?")[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Addresses only: queue, renewer and leases belong to a process."""
+        state = {**self.__dict__, "_process": None, "_live": set()}
+        for name in ("_front", "_renewer", "_name", "_numbers"):
+            state.pop(name, None)
+        return state
+
+    def __repr__(self) -> str:
+        return f"<locks at {self.url}>"
+
+    def try_acquire(
+        self,
+        key: str,
+        *,
+        lease_s: float | None = None,
+        above: int = 0,
+        reason: str = "",
+        max_hold_s: float | None = None,
+    ) -> HeldLease | None:
+        """A lease whose token exceeds ``above``, or None when the key is busy."""
+        return self._grant(self._ask(key, lease_s, max_hold_s, above, reason, waits=False), wait_s=None)
+
+    def acquire(
+        self,
+        key: str,
+        *,
+        wait_s: float,
+        lease_s: float | None = None,
+        above: int = 0,
+        reason: str = "",
+        max_hold_s: float | None = None,
+    ) -> HeldLease:
+        """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
+        lease = self._grant(self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0), wait_s=wait_s)
+        assert lease is not None
+        return lease
+
+    def inspect(self, key: str) -> Holder | None:
+        """Who holds the key now, or None. Behind the backend's own queue stand the waiting threads of this process."""
+        self._ready()
+        key = self._key(key)
+        holder = self._backend.inspect(key)
+        return holder and replace(holder, queue=holder.queue + self._front.waiting(key))
+
+    def break_(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder.
+
+        A holder in this process learns it at once; others do when the backend brings them the news, or at their next
+        renewal or ``ensure_held(fresh=True)``; until then they believe that they hold.
+        """
+        self._ready()
+        key = self._key(key)
+        ours = self._renewer.find(self._place, key, token)
+        ended = self._backend.end(key, token=token, reason=reason, who=who)
+        if ended:
+            facts = {"key": key, "owner": who, "token": token}
+            _log.warning("lock %r (token %d): broken by %s: %s", key, token, who, reason, extra=facts)
+            if current.observer is not None:
+                current.observer.broke(self._settings.scheme, key)
+            for hold in ours:
+                self._renewer.lost(hold, STOLEN)
+                hold.release()
+        return ended
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """What `break_` did to the key, oldest first."""
+        self._ready()
+        return self._backend.breaks(self._key(key))
+
+    def close(self) -> None:
+        """Take nothing more; leases that are held stay held until they are released or end. Twice is fine."""
+        if not self._closed:
+            self._ready()
+            self._closed = True
+            self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        if self._closed and not self._live:
+            self._backend.close()
+
+    def _done(self, hold: Hold) -> None:
+        self._live.discard(hold)
+        self._close_when_idle()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ready(self) -> Process:
+        if self._closed:
+            raise LockError(f"The lock provider {self.url} is closed; open it again.", key="")
+        process = self._env.process()
+        if process is not self._process and process != self._process:
+            self._front = shared_queue(self._env, self._place)
+            self._renewer = shared_renewer(self._env)
+            self._live = set()  # a child of fork holds nothing
+            self._name = f"{process.host}:{process.pid}:{self._env.uuid()[-12:]}"
+            self._numbers = count(1)
+            self._process = process
+        return process
+
+    def _ask(
+        self, key: str, lease_s: float | None, max_hold_s: float | None, above: int, reason: str, *, waits: bool
+    ) -> Ask:
+        process = self._ready()
+        above_max = getattr(self._backend, "above_max", _ABOVE_MAX)
+        if not (isinstance(above, int) and 0 <= above <= above_max):
+            raise InputError(
+                f"A token above {above} was asked for at {self._place}, which counts from 0 to {above_max} there. Nothing is "
+                "held; begin a new generation of tokens.",
+                key=key, above=above,
+            )  # fmt: skip
+        return Ask(
+            key=self._key(key),
+            owner=f"{self._name}-{next(self._numbers)}",
+            process=process,
+            lease_s=self._settings.lease_s if lease_s is None else check_lease(lease_s),
+            max_hold_s=self._settings.max_hold_s if max_hold_s is None else check_max_hold(max_hold_s),
+            above=above,
+            reason=reason,
+            waits=waits,
+        )
+
+    def _key(self, key: str) -> str:
+        if not isinstance(key, str) or not key.strip():
+            raise ConfigError(f"A lock key is a text that is not empty, not {key!r}.", key=key)
+        return self._settings.key or normal_key(key)
+
+    def _grant(self, ask: Ask, *, wait_s: float | None) -> HeldLease | None:
+        """The lease; else None where ``wait_s`` is None, or `LockTimeoutError`."""
+        most = self._backend.max_leases
+        if most is not None and self._renewer.count(self._place) >= most:
+            raise refusals.too_many(ask, self._place, most)
+        start = self._env.monotonic()
+        until = None if wait_s is None else start + wait_s
+        lease = None
+        try:
+            ticket = self._front.enter(ask.key, until=until, owner=ask.owner)
+            if isinstance(ticket, Ticket):
+                lease = self._take(ask, ticket, wait_s, until)
+            elif wait_s is not None:
+                raise self._busy(ask, wait_s, ticket, ours=self._front.is_held(ask.key))
+        finally:
+            if current.observer is not None:
+                waited_s = self._env.monotonic() - start
+                current.observer.waited(self._settings.scheme, ask.key, waited_s, granted=lease is not None)
+        return lease
+
+    def _take(self, ask: Ask, ticket: Ticket, wait_s: float | None, until: float | None) -> HeldLease | None:
+        """The same; ticket and place are left unless a lease took them over."""
+        env = self._env
+        place: Place | None = None
+        lease = None
+        answered = False
+        try:
+            while True:
+                place = place or self._backend.line_up(ask.key)
+                asked_at = env.monotonic()
+                grant, failure = self._try(ask, place, answered=answered)
+                answered = True
+                if grant is not None:
+                    place = None  # the grant has it
+                    asked_at = min(asked_at, getattr(grant, "asked_at", asked_at))  # it came while waiting: not later
+                    if env.monotonic() < asked_at + ask.lease_s:
+                        lease = self._hand_out(ask, grant, asked_at, ticket)
+                        return lease
+                    # The lease ran out while the answer was on its way: never hand out what is lost already.
+                    _give_back(ask, grant)
+                left = 0.0 if until is None else until - env.monotonic()
+                if left <= 0:
+                    if wait_s is None:
+                        return None
+                    raise failure or self._busy(ask, wait_s, None)
+                if failure is not None:
+                    env.sleep(min(left, _OUTAGE_S * (0.5 + env.random())))
+                elif place is not None:
+                    _wait(place, left)
+        finally:
+            try:
+                if place is not None:
+                    place.leave()
+            except (LatchError, OSError) as e:  # the caller's answer is known, whatever becomes of the place
+                _log.warning("lock %r: a waiter may have left a trace: %s", ask.key, e, extra=_facts(ask, 0))
+            finally:
+                if lease is None:
+                    ticket.leave()
+
+    def _try(self, ask: Ask, place: Place, *, answered: bool) -> tuple[Grant | None, LockUnavailableError | None]:
+        """One try. A waiter to whom the service has ``answered`` sits an outage out: its wait is the bound."""
+        try:
+            return self._backend.try_grant(ask, place), None
+        except LockUnavailableError as e:
+            if not (answered and ask.waits):
+                raise
+            return None, e
+
+    def _hand_out(self, ask: Ask, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
+        lease = None
+        try:
+            if grant.token <= ask.above:
+                raise refusals.token_behind(ask, self._place, grant.token)
+            hold = Hold(
+                place=self._place, key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
+                max_hold_s=ask.max_hold_s, env=self._env, process=ask.process, ticket=ticket, done=self._done,
+                renew_many=getattr(self._backend, "renew_many", None),
+            )  # fmt: skip
+            renewer = self._renewer
+            lease = HeldLease(hold, renewer)
+            self._live.add(hold)
+            at_exit.watch(self._env)
+            grant.listen(lambda reason: renewer.lost(hold, reason))
+        except BaseException:  # also when no thread could be started: nobody would ever release it
+            if lease is None:
+                _give_back(ask, grant)
+            else:
+                lease.release()
+            raise
+        hold.log(logging.DEBUG, "granted for %g s", ask.lease_s)
+        return lease
+
+    def _busy(self, ask: Ask, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
+        """Asked before the place is left, so that the backend's queue still shows it."""
+        holder = None
+        try:
+            holder = self._backend.inspect(ask.key)
+        except LockUnavailableError:
+            raise  # that nobody answers says more than that the key was busy
+        except (LatchError, OSError) as e:
+            _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
+        if holder is not None and ask.owner in holder.queue:
+            ahead = holder.queue.index(ask.owner) + 1
+        return refusals.busy(ask, wait_s, holder, ahead, ours=ours)
+
+
+def _wait(place: Place, limit_s: float) -> None:
+    with suppress(LockUnavailableError):  # the next try meets it too
+        place.wait(limit_s)
+
+
+def _give_back(ask: Ask, grant: Grant) -> None:
+    """End a grant that nobody will have; one that cannot be ended now ends by itself."""
+    try:
+        grant.release()
+    except (LatchError, OSError) as e:
+        _log.warning("lock %r: a grant was not given back: %s", ask.key, e, extra=_facts(ask, grant.token))
+
+
+def _facts(ask: Ask, token: int) -> dict[str, Any]:
+    return {"key": ask.key, "owner": ask.owner, "token": token}

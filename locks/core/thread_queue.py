@@ -1,0 +1,144 @@
+"""The queue of this process's threads in front of a key.
+
+Every backend stands behind it, for three reasons: threads of one process are served strictly in the order they came;
+only one of them talks to the backend, which spares round trips; and no backend has to tell threads of one process
+apart (some file locks cannot).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...environment import Environment, Event
+
+_WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
+
+# One queue per environment, process and place, shared by all provider objects for it. Two threads that both find none
+# would make two; the backend still excludes them, so this needs no lock (which could be held at a fork).
+_shared: weakref.WeakValueDictionary[tuple[object, ...], FrontQueue] = weakref.WeakValueDictionary()
+
+
+def shared_queue(env: Environment, place: str) -> FrontQueue:
+    """The queue of this process for a place; a child of fork gets one of its own."""
+    name = (id(env), env.process(), place)
+    found = _shared.get(name)
+    if found is None:
+        found = _shared.setdefault(name, FrontQueue(env, place))
+    return found
+
+
+def all_queues(env: Environment) -> list[FrontQueue]:
+    """Those of this process."""
+    return [queue for (_, process, _), queue in list(_shared.items()) if process == env.process()]
+
+
+class Held(Protocol):
+    """What the queue wants to know about the lease of the thread at the front."""
+
+    def wanted(self) -> bool:
+        """True while the lease is held and somebody has its handle."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    owner: str
+    turn: Event
+
+
+class FrontQueue:
+    """First in, first out, per key. Passing on is by name: nobody can overtake the thread that was handed the key."""
+
+    def __init__(self, env: Environment, place: str = "") -> None:
+        self.place = place
+        self._env = env  # also keeps id(env) from being used again while this object lives
+        self._lock = threading.Lock()
+        # A key is in both while somebody is at its front; those behind wait.
+        self._lines: dict[str, deque[_Waiter]] = {}
+        self._fronts: dict[str, Ticket] = {}
+
+    def enter(self, key: str, *, until: float | None, owner: str = "") -> Ticket | int:
+        """Stand at the front of ``key``; or how many were ahead when ``until`` (monotonic; None: now) had passed."""
+        with self._lock:
+            line = self._lines.get(key)
+            if line is None:
+                self._lines[key] = deque()
+                return self._front(key)
+            if until is None:
+                return len(line) + 1
+            mine = _Waiter(owner, self._env.event())
+            line.append(mine)
+        while not mine.turn.is_set():
+            left = until - self._env.monotonic()
+            if left <= 0:
+                break
+            try:
+                mine.turn.wait(min(left, _WAIT_S_MAX))
+            except BaseException:  # KeyboardInterrupt in a waiter must not leave its place behind
+                if not self._give_up(key, mine):
+                    self.leave(key)
+                raise
+        if not mine.turn.is_set() and (ahead := self._give_up(key, mine)):
+            return ahead
+        with self._lock:
+            return self._front(key)
+
+    def waiting(self, key: str) -> tuple[str, ...]:
+        """Owners in line behind the front, the next one first."""
+        with self._lock:
+            return tuple(waiter.owner for waiter in self._lines.get(key, ()))
+
+    def is_held(self, key: str) -> bool:
+        """Whether a lease of this process stands at the front, which somebody still has."""
+        with self._lock:
+            front = self._fronts.get(key)
+        return front is not None and front.held is not None and front.held.wanted()
+
+    def depths(self) -> dict[str, int]:
+        """How many threads wait for each key that is taken."""
+        with self._lock:
+            return {key: len(line) for key, line in self._lines.items()}
+
+    def _front(self, key: str) -> Ticket:
+        ticket = self._fronts[key] = Ticket(self, key)
+        return ticket
+
+    def _give_up(self, key: str, mine: _Waiter) -> int:
+        """Leave the line without a trace; how many were ahead, 0 when the key was handed over in this very moment."""
+        with self._lock:
+            if mine.turn.is_set():
+                return 0
+            line = self._lines[key]
+            ahead = line.index(mine) + 1
+            line.remove(mine)
+            return ahead
+
+    def leave(self, key: str) -> None:
+        """Hand the key to the next thread; called once, by the ticket."""
+        with self._lock:
+            line = self._lines[key]
+            if line:
+                line.popleft().turn.set()
+            else:
+                del self._lines[key], self._fronts[key]
+
+
+class Ticket:
+    """The front place of one key. Leaving twice is fine."""
+
+    __slots__ = ("_key", "_left", "_queue", "held")
+
+    def __init__(self, queue: FrontQueue, key: str) -> None:
+        self.held: Held | None = None
+        self._queue = queue
+        self._key = key
+        self._left = threading.Lock()
+
+    def leave(self) -> None:
+        """Let the next thread in."""
+        if self._left.acquire(blocking=False):
+            self._queue.leave(self._key)

@@ -1,0 +1,261 @@
+"""Locks in a folder: ``file:///shared/locks`` or a bare path. Works between all processes and hosts that share it.
+
+Each grant of a key is a numbered file, a *generation*, created by put-if-absent (write aside, then ``link``); its
+number is the fencing token. The newest generation is the holder, until it is released, broken, dead or silent for its
+lease. Taking over means to create the next number, so of several that try, one wins.
+
+    t=0     A links generation 7 (lease 10 s), lists again, sees nothing higher: A holds the key with token 7
+    t=3.4   A rewrites 7.beat, lists, still sees 7 as the newest: held until t=13.4
+    t=3.5   B sees 7 and its beat for the first time and starts its own stop-watch
+    t=4     A is killed on B's host: B sees that this process is gone and links 8 at once
+    or      A's host loses its network: at t=13.4 A knows by its own clock that it has lost
+    t=13.7  B has seen no change for 10.1 s of its own clock and links 8
+    t=20    A's host is back; A's late beat changes nothing: generation 7 is not the newest any more
+    or      a process C that has slept since generation 3 links 4, which was pruned long ago. It lists again, sees 8,
+            and withdraws: only the highest number counts, and the newest is never deleted
+
+No two clocks are compared; wall clocks are for people, for the order in the queue and for a JVM's file. A's deadline
+runs from before its beat; B's stop-watch starts after it has read the beat; so A knows first.
+
+``above=`` lifts a counter that has gone back (folder restored from a backup, power cut: nothing here is flushed to
+disk, because the commit log stores the token too). The next number is taken as usual, so that there is one winner;
+the winner then creates the lifted number and makes sure that nobody stands between the two.
+
+Waiters of one host sleep in a kernel queue (kernel_queue.py); a release or a death wakes the next in well under a
+millisecond. Only its head polls what other hosts hold.
+
+**NFS**: version 4, mounted ``hard`` and with ``lookupcache=positive`` or ``none``, ``acdirmax`` well below the lease;
+``link`` must be atomic on the server (a folder where it is not, or is missing, is refused at first use; only racers
+of this host can be tried). Leases should be 15 s or longer. A break of a lock is noticed by the holder when its client
+sees the new file. Locks that are node-local (``local_lock=all``) are fine: the kernel queue is only a queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ...environment import Environment, SystemEnvironment
+from ...errors import ConfigError
+from ..core import Ask, Grant, LeasedLocks, Place
+from ..interface import BREAKS_KEPT, BreakRecord, Holder
+from ..lock_url import is_path, parse_lock_url
+from . import generations as gen
+from .filesystem_check import check_link
+from .grant import FileGrant, FilePlace, told
+from .hudi_lock_file import HudiLockFile, open_hudi_file
+from .kernel_queue import KernelPlace, tickets
+
+_OPTIONS = ("jvm", "jvm_expire", "jvm_pause")
+_BELOW_HUDI = os.path.join(".lakelatch", "locks")  # Hudi leaves this part of its folder alone
+_LEASES_MAX = 8000  # a tenth of a processor renews them (leases of 30 s)
+_checked: set[str] = set()  # folders where link() was tried by this process
+
+
+def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
+    """The provider for a folder; the folder is made at first use."""
+    settings = parse_lock_url(url, options=_OPTIONS)
+    if settings.host not in ("", "localhost"):
+        raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes.", url=url)
+    if settings.path in ("", "/") or not (settings.path.startswith("/") or is_path(url)):
+        raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks.", url=url)
+    place = replace(settings, host="", path=os.path.realpath(settings.path))
+    hudi, place = open_hudi_file(place, env)
+    root = place.path if hudi is None else os.path.join(place.path, _BELOW_HUDI)
+    return LeasedLocks(FileBackend(root, place.lease_s, env, hudi), place, env)
+
+
+class FileBackend:
+    """Generations of files, with a kernel queue in front."""
+
+    fair = False  # threads of a process in order, processes nearly so; hosts find out by looking
+    durable_tokens = True
+    lifts_tokens = True
+    requests = 0  # a file system is asked, no server
+
+    def __init__(self, root: str, lease_s: float, env: Environment, hudi: HudiLockFile | None = None) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.max_leases: int | None = _LEASES_MAX if files < 0 else min(_LEASES_MAX, files // 2)  # one open file each
+        self._root = root
+        self._hudi = hudi
+        self._lease_s = lease_s
+        self._env = env
+        self._observer = gen.Observer(env, lease_s)
+        self._parked: dict[str, KernelPlace] = {}
+        self._parked_in = env.process()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"root": self._root, "lease_s": self._lease_s, "env": self._env, "hudi": self._hudi}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def line_up(self, key: str) -> Place:
+        """Open the key's kernel queue, or wait on with a thread that sleeps there already."""
+        folder = self._folder(key)
+        path = os.path.join(folder, "queue")
+        if self._env.process() != self._parked_in:  # forked: the threads that slept for us are not here
+            self._parked, self._parked_in = {}, self._env.process()
+        kernel = self._parked.pop(path, None)
+        if kernel is None or not kernel.adopt():
+            with told(self._root):
+                self._make(folder)
+                kernel = KernelPlace(path, self._env, block=isinstance(self._env, SystemEnvironment))
+        return FilePlace(folder, kernel, self._parked, self._env, self._lease_s)
+
+    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        """Create the next generation if the newest has ended, and take Hudi's file if it is shared with a JVM."""
+        assert isinstance(place, FilePlace)
+        folder, hudi = place.folder, self._hudi
+        if hudi is not None:
+            hudi.check_lease(ask.lease_s)
+        if not place.may_try(ask):
+            return None
+        with told(self._root):
+            newest = gen.look(folder)
+            if not newest.ended and not self._observer.has_ended(folder, gen.Record.read(folder, newest.token)):
+                return None
+            if not place.may_take(ask, newest.token):
+                return None
+            if hudi is not None and (hudi.is_room(folder) or hudi.jvm() is not None):
+                return None
+            token = newest.token + 1
+            claim = self._claim(folder, token, ask)
+            if claim is None:
+                return None
+            try:
+                if gen.look(folder).token != token:
+                    os.unlink(claim)  # the number was free because it is long past; the newest generation holds
+                    return None
+                if token <= ask.above:
+                    return self._lift(folder, token, claim, ask, place)
+                return self._grant(folder, token, claim, ask, place)
+            except BaseException:  # nobody would know that this process holds it
+                with contextlib.suppress(OSError):
+                    gen.release(folder, token, claim)
+                raise
+
+    def _grant(self, folder: str, token: int, claim: str, ask: Ask, place: FilePlace) -> Grant | None:
+        grant = FileGrant(folder, token, claim, ask, self._env, self._hudi)
+        try:
+            if grant.take_hudi():
+                grant.place = place
+                return grant
+        finally:
+            if grant.place is None:
+                grant.release()
+        return None
+
+    def _claim(self, folder: str, token: int, ask: Ask) -> str | None:
+        now = self._env.now()
+        value = {
+            "v": 1, "token": token, "key": ask.key, "owner": ask.owner, "process": ask.process.to_json(),
+            "lease_s": ask.lease_s, "since": now, "until": now + ask.lease_s, "reason": ask.reason,
+        }  # fmt: skip
+        return gen.claim(folder, token, value, self._env.uuid())
+
+    def _lift(self, folder: str, token: int, claim: str, ask: Ask, place: FilePlace) -> Grant | None:
+        """From ``token``, which we hold, to the number above ``ask.above``.
+
+        Somebody may take us for dead in this very moment and take ``token + 1``. They list after that and see our
+        lifted number, or we list after ours and see theirs; whoever sees the other withdraws, perhaps both.
+        """
+        lifted = ask.above + 1
+        second = self._claim(folder, lifted, ask)
+        newest = gen.look(folder)
+        between = any(token < int(name) < lifted for name in newest.names if len(name) == 20 and name.isdigit())
+        gen.release(folder, token, claim)
+        if second is None:
+            return None
+        if newest.token != lifted or between:
+            # Not marked as released: it is the newest, and free for all would not be true while somebody believes to
+            # hold the number in between. It ends like the grant of a silent holder.
+            os.unlink(second)
+            return None
+        return self._grant(folder, lifted, second, ask, place)
+
+    def inspect(self, key: str) -> Holder | None:
+        """Read the newest generation and judge it as a waiter would; if there is none, a JVM's hold."""
+        folder = self._folder(key)
+        with told(self._root):
+            record = self._holding(folder)
+            if record is None:
+                return None if self._hudi is None else self._hudi.holder(key)
+            until = record.until
+            with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
+                until = float(json.loads(gen.read_beat(folder, record.token))["until"])
+        process = record.process
+        return Holder(
+            key=key, owner=record.owner, token=record.token, since=record.since, until=until, reason=record.reason,
+            host=process.host if process else "", pid=process.pid if process else 0,
+            queue=tuple(f"since {_time(ticket)}" for ticket in tickets(os.path.join(folder, "queue"))[1:]),
+            details={"folder": folder},
+        )  # fmt: skip
+
+    def _holding(self, folder: str) -> gen.Record | None:
+        try:
+            newest = gen.look(folder)
+        except FileNotFoundError:
+            return None
+        if newest.ended:
+            return None
+        record = gen.Record.read(folder, newest.token)
+        return None if self._observer.has_ended(folder, record) else record
+
+    def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """Put the record beside generation ``token``, which ends it; a JVM's hold is ended by deleting its file."""
+        folder = self._folder(key)
+        with told(self._root):
+            self._make(folder)
+            newest = gen.look(folder)
+            found = None if self._hudi is None else self._hudi.jvm()
+            if token < 0:
+                if found is None or found.token_of_jvm != token:
+                    return False
+            elif newest.ended or newest.token != token:
+                return False
+            target = os.path.join(folder, gen.generation_name(abs(token)) + ".broken")
+            value = {
+                "v": 1, "key": key, "token": token, "who": who, "reason": reason, "at": self._env.now(),
+                "process": self._env.process().to_json(),
+            }  # fmt: skip
+            temporary = f"{target}-{self._env.uuid()}"
+            if not gen.put_if_absent(target, temporary, value):
+                return False
+            os.unlink(temporary)
+            return token > 0 or (self._hudi is not None and found is not None and self._hudi.remove(found, temporary))
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """What `end` did to the key, oldest first."""
+        folder = self._folder(key)
+        with told(self._root):
+            if not os.path.isdir(folder):
+                return ()
+            values = [
+                gen.read_json(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".broken")
+            ]
+        found = [BreakRecord(key, v["token"], v["reason"], v["who"], v["at"]) for v in values if v]
+        return tuple(sorted(found, key=lambda record: record.at)[-BREAKS_KEPT:])
+
+    def close(self) -> None:
+        """Let go of the threads that sleep in the kernel."""
+        self._parked.clear()  # threads that still sleep in the kernel give their place straight back
+
+    def _make(self, folder: str) -> None:
+        if not os.path.isdir(folder):
+            os.makedirs(folder, exist_ok=True)
+        if self._root not in _checked:
+            check_link(self._root, self._env)
+            _checked.add(self._root)
+
+    def _folder(self, key: str) -> str:
+        # Hudi has one lock for the table, so with it all keys are one.
+        return gen.key_folder(self._root, key if self._hudi is None else "hudi")
+
+
+def _time(ticket: int) -> str:
+    return datetime.fromtimestamp(ticket / 1e9, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,193 @@
+"""The files of one key, and what they mean. The protocol is told in file.py.
+
+00000000000000000007            generation 7: who was granted the key with token 7; never changed
+00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
+00000000000000000007.released   the holder has given it back
+00000000000000000007.broken     somebody ended it: who and why; kept for ever
+00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
+queue                           see kernel_queue.py
+room                            until when we leave the lock to a JVM; see hudi_file.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from ...environment import Environment, Process
+from ..core import fields_of
+from ..interface import Release
+
+KEEP = 8  # generations that stay, for people; any number above one is safe, and listings stay short
+_PRUNE_EVERY = 8
+_DRIFT = 1.01  # an observer waits 1 % longer than the lease, since no two clocks run equally fast
+
+
+def key_folder(root: str, key: str) -> str:
+    """Path of a key's folder: a part that people can read and a hash that tells keys apart."""
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key).strip("._")[-40:] or "key"
+    return os.path.join(root, f"{readable}-{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")
+
+
+def generation_name(token: int) -> str:
+    """20 digits, so that names sort as numbers do."""
+    return f"{token:020d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A generation file as found; every field has a neutral value, since a power cut can leave a file empty."""
+
+    token: int
+    key: str = ""
+    owner: str = ""
+    process: Process | None = None
+    lease_s: float | None = None
+    since: float = 0.0
+    until: float | None = None
+    reason: str = ""
+
+    @classmethod
+    def read(cls, folder: str, token: int) -> Record:
+        """Whatever can be read of it."""
+        value = read_json(os.path.join(folder, generation_name(token)))
+        try:
+            return cls(
+                token, str(value["key"]), str(value["owner"]), Process.from_json(value["process"]),
+                float(value["lease_s"]), float(value["since"]), float(value["until"]), str(value["reason"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return cls(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The listing of a key's folder: the newest generation, whether a file says that it has ended, and all names."""
+
+    token: int
+    ended: bool
+    broken: bool
+    names: frozenset[str]
+
+
+def look(folder: str) -> Newest:
+    """List the folder once and find the newest generation. Raises `FileNotFoundError` when there is no folder."""
+    names = frozenset(os.listdir(folder))
+    newest = max((name for name in names if len(name) == 20 and name.isdigit()), default="")
+    broken = f"{newest}.broken" in names
+    return Newest(int(newest or 0), not newest or broken or f"{newest}.released" in names, broken, names)
+
+
+def read_beat(folder: str, token: int) -> bytes:
+    """The holder's last sign of life as bytes; empty before its first renewal."""
+    # Opened by name each time and never replaced: on NFS opening is what makes another client's write visible.
+    try:
+        with open(os.path.join(folder, generation_name(token) + ".beat"), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+class Observer:
+    """Remembers since when each holder has shown no sign of life, by this process's own clock.
+
+    It lives as long as its provider, so that one `try_acquire` now and one after the lease find an expired holder.
+    """
+
+    def __init__(self, env: Environment, lease_s: float) -> None:
+        self._env = env
+        self._lease_s = lease_s
+        self._seen: dict[str, tuple[int, bytes, float]] = {}
+
+    def has_ended(self, folder: str, record: Record) -> bool:
+        """True when the holder is certainly dead, or silent for its whole lease as seen from here."""
+        if record.process is not None and self._env.is_dead(record.process):
+            return True
+        before = self._env.monotonic()
+        beat = read_beat(folder, record.token)
+        token, last, since = self._seen.get(folder, (0, b"", 0.0))
+        if (token, last) != (record.token, beat):
+            # The clock is read after the beat: what was seen is older than this, never younger.
+            self._seen[folder] = (record.token, beat, self._env.monotonic())
+            return False
+        lease_s = self._lease_s if record.lease_s is None else record.lease_s
+        return before - since >= lease_s * _DRIFT
+
+
+def claim(folder: str, token: int, value: dict[str, Any], nonce: str) -> str | None:
+    """Create generation ``token`` if nobody has; the path of the claim file, or None when somebody was faster."""
+    target = os.path.join(folder, generation_name(token))
+    path = f"{target}.claim-{nonce}"
+    if put_if_absent(target, path, value):
+        return path
+    return None
+
+
+def put_if_absent(
+    target: str, temporary: str, value: dict[str, Any], *, flush: Callable[[int], None] | None = None
+) -> bool:
+    """Write ``temporary`` whole, then link it to ``target``. Keeps the temporary name only if it won.
+
+    ``flush`` brings the open file to disk before it has the name.
+    """
+    done = False
+    try:
+        with open(temporary, "xb") as file:
+            file.write(json.dumps(value).encode())
+            if flush is not None:
+                file.flush()
+                flush(file.fileno())
+        try:
+            os.link(temporary, target)
+            done = True
+        except FileExistsError:
+            # On NFS the reply to a link that was done can be lost and the repeated request says "exists".
+            done = os.stat(temporary).st_nlink == 2
+    finally:
+        if not done:
+            _unlink(temporary)
+    return done
+
+
+def release(folder: str, token: int, claim_path: str) -> Release:
+    """Mark ``token`` as given back. Says WAS_LOST when a newer generation stands there; that one is not touched."""
+    marker = os.path.join(folder, generation_name(token) + ".released")
+    try:
+        os.rename(claim_path, marker)
+    except FileNotFoundError:
+        try:
+            os.close(os.open(marker, os.O_WRONLY | os.O_CREAT, 0o666))
+        except FileNotFoundError:
+            return Release.WAS_LOST  # the whole folder is gone
+    return Release.RELEASED
+
+
+def prune(folder: str, token: int) -> None:
+    """Now and then, delete what belongs to generations far behind. Broken records stay."""
+    if token % _PRUNE_EVERY:
+        return
+    names = os.listdir(folder)
+    kept = sorted(name for name in names if len(name) == 20 and name.isdigit())[-KEEP:]
+    for name in names:
+        if name[:20].isdigit() and kept and name[:20] < kept[0] and not name.endswith(".broken"):
+            _unlink(os.path.join(folder, name))
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The object in the file, or an empty one where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return fields_of(file.read())
+    except FileNotFoundError:
+        return {}

@@ -1,0 +1,156 @@
+"""A held generation, and a place in line for one, of the protocol in file.py."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+
+from ...environment import Environment
+from ...errors import StorageError
+from ..core import Ask
+from ..interface import Release
+from . import generations as gen
+from .hudi_lock_file import HudiLockFile
+from .kernel_queue import KernelPlace
+
+_LOOK_S = 0.25  # how often a waiter that is not at the head looks by itself, in case the head is paused
+_PAUSE_S_MIN = 0.004
+_TURN_S = 0.03  # how long the lock may stay free before others than the head take it
+
+
+class FileGrant:
+    """One generation, Hudi's file where it is shared with a JVM, and the place at the head of the queue if we had it."""
+
+    place: FilePlace | None = None
+
+    def __init__(
+        self, folder: str, token: int, claim: str, ask: Ask, env: Environment, hudi: HudiLockFile | None
+    ) -> None:
+        self.token = token
+        self._folder = folder
+        self._claim = claim
+        self._ask = ask
+        self._env = env
+        self._hudi = hudi
+        self._proof: bytes | None = None
+        self._since = env.monotonic()
+        self._beats = 0
+
+    def take_hudi(self) -> bool:
+        """Take Hudi's file, if it is shared with a JVM; True when all of this is ours now."""
+        if self._hudi is None:
+            return True
+        self._proof = self._hudi.take(self.token, self._ask.owner, self._claim + ".hudi")
+        if self._proof is None:
+            return False
+        self._hudi.settle()
+        return self.check()
+
+    def renew(self) -> bool:
+        self._beats += 1
+        beat = {"beat": self._beats, "until": self._env.now() + self._ask.lease_s}
+        path = os.path.join(self._folder, gen.generation_name(self.token) + ".beat")
+        with told(self._folder):
+            try:
+                with open(path, "wb") as file:
+                    file.write(json.dumps(beat).encode())
+            except FileNotFoundError:
+                return False  # the folder is gone
+            return self._check(touch=True)  # after the beat: whoever looks later than this has seen it
+
+    def check(self) -> bool:
+        return self._check(touch=False)
+
+    def _check(self, *, touch: bool) -> bool:
+        with told(self._folder):
+            if self._hudi is not None and (self._proof is None or not self._hudi.held(self._proof, touch=touch)):
+                return False
+            try:
+                newest = gen.look(self._folder)
+            except FileNotFoundError:
+                return False
+        return newest.token == self.token and not newest.ended
+
+    def release(self) -> Release:
+        outcome = Release.RELEASED
+        with told(self._folder):
+            try:
+                # First Hudi's file: while it is there, whoever has the next generation knows it for a leftover.
+                if self._hudi is not None and not self._give_hudi_back(self._hudi):
+                    outcome = Release.WAS_LOST
+            finally:
+                try:
+                    if gen.release(self._folder, self.token, self._claim) is Release.WAS_LOST:
+                        outcome = Release.WAS_LOST
+                finally:
+                    if self.place is not None:
+                        self.place.leave()
+            gen.prune(self._folder, self.token)
+        return outcome
+
+    def _give_hudi_back(self, hudi: HudiLockFile) -> bool:
+        if self._proof is None:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            hudi.leave_room(self._folder, self._env.monotonic() - self._since)
+        return hudi.give_back(self._proof, self._claim + ".hudi")
+
+    def listen(self, call: Callable[[str], None]) -> None:
+        """A folder brings no news."""
+
+
+class FilePlace:
+    """The kernel queue, and patience where it says nothing (another host, a paused head)."""
+
+    def __init__(
+        self, folder: str, kernel: KernelPlace, parked: dict[str, KernelPlace], env: Environment, lease_s: float
+    ) -> None:
+        self.folder = folder
+        self._kernel = kernel
+        self._parked = parked
+        self._env = env
+        self._look_s = min(_LOOK_S, lease_s / 10)
+        self._pause_s = min(_PAUSE_S_MIN, self._look_s)
+        self._waited = False
+        self._free_after: int | None = None
+        self._soon = False
+
+    def may_try(self, ask: Ask) -> bool:
+        """False for a waiter that has just come while others stand in the kernel queue."""
+        return self._kernel.enter() or self._waited or not ask.waits
+
+    def may_take(self, ask: Ask, after: int) -> bool:
+        """May this waiter have the lock, free since the end of token ``after``? It is the head's, unless that is paused.
+
+        So somebody else who looks by itself, and sees it free, looks a second time.
+        """
+        if self._kernel.inside or not ask.waits or self._free_after == after:
+            return True
+        self._free_after, self._soon = after, True
+        return False
+
+    def wait(self, limit_s: float) -> None:
+        self._waited = True
+        jitter = 0.5 + self._env.random()
+        if self._kernel.inside:
+            self._env.sleep(min(limit_s, self._pause_s * jitter))
+            self._pause_s = min(self._pause_s * 2, self._look_s)
+        else:
+            look_s, self._soon = _TURN_S if self._soon else self._look_s, False
+            self._kernel.wait(min(limit_s, look_s * jitter))
+
+    def leave(self) -> None:
+        self._kernel.leave(self._parked, os.path.join(self.folder, "queue"))
+
+
+@contextlib.contextmanager
+def told(folder: str) -> Iterator[None]:
+    """An error of the file system becomes one of ours."""
+    try:
+        yield
+    except OSError as e:
+        raise StorageError(
+            f"The lock folder {folder} failed: {e}. Check space and permissions there.", folder=folder
+        ) from e

@@ -1,0 +1,329 @@
+"""Locks in an object store: ``s3://bucket/prefix``, ``gs://``, ``az://``, by conditional writes alone.
+
+A key is one small object, the lock file of Hudi's storage-based provider, and every step is a replacement of the very
+version that was read (create if absent, If-Match; GCS: the generation), so of several that try, one wins.
+
+    t=0     A reads the object: expired. A writes "A, valid until 30, token 7" over that version: A holds the key
+    t=10    A writes "valid until 40" over its own version
+    t=12    B reads: held until 40. B looks again and again, at most every lease/10
+    t=15    A writes "expired" over its own version; never a delete, because some stores ignore the condition of one
+    or      A is killed; at t=40.5 B may write (Hudi's rule: 0.5 s for clocks that differ)
+    or      A's write got no answer: A reads, and the owner in the object says whether it landed
+
+Tokens lie in the object too, so that the write which grants also counts. They are given out of a block that was
+reserved before, by compare-and-set, in an object of its own: after a JVM's write, which drops our fields, or when
+``above`` asks for it, a new block begins. So a token is never given twice.
+
+``validUntil`` is wall clock because the JVM's is. Differences to the server's clock are measured and corrected, and
+large ones refused (object_clock.py). Waiting is in object_wait.py, the bytes are in object_record.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+from ...environment import Environment, Process
+from ...errors import ConfigError, LockUnavailableError, StorageError, UnsafeStoreError
+from ...storage import Outcome, Put, Store, open_store
+from ...storage.probe import probe
+from ..core import Ask, Capacity, Grant, LeasedLocks, Place
+from ..interface import BreakRecord, Holder
+from ..lock_url import LockUrl, parse_duration, parse_lock_url
+from .contender import TRIES, ObjectGrant, ObjectPlace
+from .pacing import Found, Pace, Rhythm
+from .record import LockObject, Names, TokenObject, broken_of, ms, to_json
+from .server_clock import ServerClock, Stamp
+
+_log = logging.getLogger("lakelatch.locks")
+
+DRIFT_S = 0.5  # Hudi's allowance between two wall clocks
+TOKEN_BLOCK = 1000
+MAX_SKEW_S = 5.0
+_REQUEST_S_MAX = 5.0
+_WRITE_S = 0.025  # until it has been measured
+_KEYS_MAX = 1000
+_STORE_OPTIONS = ("account_name", "allow_http", "endpoint", "region")
+_VERDICT = "store.json"
+
+
+def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
+    """The provider for a bucket URL; no request is sent yet."""
+    settings = parse_lock_url(url, options=(*_STORE_OPTIONS, "layout", "max_skew"))
+    options = dict(settings.options)
+    layout = options.pop("layout", "")
+    if layout not in ("", "hudi"):
+        raise ConfigError(f"layout={layout!r} is unknown in a lock URL; leave it out or write layout=hudi.", url=url)
+    max_skew_s = parse_duration(options.pop("max_skew", f"{MAX_SKEW_S:g}s"), what="max_skew")
+    request_s = min(settings.lease_s / 3, _REQUEST_S_MAX)
+    timeout = f"{max(1, int(request_s * 1000))}ms"
+    place = f"{settings.scheme}://{settings.host}{quote(settings.path)}"
+    store = open_store(place, timeout=timeout, connect_timeout=timeout, retry_s=request_s, **options)
+    if layout and not settings.key:
+        settings = replace(settings, key="table")  # one table, one lock, whatever it is called by callers
+    where = f"{store.url} at {options['endpoint']}" if "endpoint" in options else store.url
+    return LeasedLocks(ObjectBackend(store, where, settings, max_skew_s, env), settings, env)
+
+
+class ObjectBackend:
+    """Conditional writes on any `Store`; ``race`` proves once per place that they are atomic."""
+
+    fair = False  # nearly: see object_wait.py
+    durable_tokens = True
+    lifts_tokens = True
+
+    def __init__(
+        self, store: Store, where: str, url: LockUrl, max_skew_s: float, env: Environment,
+        race: Callable[[Store], object] = probe,
+    ) -> None:  # fmt: skip
+        self.requests = 0
+        self.clock = ServerClock(env, max_skew_s, where)
+        self._capacity = Capacity(url.lease_s, _WRITE_S)
+        self._store = store
+        self.where = where
+        self._layout = url.options.get("layout", "")
+        self._lease_s = url.lease_s
+        self._env = env
+        self._race = race
+        self._proven = False
+        self._me: tuple[Process, str] | None = None
+        self._rhythms: dict[str, Rhythm] = {}
+        self._written: dict[str, tuple[str | None, Stamp, float]] = {}  # own last write: its tag, and when it was made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing that this process has seen: times of its clock mean nothing on another machine."""
+        return {**self.__dict__, "_rhythms": {}, "_written": {}}
+
+    @property
+    def max_leases(self) -> int:
+        """As measured here, for leases as long as the URL's."""
+        return self._capacity.leases
+
+    def line_up(self, key: str) -> Place:
+        """Sends nothing, apart from the first time in a process."""
+        with self.told():
+            self._prove()
+        process = self._env.process()
+        if self._me is None or self._me[0] != process:
+            self._me = process, sha256(self._env.uuid().encode()).hexdigest()[:8]
+        if len(self._rhythms) > _KEYS_MAX:
+            self._rhythms.clear()  # what they know is only an advantage
+        rhythm = self._rhythms.setdefault(key, Rhythm(self._env))
+        pace = Pace(self._env, self._me[1], rhythm, self._lease_s / 10)
+        return ObjectPlace(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
+
+    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        """Read; if it is free and our turn, replace what was read."""
+        assert isinstance(place, ObjectPlace)
+        names, pace, rhythm = place.names, place.pace, place.rhythm
+        with self.told():
+            known = rhythm.recall()
+            if known is not None:
+                grant = self._replace(ask, place, known, turn=False)
+                if grant is not None:
+                    return grant
+            elif ask.waits and pace.holds_back():
+                return None
+            before = self._env.monotonic()
+            found = self.look(names)
+            rhythm.looked(self._env.monotonic() - before, found)
+            if found is not None and found.lock.owner != place.owner:  # else an own write that had got no answer
+                left_s = found.lock.valid_until_ms / 1000 + DRIFT_S - self.now()
+                if not found.lock.expired and left_s >= 0:
+                    pace.saw_held(found.lock, left_s)
+                    return None
+                if ask.waits and not pace.saw_free(found.lock, found.tag):
+                    return None
+            return self._replace(ask, place, found, turn=True)
+
+    def _replace(self, ask: Ask, place: ObjectPlace, found: Found | None, *, turn: bool) -> Grant | None:
+        """Take the lock if ``found`` is still what is there."""
+        numbers = self._next_token(place.names, found, ask.above)
+        if numbers is None:
+            return None
+        now, seen = self.now(), found.lock if found else None
+        ours: dict[str, Any] = {
+            "token": numbers[0], "limit": numbers[1], "who": ask.owner, "host": ask.process.host,
+            "pid": ask.process.pid, "since": round(now, 3), "reason": ask.reason, "key": ask.key,
+            "turn": (seen.turn if seen else 0) + turn,
+            "line": place.pace.line_with_me(seen, waits=ask.waits) if turn or seen is None else seen.line,
+        }  # fmt: skip
+        if found is not None and "broken" in found.lock.ours:
+            ours["broken"] = found.lock.ours["broken"]
+        mine = LockObject(ms(now + ask.lease_s), False, place.owner, ours)
+        tag = found.tag if found else None
+        put = self.write(place.names.lock, mine.encode(), tag)
+        if put.done and put.tag is not None:
+            place.rhythm.took(turn=turn)
+            return ObjectGrant(self, place, ask.lease_s, Found(mine, put.tag))
+        if put.outcome is Outcome.UNKNOWN:
+            place.unsure = (tag,)
+        if place.unsure is not None:
+            again = self.look(place.names)
+            if again is not None and again.lock == mine:
+                return ObjectGrant(self, place, ask.lease_s, again)
+        return None
+
+    def inspect(self, key: str) -> Holder | None:
+        """One request."""
+        with self.told():
+            found = self.look(Names.of(key, self._layout))
+            return found.lock.holder(key) if found is not None and self._holds(found.lock) else None
+
+    def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """Mark the object as expired and put the record into it by the same write; then keep the record elsewhere too."""
+        names = Names.of(key, self._layout)
+        with self.told():
+            record = BreakRecord(key, token, reason, who, self.now())
+            for _ in range(TRIES):
+                found = self.look(names)
+                if found is None or found.lock.token != token or not self._holds(found.lock):
+                    return False
+                broken = replace(found.lock, expired=True, ours={**found.lock.ours, "broken": to_json(record)})
+                put = self.write(names.lock, broken.encode(), found.tag)
+                if not put.done and put.outcome is Outcome.UNKNOWN:
+                    again = self.look(names)
+                    if again is None or again.lock != broken:
+                        continue
+                elif not put.done:
+                    continue  # renewed in this moment, or released
+                self._keep(names, [*broken_of(key, found.lock), record])
+                return True
+        raise LockUnavailableError(
+            f"Lock {key!r} at {self.where} changes all the time; it was not broken. Try again.", key=key
+        )
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """Two requests."""
+        names = Names.of(key, self._layout)
+        with self.told():
+            tokens, found = self._tokens(names)[0], self.look(names)
+        return tokens.with_breaks(*(broken_of(key, found.lock) if found else ())).breaks
+
+    def close(self) -> None:
+        """Connections belong to the store."""
+
+    def now(self) -> float:
+        """The server's time. Measured again, by two requests, when this machine's clock was set or the machine slept."""
+        if self.clock.moved:
+            self._measure()
+        return self.clock.now()
+
+    # Requests: each of these is one, and is counted -----------------------------------------------------------------
+
+    def look(self, names: Names) -> Found | None:
+        """What is there now."""
+        self.requests += 1
+        stored = self._store.get(names.lock)
+        if stored is None:
+            return None
+        written = self._written.get(names.lock)
+        if written is not None and written[0] == stored.tag:
+            self.clock.saw(stored.mtime, *written[1:])
+            del self._written[names.lock]
+        return Found(LockObject.decode(stored.body, self._store.uri(names.lock)), stored.tag)
+
+    def write(self, path: str, body: bytes, tag: str | None) -> Put:
+        """Replace the version ``tag``, or create."""
+        self.requests += 1
+        sent = self.clock.stamp()
+        put = self._store.put_if_absent(path, body) if tag is None else self._store.replace_if_match(path, body, tag)
+        after = self._env.monotonic()
+        self._capacity.took(after - sent.at)
+        if put.done:
+            if len(self._written) > _KEYS_MAX:
+                self._written.clear()
+            self._written[path] = put.tag, sent, after
+        return put
+
+    def _tokens(self, names: Names) -> tuple[TokenObject, str | None]:
+        self.requests += 1
+        stored = self._store.get(names.tokens)
+        if stored is None:
+            return TokenObject(), None
+        return TokenObject.decode(stored.body, names.key, self._store.uri(names.tokens)), stored.tag
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    def _prove(self) -> None:
+        """Once per place: race for it. Once per process and ten minutes: compare the clocks."""
+        if not self._proven:
+            self.requests += 1
+            path, verdict = self._verdict
+            known = self._store.get(path)
+            if known is None or known.body != verdict:
+                self._race(self._store)
+            self._proven = True
+        if self.clock.due:
+            self._measure()
+        self.clock.check()
+
+    @property
+    def _verdict(self) -> tuple[str, bytes]:
+        path = f".hoodie/.lakelatch/locks/{_VERDICT}" if self._layout else _VERDICT
+        return path, json.dumps({"v": 1, "atomic": True, "place": self.where}).encode()
+
+    def _measure(self) -> None:
+        self.requests += 2
+        path, verdict = self._verdict
+        sent = self.clock.stamp()
+        self._store.put(path, verdict)
+        found = self._store.get(path)
+        self.clock.saw(found.mtime if found else None, sent, self._env.monotonic())
+
+    def _next_token(self, names: Names, found: Found | None, above: int) -> tuple[int, int] | None:
+        """The token to grant and the end of its block; None when another one reserves a block just now."""
+        ours = found.lock.ours if found else {}
+        last = max(int(ours.get("token", 0)), above)
+        if "token" in ours and last < int(ours["limit"]):
+            return last + 1, int(ours["limit"])
+        tokens, tag = self._tokens(names)
+        last = max(last, tokens.limit)
+        limit = last + TOKEN_BLOCK
+        put = self.write(names.tokens, replace(tokens, limit=limit).encode(), tag)
+        return (last + 1, limit) if put.done else None
+
+    def _keep(self, names: Names, records: list[BreakRecord]) -> None:
+        for _ in range(TRIES):
+            tokens, tag = self._tokens(names)
+            if self.write(names.tokens, tokens.with_breaks(*records).encode(), tag).done:
+                return
+        _log.warning("lock %r: the record of a break stays in the lock object only: %s", names.key, records[-1])
+
+    def _holds(self, lock: LockObject) -> bool:
+        return not lock.expired and self.now() <= lock.valid_until_ms / 1000 + DRIFT_S
+
+    def withdraw(self, place: ObjectPlace) -> None:
+        """No write of ``place`` that had got no answer may give it the lock from now on."""
+        names = place.names
+        for _ in range(TRIES):
+            found = self.look(names)
+            if found is None:
+                body, tag = LockObject(0, True, place.owner), None
+            elif found.lock.owner == place.owner and not found.lock.expired:
+                body, tag = replace(found.lock, expired=True), found.tag  # it has landed
+            elif (found.tag,) == place.unsure:
+                # It may still land on this version, so there must be another one.
+                body, tag = replace(found.lock, ours={**found.lock.ours, "touched": self._env.uuid()}), found.tag
+            else:
+                return
+            if self.write(names.lock, body.encode(), tag).done:
+                return
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        try:
+            yield
+        except UnsafeStoreError:
+            raise
+        except StorageError as e:
+            raise LockUnavailableError(
+                f"The locks at {self.where} cannot be used now: {e} Nothing is held; it is safe to try again.",
+                where=self.where,
+            ) from e

@@ -1,0 +1,94 @@
+"""A wait for a lock object, and the lock while it is ours: where requests without an answer are cleared up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...errors import LockUnavailableError
+from ...storage import Outcome
+from ..interface import Release
+from .pacing import Found, Pace, Rhythm
+from .record import LockObject, Names, broken_of, ms
+
+if TYPE_CHECKING:
+    from .backend import ObjectBackend
+
+TRIES = 5
+
+
+class ObjectPlace:
+    """One wait for one key; ``unsure`` holds the version on which a write without answer may still land."""
+
+    def __init__(self, backend: ObjectBackend, names: Names, owner: str, pace: Pace, rhythm: Rhythm) -> None:
+        self.names = names
+        self.owner = owner
+        self.pace = pace
+        self.rhythm = rhythm
+        self.unsure: tuple[str | None] | None = None
+        self.wait = pace.wait
+        self._backend = backend
+
+    def leave(self) -> None:
+        if self.unsure is not None:
+            self._backend.withdraw(self)
+
+
+class ObjectGrant:
+    """The version that we wrote last."""
+
+    def __init__(self, backend: ObjectBackend, place: ObjectPlace, lease_s: float, found: Found) -> None:
+        self.token = found.lock.token
+        self._backend = backend
+        self._names = place.names
+        self._rhythm = place.rhythm
+        self._lease_s = lease_s
+        self._found = found
+
+    def renew(self) -> bool:
+        return self._replace(lambda lock: replace(lock, valid_until_ms=ms(self._backend.now() + self._lease_s)))
+
+    def check(self) -> bool:
+        with self._backend.told():
+            found = self._backend.look(self._names)
+        return found is not None and found.lock.owner == self._found.lock.owner and not found.lock.expired
+
+    def release(self) -> Release:
+        ours = self._replace(lambda lock: replace(lock, expired=True))
+        if ours:
+            self._rhythm.left(self._found)
+        return Release.RELEASED if ours else Release.WAS_LOST
+
+    def listen(self, call: Callable[[str], None]) -> None:
+        """A store brings no news."""
+
+    def _replace(self, change: Callable[[LockObject], LockObject]) -> bool:
+        """Write over our own version. Without a clear answer the owner in the object says what happened."""
+        backend, owner = self._backend, self._found.lock.owner
+        with backend.told():
+            for _ in range(TRIES):
+                new = change(self._found.lock)
+                put = backend.write(self._names.lock, new.encode(), self._found.tag)
+                if put.done and put.tag is not None:
+                    self._found = Found(new, put.tag)
+                    return True
+                found = backend.look(self._names)
+                if found is None:
+                    return False
+                if found.lock == new:
+                    self._found = found
+                    return True
+                if found.lock.owner != owner:
+                    # Taken after our release had landed, unless somebody broke it before.
+                    broken = [record.token for record in broken_of(self._names.key, found.lock)]
+                    return put.outcome is Outcome.UNKNOWN and new.expired and self.token not in broken
+                if found.lock.expired:
+                    return False
+                self._found = found  # an earlier write of ours has landed late
+        raise LockUnavailableError(
+            f"The store at {backend.where} gave no clear answer {TRIES} times about lock {self._names.key!r} (token "
+            f"{self.token}). It ends at the latest when its lease does.",
+            key=self._names.key,
+            token=self.token,
+        )

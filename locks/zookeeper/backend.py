@@ -1,0 +1,221 @@
+"""Locks in ZooKeeper: ``zk://a:2181,b:2181/base?session=30s&key=flights``.
+
+A lock is a node, its contenders are children as Curator's ``InterProcessMutex`` names them: ephemeral, sequential,
+``_c_<uuid>-lock-<10 digits>``. Who has the lowest number holds; everybody else watches the one before. So Curator, and
+with it Hudi's ``ZookeeperBasedLockProvider``, stand in one line with us.
+
+    t=0     A makes ...0007 and sees nothing lower: A holds, its token is the zxid that made the node
+    t=0.1   B makes ...0008, sees ...0007 and watches it
+    t=3     A proves that its node is there, by a request that a majority takes part in: held until t=3 + lease
+    t=4     A's host loses its network; A tries to renew, in vain
+    t=3 + lease      A knows by its own clock that it has lost
+    t=4 + session    the servers remove ...0007; B's watch fires, B sees nothing lower: B holds
+
+The lease is at most half of the session time-out that the servers granted (zookeeper_session.py says why), so A knows
+first. Numbers are given, and zxids counted, by one thread of the leader in one order, so tokens grow with every grant.
+They go back only when the ensemble is built anew; then a grant above a token it never gave is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+
+from ...environment import Environment, Process
+from ...errors import ConfigError
+from ..core import Ask, LeasedLocks, break_of
+from ..core import Place as AnyPlace
+from ..interface import BreakRecord, Holder
+from ..lock_url import LockUrl, parse_duration, parse_lock_url
+from . import nodes as nodes
+from .contender import Grant, Place
+from .session import Address, NoAnswerError, Session
+
+_OPTIONS = ("session", "tls", "ca", "cert", "cert_key")
+_SESSION_S_MIN, _SESSION_S_MAX = 1.0, 24 * 3600.0
+_LINE_SHOWN = 50  # so many waiters are named by `inspect`
+_T = TypeVar("_T")
+
+
+def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
+    """The provider for a ``zk://`` URL; connects at first use."""
+    settings = parse_lock_url(url, options=_OPTIONS)
+    options = settings.options
+    if not settings.host:
+        raise ConfigError(f"{url!r} names no server; write for example zk://host:2181/locks.", url=url)
+    tls = options.get("tls", "0")
+    if tls not in ("0", "1", "chain"):
+        raise ConfigError(
+            f"tls={tls!r} in {url!r} means nothing; write tls=1, or tls=chain where host names are not in the servers' "
+            "certificates.", url=url,
+        )  # fmt: skip
+    if tls == "0" and {"ca", "cert", "cert_key"} & set(options):
+        raise ConfigError(f"{url!r} names certificates but does not use TLS; add tls=1.", url=url)
+    if "session" in options:
+        session_s = parse_duration(options["session"], what="session")
+        if not _SESSION_S_MIN <= session_s <= _SESSION_S_MAX:
+            raise ConfigError(f"A session time-out of {session_s:g} s cannot work; choose 1 s to 24 h.", url=url)
+    else:
+        session_s = max(4.0, 2 * settings.lease_s)  # with the default lease 60 s, as Hudi asks for
+    base = settings.path.strip("/")
+    _check_path(base, url)
+    _check_path(settings.key, url)
+    hosts = ",".join(host if re.search(r":\d+$", host) else f"{host}:2181" for host in settings.host.split(","))
+    place = LockUrl("zk", hosts, f"/{base}", settings.lease_s, settings.max_hold_s, settings.key, options)
+    address = Address(
+        hosts, session_s, tls=tls != "0", check_hostname=tls == "1", ca=options.get("ca"), cert=options.get("cert"),
+        cert_key=options.get("cert_key"),
+    )  # fmt: skip
+    return _ZooKeeperLocks(ZooKeeperBackend(address, f"/{base}".rstrip("/"), settings.key, env), place, env)
+
+
+def _check_path(path: str, url: str) -> None:
+    if any(part in (".", "..") for part in path.split("/")) or "//" in path or re.search(r"[\x00-\x1f\x7f-\x9f]", path):
+        raise ConfigError(f"{path!r} in {url!r} is not a path that ZooKeeper allows.", url=url)
+
+
+class _ZooKeeperLocks(LeasedLocks):
+    """With leases that are no longer than the session allows."""
+
+    def _ask(self, *args: Any, **options: Any) -> Ask:
+        ask = super()._ask(*args, **options)
+        assert isinstance(self._backend, ZooKeeperBackend)
+        return replace(ask, lease_s=min(ask.lease_s, self._backend.lease_s_max()))
+
+
+class ZooKeeperBackend:
+    """One session per process, opened when it is needed."""
+
+    fair = True
+    durable_tokens = True
+    lifts_tokens = False
+    max_leases = None
+
+    def __init__(self, address: Address, base: str, fixed_key: str, env: Environment) -> None:
+        self.requests = 0
+        self._address = address
+        self._base = base
+        self._fixed_key = fixed_key
+        self._env = env
+        self._sessions: dict[Process, Session] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"address": self._address, "base": self._base, "fixed_key": self._fixed_key, "env": self._env}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def lease_s_max(self) -> float:
+        """What the session allows; connects if need be."""
+        session = self._session()
+        session.open()
+        return session.lease_s
+
+    def line_up(self, key: str) -> AnyPlace:
+        """A place that makes its node at the first try."""
+        return Place(self._session(), self._folder(key), self._env)
+
+    def try_grant(self, ask: Ask, place: AnyPlace) -> Grant | None:
+        """Hold if nobody stands before us. A waiter sits out a lost connection; its place may still be there."""
+        assert isinstance(place, Place)
+        if not ask.waits:
+            return self._twice(lambda: place.try_grant(ask))
+        try:
+            return place.try_grant(ask)
+        except NoAnswerError as e:
+            place.ahead, place.failure = None, e
+            return None
+
+    def renew_many(self, grants: Sequence[Grant]) -> list[bool]:
+        """Renew all of them in one request."""
+        there = self._session().are_there([grant.path for grant in grants])
+        for grant in grants:
+            grant.watch()
+        return there
+
+    def inspect(self, key: str) -> Holder | None:
+        """The lowest child, as its maker described it, and who stands behind it."""
+        return self._twice(lambda: self._inspect(key))
+
+    def _inspect(self, key: str) -> Holder | None:
+        session, folder = self._session(), self._folder(key)
+        while True:
+            names = nodes.line(session, folder, fresh=True)
+            if not names:
+                return None
+            shown = names[: _LINE_SHOWN + 1]
+            found = [nodes.read(session, f"{folder}/{name}") for name in shown]
+            if found[0] is not None:
+                break  # otherwise the holder has left meanwhile
+        value, stat = found[0]
+        return Holder(
+            key=key, owner=value["owner"], token=stat.czxid, since=value.get("since", stat.ctime / 1000), until=None,
+            reason=value.get("reason", ""), host=value["host"], pid=value.get("pid", 0),
+            queue=tuple(each[0]["owner"] for each in found[1:] if each is not None), details={"node": f"{folder}/{names[0]}"},
+        )  # fmt: skip
+
+    def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+        """Remove the holder's node and keep a record, both in one transaction."""
+        session, folder = self._session(), self._folder(key)
+        record_id = self._env.uuid()
+        record = {"id": record_id, "token": token, "reason": reason, "who": who, "at": self._env.now()}
+        path = ""
+
+        def send(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            transaction.create(f"{nodes.breaks_folder(folder)}/b-", json.dumps(record).encode(), sequence=True)
+            # A name is never given twice, so this is a compare-and-set on the token.
+            transaction.delete(path)
+            return transaction.commit_async()
+
+        def end() -> bool:
+            nonlocal path
+            names = nodes.line(session, folder, fresh=True)
+            path = f"{folder}/{names[0]}" if names else ""
+            found = nodes.read(session, path) if path else None
+            if found is None or found[1].czxid != token:
+                # Perhaps we have done it, and the answer was lost.
+                return any(each.get("id") == record_id for each in nodes.records(session, folder))
+            nodes.make(session, nodes.breaks_folder(folder))
+            return not any(isinstance(result, Exception) for result in session.ask(send, proves=True))
+
+        return self._twice(end)
+
+    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
+        """What `end` did to the key, oldest first."""
+        found = self._twice(lambda: nodes.records(self._session(), self._folder(key)))
+        return tuple(record for each in found if (record := break_of(key, each)))
+
+    def close(self) -> None:
+        """End this process's session."""
+        session = self._sessions.get(self._env.process())
+        if session is not None:
+            session.close()
+
+    def _twice(self, call: Callable[[], _T]) -> _T:
+        """What ``call`` returns; after an outage the first request may only tell that the session has ended."""
+        try:
+            return call()
+        except NoAnswerError:
+            session = self._session()
+            if not session.wait_connected(self._env.event(), session.patience_s):
+                raise
+            return call()
+
+    def _folder(self, key: str) -> str:
+        return f"{self._base}/{self._fixed_key or nodes.node_name(key)}"
+
+    def _session(self) -> Session:
+        process = self._env.process()
+        found = self._sessions.get(process)
+        if found is None:
+            found = self._sessions.setdefault(process, Session(self._address, self._env, self._count))
+        return found
+
+    def _count(self) -> None:
+        self.requests += 1

@@ -1,0 +1,9 @@
+"""Verifies a table: folders, files, footers, timeline, archived history and commit log."""
+
+from .buckets import refuse_misplaced
+from .check import check
+from .files import data_files
+from .findings import Report, Severity
+from .footers import inspect
+
+__all__ = ["Report", "Severity", "check", "data_files", "inspect", "refuse_misplaced"]

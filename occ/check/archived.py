@@ -1,0 +1,87 @@
+"""The part of `check` that looks at the archived timeline: is it whole, and is every commit in one of the two?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...errors import DamagedTableError
+from ...hudi.timeline import COMMIT_ACTIONS, History, Instant
+from .findings import RESTORE, ROLL_BACK, Findings
+
+if TYPE_CHECKING:
+    from ...hudi.table import TableConfig
+    from ...storage import Store
+    from .commit_log import LogReport
+
+
+def archived_instants(store: Store, config: TableConfig, out: Findings) -> dict[str, Instant] | None:
+    """Archived instants by name; None where nothing was archived, or not all of it can be read."""
+    history = History(store, config.timeline_folder)
+    if config.layout == 1:
+        return None
+    torn = list(_torn(store, history))
+    for path, message in torn:
+        out.add("history-torn", path, message, RESTORE)
+    return None if torn or not history.manifest().version else history.instants()
+
+
+def _torn(store: Store, history: History) -> Iterator[tuple[str, str]]:
+    try:
+        manifest = history.manifest()
+    except DamagedTableError as e:
+        yield e.path, _what(e)
+        return
+    for name, size in manifest.files:
+        path = f"{history.folder}/{name}"
+        try:
+            history.instants(first=name.partition("_")[0], last=name.partition("_")[0])
+            if (there := store.head(path)) is not None and there.size != size:
+                yield path, f"{path} has {there.size} bytes, manifest {manifest.version} says {size}"
+        except DamagedTableError as e:
+            yield e.path, _what(e)
+
+
+def _what(error: DamagedTableError) -> str:
+    return str(error).partition(": ")[2].partition("; ")[0]
+
+
+def check_archived(
+    store: Store,
+    config: TableConfig,
+    archived: dict[str, Instant] | None,
+    first_active: str | None,
+    log: LogReport | None,
+    out: Findings,
+) -> None:
+    """Compare what was archived with the active timeline and the log."""
+    if archived is None:
+        return
+    names = set(store.names(config.timeline_folder))
+    commits = {name: each for name, each in archived.items() if each.action in COMMIT_ACTIONS}
+    gone = max((each.requested for name, each in commits.items() if name not in names), default="")
+    for name in sorted(names & commits.keys()):
+        late = commits[name].requested < gone
+        out.suspect(
+            "archived-late" if late else "archived-twice",
+            f"{config.timeline_folder}/{name}",
+            f"{name} is archived and on the active timeline"
+            + (
+                ", so that other engines' readers miss archived commits after it: its publisher was late"
+                if late
+                else ""
+            ),
+            ROLL_BACK,
+        )
+    undone = {name for commit in (log.commits if log else ()) for name in commit.undone if commit.restores}
+    for commit in log.commits if log else ():
+        landed = commit.published if commit.action in COMMIT_ACTIONS else ()
+        old = {name for name in landed if name.partition("_")[0] < (first_active or "")}
+        if not old <= names | archived.keys() | undone:
+            out.add(
+                "history-lacks",
+                f"{config.timeline_folder}/history",
+                f"commit {commit.instant} of the log is neither on the active timeline nor archived: incremental readers that "
+                "begin before it miss it",
+                RESTORE,
+            )

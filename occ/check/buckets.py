@@ -1,0 +1,75 @@
+"""Does every key lie in the bucket that it belongs to? A bucket index trusts that and looks nowhere else.
+
+With another number of buckets than its files were written with, a table would hold old rows where no writer finds them:
+an upsert would put a second row beside the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import ConfigError
+from ...hudi.files import bucket_of
+from ...hudi.table import TableConfig, bucket_ids, key_parts, shown
+from ...hudi.timeline import FileSlice
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+
+def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSlice], buckets: int | None) -> None:
+    """Raise `ConfigError` when a bucket index of so many would not find all rows. Reads the keys up to the first wrong one.
+
+    The simple index (None) finds every row wherever it lies.
+    """
+    if buckets is None:
+        return
+    seen: dict[tuple[str, int], FileSlice] = {}
+    for each in slices:
+        bucket = bucket_of(each.file_id)
+        other = each if bucket is None else seen.setdefault((each.partition, bucket), each)
+        if bucket is None or bucket >= buckets or other is not each:
+            problem = f"file group {each.group} is none of {buckets} buckets" + ("" if other is each else " by itself")
+        else:
+            problem = wrong_keys(store, config, each, buckets) or ""
+        if problem:
+            raise ConfigError(
+                f"{store.url} cannot have buckets={buckets}: {problem}, so upserts would not find its rows and write them a "
+                "second time. Nothing was changed. Make a table with so many buckets and write the rows there; "
+                "buckets=None (the simple index) goes with any files",
+                table=store.url,
+                setting="buckets",
+                path=each.path,
+            )
+
+
+def wrong_keys(store: Store, config: TableConfig, each: FileSlice, buckets: int) -> str | None:
+    """A sentence about the keys of a slice's base file that belong to another bucket; None when there are none."""
+    fields = config.record_key_fields
+    if each.base is None or not fields:
+        return None
+    with store.open(each.path) as stream:
+        rows = pq.ParquetFile(stream).read(list(fields), use_threads=False)
+    parts = key_parts(rows, fields)
+    wrong = bucket_ids(parts, buckets) != bucket_of(each.file_id)
+    if not wrong.any():
+        return None
+    keys = parts[0].filter(pa.array(wrong))
+    return f"{np.count_nonzero(wrong)} of {len(wrong)} keys in {each.path} ({shown(keys)}) belong to other buckets"
+
+
+def wrong_by_footer(config: TableConfig, each: FileSlice, keys: Sequence[str], buckets: int) -> str | None:
+    """The same of the smallest and the largest key, which the footer tells. Only keys of one field can be judged so."""
+    bucket, fields = bucket_of(each.file_id), config.record_key_fields
+    if len(fields) != 1 or bucket is None:
+        return None
+    # The JVM's complex key generator writes the name before the value, of some versions also where there is one field.
+    values = [key for key in keys if key and not key.startswith(f"{fields[0]}:")]
+    found = bucket_ids([pa.array(values, pa.string())], buckets)
+    wrong = [key for key, its in zip(values, found.tolist(), strict=True) if its != bucket]
+    return f"key {wrong[0]!r} in {each.path} does not belong to its bucket {bucket} of {buckets}" if wrong else None

@@ -1,0 +1,204 @@
+"""Is a table sound? Reads everything that can be compared and changes nothing.
+
+Works on every Hudi table of versions 6, 8 and 9, whoever wrote it; what cannot be judged is named in
+`Report.unchecked`. May run while writers work: the files are listed first, so whatever is listed has begun by the time
+the timeline and the log are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...conflict import FileGroupId
+from ...environment import SYSTEM, Environment
+from ...errors import LatchError
+from ...hudi.files import BaseFile, Listing, list_data_files
+from ...hudi.table import TableConfig
+from ...hudi.timeline import FileSlice, Replacement, TimelineView, build
+from .archived import check_archived
+from .commit_log import LogReport, check_log, check_publication
+from .files import (
+    Named,
+    check_buckets,
+    check_lineage,
+    check_listed,
+    check_named,
+    check_remains,
+    data_files,
+    fate,
+    named_files,
+)
+from .findings import Findings, Report
+from .folders import check_folders
+from .footers import Footer, RunAll, check_footers, check_keys
+from .log_files import check_logs
+from .timeline import History, check_clock, check_properties, check_timeline
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+Progress = Callable[[str, int, int], None]
+
+
+def check(
+    store: Store,
+    *,
+    deep: bool = False,
+    run_all: RunAll = map,
+    progress: Progress | None = None,
+    env: Environment = SYSTEM,
+) -> Report:
+    """Verify the table at the store's root.
+
+    Args:
+        store: at the table.
+        deep: also read all rows that are in the table now, with their pages' checksums, and look for duplicate keys.
+        run_all: like `map`; a thread pool's reads several footers at once.
+        progress: called with what is looked at, how many are done and how many there are.
+        env: its clock says which commits are from the future.
+
+    Raises:
+        NotATableError: there is no table.
+        UnsupportedTableError: a version that this library cannot look into.
+        StorageError: the store failed.
+    """
+    out = Findings()
+    config = check_properties(store, out)
+    if config is None:
+        out.unchecked.append("everything else, because the properties say how to read it")
+        return out.report(store.url)
+    listing = list_data_files(store)
+    history = check_timeline(store, config, out)
+    check_clock(history.timeline, env.now(), out)
+    log = check_log(store, out)
+    if log is not None:
+        check_publication(store, history, log, out)
+    check_archived(store, config, history.history, history.first_active, log, out)
+    named = named_files(history, log)
+    check_named(store, listing, history, named, out)
+    check_listed(listing, history, log, named, out)
+    check_lineage(history, log, out)
+    check_folders(store, listing, config, out)
+    check_remains(store, history, log, out)
+    slices = _newest(listing, history, log, out)
+    footers = _check_contents(store, config, listing, (history, log, named), out, run_all, progress)
+    check_logs(store, slices, out)
+    # Only now: whoever was at work while we looked has had the time to remove what looked left over.
+    out.confirm(lambda path: store.head(path) is not None or bool(store.list(path, recursive=True)))
+    if log is not None and log.settings is not None and log.settings.buckets:
+        keys = {path: footer.keys for path, footer in footers.items()}
+        check_buckets(store, config, slices, log.settings.buckets, keys, out, deep=deep)
+    if deep and config.base_file_format == "PARQUET":
+        check_keys(store, config, slices, out, progress=_labelled(progress, "record keys"))
+    _add_facts(config, listing, history, log, slices, footers, out)
+    _say_what_was_not_checked(store, config, deep, out)
+    if deep:
+        _say_what_was_not_read(footers, {path for each in slices for path in each.paths}, out)
+    return out.report(store.url)
+
+
+def _check_contents(
+    store: Store,
+    config: TableConfig,
+    listing: Listing,
+    known: tuple[History, LogReport | None, Named],
+    out: Findings,
+    run_all: RunAll,
+    progress: Progress | None,
+) -> dict[str, Footer]:
+    """Open every Parquet file that counts, or that did; not those of dead or living transactions."""
+    history, log, named = known
+    archived = {each.requested: each.completed or "" for each in (history.history or {}).values()}
+    completion = archived | _completion(history, log)
+    jobs: list[tuple[BaseFile, Any, str]] = []
+    for base in listing.bases:
+        if base.extension == "parquet" and fate(base.instant, history, log) in ("committed", "archived"):
+            _, stat = named.stats.get(base.path, ("", None))
+            jobs.append((base, stat, completion.get(base.instant, "")))
+    return check_footers(store, config, jobs, out, run_all=run_all, progress=_labelled(progress, "data files"))
+
+
+def _completion(history: History, log: LogReport | None) -> dict[str, str]:
+    """T -> C of the commits that count, published or not."""
+    unpublished = {each.instant: each.completion for each in (log.commits if log else ())}
+    return unpublished | {t: each.completed or each.requested for t, each in history.commits.items()}
+
+
+def _newest(listing: Listing, history: History, log: LogReport | None, out: Findings) -> list[FileSlice]:
+    """The file slices of a reader now, with commits that are in the log only. Leaves out what was found twice."""
+    completion = _completion(history, log)
+    contents = {**(log.contents if log else {}), **history.contents}
+    replacements = tuple(
+        Replacement(t, c, tuple(FileGroupId(p, each) for p, ids in contents[t].replaced.items() for each in ids))
+        for t, c in completion.items()
+        if t in contents and contents[t].replaced
+    )
+    once: dict[tuple[FileGroupId, str], BaseFile] = {}
+    for base in listing.bases:
+        once.setdefault((base.group, base.instant), base)
+    unique = Listing(tuple(once.values()), listing.logs, listing.partitions)
+    view = TimelineView(completion, history.first_active, replacements)
+    try:
+        return build(unique, view, history.timeline.config).file_groups()
+    except LatchError as e:  # whatever is wrong has been found by its own check
+        out.unchecked.append(f"the newest file slices: {e}")
+        return []
+
+
+def _add_facts(
+    config: TableConfig,
+    listing: Listing,
+    history: History,
+    log: LogReport | None,
+    slices: list[FileSlice],
+    footers: dict[str, Footer],
+    out: Findings,
+) -> None:
+    bases = [each.base for each in slices if each.base is not None]
+    out.facts.update(
+        {
+            "name": config.name,
+            "table_version": config.version,
+            "table_type": config.table_type,
+            "base_file_format": config.base_file_format,
+            "commits": len(history.timeline.commits),
+            "instants": len(history.timeline.completed) + len(history.timeline.pending),
+            "partitions": len({each.partition for each in slices}),
+            "file_groups": len(slices),
+            "data_files": len(listing.bases) + len(listing.logs),
+            "bytes": sum(each.size for each in data_files(listing)),
+            "rows": sum(footers[each.path].rows or 0 for each in bases if each.path in footers)
+            if config.base_file_format == "PARQUET"
+            else None,
+            "log_entries": log.entries if log is not None else None,
+            "open_transactions": sorted(t for t, what in log.outcome.items() if what == "open")
+            if log is not None
+            else [],
+        }
+    )
+
+
+def _say_what_was_not_checked(store: Store, config: TableConfig, deep: bool, out: Findings) -> None:
+    if config.base_file_format != "PARQUET":
+        out.unchecked.append(f"the inside of {config.base_file_format} files")
+    if config.merge_on_read:
+        out.unchecked.append("the rows of log files (those told are of the base files)")
+    if config.metadata_partitions or store.folders(".hoodie/metadata"):
+        out.unchecked.append("the metadata table")
+    if not deep:
+        out.unchecked.append("the rows themselves, and duplicate record keys (--deep reads them)")
+
+
+def _say_what_was_not_read(footers: dict[str, Footer], read: set[str], out: Findings) -> None:
+    if older := len(footers.keys() - read):
+        out.unchecked.append(f"the rows of {older} files that only time travel sees; their footers were")
+    if bare := sum(not footer.summed for path, footer in footers.items() if path in read and footer.rows is not None):
+        out.unchecked.append(
+            f"the values of {bare} files whose writer does not say that their pages have checksums: all were decoded, but "
+            "a byte that has changed may still be a value"
+        )
+
+
+def _labelled(progress: Progress | None, label: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(label, done, total)

@@ -1,0 +1,247 @@
+"""The part of `check` that opens data files: footers always, all that they hold for a deep check."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError, LatchError
+from ...hudi.files import BaseFile, note_of
+from ...hudi.table import META_COLUMNS, TableConfig, java_span, may_be_span
+from ...hudi.timeline import FileSlice, WriteStat
+from .findings import RESTORE, Findings
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+RunAll = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+COMMIT_TIME, RECORD_KEY = META_COLUMNS[0], META_COLUMNS[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What one file's footer says: ``rows`` None when it cannot be read; problems as (kind, sentence).
+
+    ``keys``: its smallest and its largest record key, where it tells them. ``summed``: its writer says that its pages have
+    checksums. ``unread``: why the store did not let it be read, which says nothing of the file.
+    """
+
+    path: str
+    rows: int | None
+    problems: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = ()
+    summed: bool = False
+    unread: str = ""
+
+
+def check_footers(
+    store: Store,
+    config: TableConfig,
+    jobs: list[tuple[BaseFile, WriteStat | None, str]],
+    out: Findings,
+    *,
+    run_all: RunAll,
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, Footer]:
+    """What the footer of every file says, by path. A job is a file, what its commit says of it, the commit's C or ""."""
+    found: dict[str, Footer] = {}
+    for done, footer in enumerate(run_all(lambda job: inspect(store, config, *job), jobs), 1):
+        for kind, message in footer.problems:
+            out.add(kind, footer.path, message, RESTORE)
+        if footer.unread:
+            out.unchecked.append(footer.unread)
+        found[footer.path] = footer
+        if progress:
+            progress(done, len(jobs))
+    return found
+
+
+def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat | None, completed: str = "") -> Footer:
+    """Look at one file. Runs on any thread; raises nothing for what is wrong with the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with store.open(base.path) as stream:
+            meta = pq.read_metadata(stream)
+        problems, keys = tuple(_problems(meta, config, base, stat, completed)), tuple(key for key in _said(meta) if key)
+    except (pa.ArrowException, OSError, LatchError, ValueError) as e:
+        if store.head(base.path) is None:
+            return Footer(base.path, None)  # removed since it was listed; whether it may be is asked elsewhere
+        if _withheld(e):
+            return Footer(base.path, None, unread=f"{base.path}, which could not be read: {_first(e)}")
+        return Footer(
+            base.path, None, (("file-torn", f"{base.path} ({base.size} bytes) is no whole Parquet file: {_first(e)}"),)
+        )
+    return Footer(base.path, meta.num_rows, problems, keys, summed=bool(note_of(meta).get("checksums")))
+
+
+def _withheld(error: BaseException) -> bool:
+    """Whether it was the store that failed, by a missing permission or a device, and not what the file holds."""
+    return isinstance(error, LatchError) or (isinstance(error, OSError) and error.errno is not None)
+
+
+def _said(meta: Any) -> tuple[str, str]:
+    """The smallest and the largest record key as the writer noted them."""
+    footer = meta.metadata or {}
+    low, high = (footer.get(f"hoodie_{which}_record_key".encode(), b"") for which in ("min", "max"))
+    return low.decode("utf-8", "replace"), high.decode("utf-8", "replace")
+
+
+def _problems(
+    meta: Any, config: TableConfig, base: BaseFile, stat: WriteStat | None, completed: str
+) -> Iterator[tuple[str, str]]:
+    if stat is not None and stat.num_writes != meta.num_rows:
+        yield "row-count", f"{base.path} has {meta.num_rows} rows, its commit says {stat.num_writes}"
+    if not config.populate_meta_fields:
+        return
+    names = [meta.schema.column(n).path for n in range(meta.num_columns)]
+    if missing := [name for name in META_COLUMNS if name not in names]:
+        yield "meta-columns", f"{base.path} lacks {', '.join(missing)}"
+        return
+    low, high = _span(meta, names.index(RECORD_KEY))
+    said = _said(meta)
+    if low is not None and high is not None and said != ("", "") and not may_be_span(said, (low, high)):
+        yield "key-range", _other_range(base, said, (low, high))
+    _, latest = _span(meta, names.index(COMMIT_TIME))
+    # Not above C rather than T: a file that a rebase moved holds rows of commits that began after its own.
+    if latest is not None and completed and latest > max(completed, base.instant):
+        yield (
+            "commit-time",
+            f"{base.path} has a row of {latest}, later than the commit {base.instant} that wrote the file",
+        )
+
+
+def _span(meta: Any, column: int) -> tuple[str | None, str | None]:
+    """Smallest and largest text of a column by its statistics, (None, None) where a row group has none."""
+    lows, highs = [], []
+    for group in range(meta.num_row_groups):
+        statistics = meta.row_group(group).column(column).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None, None
+        lows.append(_text(statistics.min))
+        highs.append(_text(statistics.max))
+    return min(lows, default=None), max(highs, default=None)
+
+
+def _first(error: BaseException) -> str:
+    return str(error).partition(". ")[0].rstrip(".")
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+# --- deep --------------------------------------------------------------------------------------------------------
+
+
+def check_keys(
+    store: Store,
+    config: TableConfig,
+    slices: list[FileSlice],
+    out: Findings,
+    *,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """No page of a file is broken, and no record key stands twice in one partition.
+
+    Reads all columns of the slices, one row group at a time; keeps eight bytes a row of a partition.
+    """
+    import numpy as np
+
+    from ...hudi.table import wide_hashes
+
+    by_partition: dict[str, list[BaseFile]] = defaultdict(list)
+    for each in slices:
+        if each.base is not None and each.base.extension == "parquet":
+            by_partition[each.partition].append(each.base)
+    done, total = 0, sum(len(bases) for bases in by_partition.values())
+    for partition, bases in by_partition.items():
+        hashes = []
+        for base in bases:
+            keys = _keys(store, config, base, out, whole=True)
+            hashes.append(wide_hashes(keys) if keys is not None else np.zeros(0, np.uint64))
+            done += 1
+            if progress:
+                progress(done, total)
+        ordered = np.sort(np.concatenate(hashes))
+        suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if len(suspects):
+            _name_duplicates(store, config, partition, bases, suspects, out)
+
+
+def _name_duplicates(
+    store: Store, config: TableConfig, partition: str, bases: list[BaseFile], suspects: Any, out: Findings
+) -> None:
+    """Look again at the rows with equal hashes: different keys may share one."""
+    import numpy as np
+
+    from ...hudi.table import shown, wide_hashes
+
+    where: dict[str, list[str]] = defaultdict(list)
+    for base in bases:
+        keys = _keys(store, config, base, out)
+        if keys is not None:
+            for key in keys.filter(np.isin(wide_hashes(keys), suspects)).to_pylist():
+                where[key].append(base.path)
+    twice = {key: paths for key, paths in sorted(where.items()) if len(paths) > 1}
+    if twice:
+        files = sorted({path for paths in twice.values() for path in paths})
+        out.add(
+            "duplicate-keys",
+            files[0],
+            f"{len(twice)} record keys stand more than once in partition {partition or '(the root)'}: "
+            f"{shown(list(twice))}, in {', '.join(files[:3])}{' and more' if len(files) > 3 else ''}",
+            "rewrite the partition, keeping one row for each key",
+        )
+
+
+def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, whole: bool = False) -> Any:
+    """The record keys of a file; None when they cannot be read. ``whole``: all other columns are decoded as well."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from ...hudi.table import record_keys
+
+    columns = [RECORD_KEY] if config.populate_meta_fields else list(config.record_key_fields)
+    try:
+        with store.open(base.path) as stream:
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            pieces = [file.schema_arrow.empty_table().select(columns)]
+            for number in range(file.num_row_groups):
+                rows = file.read_row_group(number, None if whole else columns, use_threads=False)
+                rows.validate(full=True)
+                pieces.append(rows.select(columns))
+        keys = record_keys(pa.concat_tables(pieces), columns)
+    except (pa.ArrowException, OSError, LatchError, KeyError, ValueError) as e:
+        if store.head(base.path) is None or out.at("file-torn", base.path) or out.at("meta-columns", base.path):
+            return None
+        if _withheld(e) and not isinstance(e, InputError):
+            out.unchecked.append(f"the rows of {base.path}, which could not be read: {_first(e)}")
+        else:
+            out.add("file-torn", base.path, f"the rows of {base.path} cannot be read: {_first(e)}", RESTORE)
+        return None
+    if whole and config.populate_meta_fields:
+        _check_range(file.metadata, base, keys, out)
+    return keys
+
+
+def _check_range(meta: Any, base: BaseFile, keys: Any, out: Findings) -> None:
+    """The footer's smallest and largest key are those of the rows, in one of the orders."""
+    import pyarrow.compute as pc
+
+    said, spans = _said(meta), [("", "")]
+    if len(keys):
+        found = pc.min_max(keys)
+        spans = [(found["min"].as_py(), found["max"].as_py())]
+        spans.append(java_span(keys, spans[0]))
+    if said != ("", "") and any(mine not in fits for mine, fits in zip(said, zip(*spans, strict=True), strict=True)):
+        out.add("key-range", base.path, _other_range(base, said, spans[0]), RESTORE)
+
+
+def _other_range(base: BaseFile, said: tuple[str, str], found: tuple[str, str]) -> str:
+    return (
+        f"{base.path} says that its keys go from {said[0]!r} to {said[1]!r}, they go from {found[0]!r} to {found[1]!r}"
+    )

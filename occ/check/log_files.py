@@ -1,0 +1,26 @@
+"""Are the log files that readers merge whole?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...errors import LatchError
+from ...hudi.timeline import FileSlice
+from ...storage import Store
+from .findings import RESTORE, Findings
+
+
+def check_logs(store: Store, slices: Iterable[FileSlice], out: Findings) -> None:
+    """Look at the frame of every block in the newest file slices; their rows are not decoded."""
+    for log in (log for each in slices for log in each.logs):
+        from ...hudi.files import Torn, read_blocks  # with Arrow, which a table without log files needs no
+
+        try:
+            stored = store.get(log.path)
+            blocks = read_blocks(stored.body, log.path) if stored else []
+        except LatchError as e:
+            out.unchecked.append(f"a log file: {e}")
+            continue
+        for torn in (block for block in blocks if isinstance(block, Torn)):
+            message = f"{log.path} is torn from byte {torn.start} to {torn.end}: no reader counts what was there"
+            out.add("log-torn", log.path, message, RESTORE)

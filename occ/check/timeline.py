@@ -1,0 +1,275 @@
+"""The part of `check` that looks at ``hoodie.properties`` and the timeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...errors import DamagedTableError, LatchError, NotATableError
+from ...hudi.files import not_hudi
+from ...hudi.table import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
+from ...hudi.timeline import (
+    ACTIONS,
+    COMMIT_ACTIONS,
+    CommitMetadata,
+    Instant,
+    Timeline,
+    decode_container,
+    from_epoch_ms,
+    has_archive,
+    is_time,
+    parse,
+    parse_unknown,
+    read_timeline,
+)
+from .archived import archived_instants
+from .findings import RESTORE, Findings
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+_A_DAY_S = 86_400.0  # JVM writers may have local times
+_INSTANT_LIKE = re.compile(r"\d{14,17}(?:_\d{14,17})?\.([a-z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The timeline with the content of its commits.
+
+    Attributes:
+        commits: T of every completed commit -> its instant.
+        contents: T -> what the commit says of itself; those that cannot be read are missing.
+        pending: T of every pending instant.
+        archived: whether there is, or may be, an archive of older instants.
+        history: archived instants by name, where all of them are known.
+    """
+
+    timeline: Timeline
+    commits: dict[str, Instant] = field(default_factory=dict)
+    contents: dict[str, CommitMetadata] = field(default_factory=dict)
+    pending: frozenset[str] = frozenset()
+    archived: bool = False
+    history: dict[str, Instant] | None = None
+
+    @property
+    def first_active(self) -> str | None:
+        """Files older than this count as committed for every reader."""
+        return self.timeline.first_active
+
+
+def check_properties(store: Store, out: Findings) -> TableConfig | None:
+    """The table's configuration, or None when it cannot be read.
+
+    Raises:
+        NotATableError: there is no table.
+        UnsupportedTableError: a version that this library cannot look into.
+    """
+    stored = store.get(PROPERTIES_PATH)
+    if stored is None:
+        if not (store.folders(".hoodie") or store.list(".hoodie")):
+            why, next_step = "there is no .hoodie folder", "Name the folder that holds .hoodie"
+            raise NotATableError(not_hudi(store, why, next_step), table=store.url)
+        instead = BACKUP_PATH if store.head(BACKUP_PATH) else "a copy"
+        out.add(
+            "properties-damaged",
+            PROPERTIES_PATH,
+            f"{PROPERTIES_PATH} is missing",
+            f"restore it from {instead}; if the table holds no data, delete .hoodie and create it again",
+        )
+        return None
+    try:
+        config = TableConfig.from_bytes(stored.body)
+    except DamagedTableError as e:
+        instead = BACKUP_PATH if store.head(BACKUP_PATH) else "a copy"
+        out.add("properties-damaged", PROPERTIES_PATH, _first_sentence(e), f"restore it from {instead}")
+        return None
+    config.refuse_opening()
+    for message in _contradictions(config):
+        out.add(
+            "properties-contradictory", PROPERTIES_PATH, message, "correct the key that is wrong, with Hudi's own tools"
+        )
+    return config
+
+
+def _contradictions(config: TableConfig) -> Iterator[str]:
+    partitions = config.partition_fields
+    if config.keygen == "NON_PARTITION" and partitions:
+        yield f"the key generator is NON_PARTITION, but the table is partitioned by {', '.join(partitions)}"
+    if config.keygen in ("SIMPLE", "TIMESTAMP") and not partitions:
+        yield f"the key generator is {config.keygen}, but there is no partition field"
+    if config.keygen == "SIMPLE" and len(partitions) > 1:
+        yield f"the key generator is SIMPLE, but there are {len(partitions)} partition fields"
+    if config.table_type not in ("COPY_ON_WRITE", "MERGE_ON_READ"):
+        yield f"the table type is {config.table_type}, neither COPY_ON_WRITE nor MERGE_ON_READ"
+    if config.version == 8 and config.merge_mode in _V8_MERGE:
+        strategy, payload = _V8_MERGE[config.merge_mode]
+        for key, wanted in (
+            ("hoodie.record.merge.strategy.id", strategy),
+            ("hoodie.compaction.payload.class", payload),
+        ):
+            said = config.raw.get(key)
+            if said is not None and said.rpartition(".")[2] != wanted:
+                yield f"the merge mode is {config.merge_mode}, but {key} is {said}; JVM Hudi refuses such a table"
+
+
+def check_timeline(store: Store, config: TableConfig, out: Findings) -> History:
+    """Read every completed instant."""
+    timeline = read_timeline(store, config, tolerate_empty=True)
+    _check_names(store, config, out)
+    _check_times(timeline, out)
+    contents: dict[str, CommitMetadata] = {}
+    for instant in timeline.completed:
+        path = timeline.path(instant)
+        if instant in timeline.empty:
+            out.add(
+                "instant-empty",
+                path,
+                f"{path} is empty: one reader fails on it, the other takes it for no rows",
+                RESTORE,
+            )
+        elif (content := _content(store, timeline, instant, out)) is not None:
+            contents[instant.requested] = content
+    _check_schema(timeline, contents, out)
+    return History(
+        timeline,
+        {each.requested: each for each in timeline.commits},
+        contents,
+        frozenset(each.requested for each in timeline.pending),
+        has_archive(store, config),
+        archived_instants(store, config, out),
+    )
+
+
+def _content(store: Store, timeline: Timeline, instant: Instant, out: Findings) -> CommitMetadata | None:
+    path = timeline.path(instant)
+    try:
+        if instant.action in COMMIT_ACTIONS:
+            return timeline.metadata(instant)
+        stored = store.get(path)
+        if stored is not None:
+            decode_container(stored.body, name=path)
+    except DamagedTableError as e:
+        if store.head(path) is not None:  # else it was archived since the timeline was listed
+            outside = getattr(e, "outside", None)
+            out.add(
+                "instant-outside" if outside else "instant-torn",
+                path,
+                f"{path} names {outside}, outside of the table"
+                if outside
+                else f"{path} cannot be decoded: {_first_sentence(e)}",
+                f"{RESTORE}, or rebuild it from the commit log" if timeline.config.layout == 2 else RESTORE,
+            )
+    return None
+
+
+def check_clock(timeline: Timeline, now_s: float, out: Findings) -> None:
+    """Name the first commit whose time is ahead of the clock, by more than time zones explain."""
+    bound = from_epoch_ms(int((now_s + _A_DAY_S) * 1000))
+    ahead = [each for each in timeline.commits if max(each.requested, each.completed or "") > bound]
+    if ahead:
+        out.add(
+            "instant-ahead",
+            timeline.path(ahead[0]),
+            f"{len(ahead)} commits have times ahead of this clock, the first is {ahead[0].requested}: its writer's clock was "
+            "wrong, or this one is. Writers of this library go on in steps of a millisecond from the newest time, and "
+            "cleaning by hours goes by when such an instant was written",
+            "nothing has to be done; correct that writer's clock, and write a copy of the table where its times matter",
+        )
+
+
+def _check_names(store: Store, config: TableConfig, out: Findings) -> None:
+    for entry in store.list(config.timeline_folder):
+        if unknown := parse_unknown(entry.name):
+            out.add(
+                "instant-unknown",
+                entry.path,
+                f"{entry.path} is of action {unknown.action}, which this version does not know and passes over",
+                "upgrade lakelatch before it writes to this table again",
+            )
+        like = _INSTANT_LIKE.fullmatch(entry.name)
+        if like and like[1] in ACTIONS and parse(entry.name, layout=config.layout) is None:
+            form = "T_C.action" if config.layout == 2 else "T.action"
+            out.add(
+                "instant-misnamed",
+                entry.path,
+                f"{entry.name} is no name of a completed instant of table version {config.version} ({form}); "
+                "readers disagree about it",
+                "give it its name back, or delete it if it is a copy",
+            )
+
+
+def _check_times(timeline: Timeline, out: Findings) -> None:
+    by_time: dict[str, str] = {}
+    for instant in timeline.completed:
+        path = timeline.path(instant)
+        times = [instant.requested, *([instant.completed] if instant.completed else [])]
+        if wrong := [each for each in times if not is_time(each)]:
+            out.add("instant-times", path, f"{path} has {wrong[0]}, which is no time", "correct its name from a copy")
+        elif instant.completed and instant.completed <= instant.requested:
+            out.add("instant-times", path, f"{path} completed before it was requested", "correct its name from a copy")
+        for label, time in zip(("requested", "completion"), times, strict=False):
+            if (label, instant.action) == ("requested", "savepoint"):
+                continue  # it bears the time of the commit that it keeps
+            other = by_time.setdefault(f"{label} {time}", path)
+            if other != path:
+                out.add(
+                    "instant-twice",
+                    path,
+                    f"{path} and {other} have the same {label} time {time}",
+                    "keep the one that the log or a copy has, delete the other",
+                )
+
+
+def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: Findings) -> None:
+    from ...hudi.table import from_avro
+
+    carrying = [each for each in timeline.commits if each.requested in contents and contents[each.requested].schema]
+    if carrying:
+        where, schema = timeline.path(carrying[-1]), contents[carrying[-1].requested].schema
+    else:
+        where, schema = PROPERTIES_PATH, timeline.config.create_schema
+    if schema is None:
+        return
+    try:
+        columns = from_avro(schema).names
+    except (LatchError, ValueError, KeyError, TypeError) as e:
+        out.add("schema-unreadable", where, f"the schema in {where} cannot be read: {_first_sentence(e)}", RESTORE)
+        return
+    _check_columns(timeline, contents, carrying, columns, out)
+    config = timeline.config
+    wanted = (*config.record_key_fields, *(() if config.drop_partition_columns else config.partition_fields))
+    if missing := [name for name in wanted if name.partition(".")[0] not in columns]:
+        out.add(
+            "properties-contradictory",
+            PROPERTIES_PATH,
+            f"the table's key or partition field {', '.join(missing)} is not in its schema ({', '.join(columns)})",
+            "correct hoodie.table.recordkey.fields or hoodie.table.partition.fields",
+        )
+
+
+def _check_columns(
+    timeline: Timeline, contents: dict[str, CommitMetadata], carrying: list[Instant], columns: list[str], out: Findings
+) -> None:
+    """Hudi's readers take the schema of the largest T, and the newest columns may be of a smaller one (echo.py)."""
+    from ...hudi.table import from_avro
+
+    if not carrying:
+        return
+    last = max(carrying, key=lambda each: each.requested)
+    shown = contents[last.requested].schema
+    with suppress(LatchError, ValueError, KeyError, TypeError):  # a finding as soon as it is the newest one
+        if shown and (hidden := [name for name in columns if name not in from_avro(shown).names]):
+            out.add(
+                "columns-hidden",
+                timeline.path(last),
+                f"column {', '.join(hidden)} of the table is not in the schema of {last.requested}, which Hudi's readers go "
+                "by: they do not show it",
+                "the next commit of this library makes them show it",
+            )
+
+
+def _first_sentence(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).partition(". ")[0]

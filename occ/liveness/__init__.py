@@ -1,0 +1,31 @@
+"""Who is alive: heartbeats, markers, readers' leases, and the rollback of writers that are dead."""
+
+from .epoch_pruner import Pruner
+from .heartbeat import HEARTBEATS, Heart, Watch, heartbeat_path
+from .late_files import is_no_part
+from .markers import MARKERS, announce, delete_announced, instants_with_markers, list_markers, stands
+from .reader_leases import Lease, Leases, PinnedView, reading, refuse_cleaned
+from .removal import delete_data_file
+from .rollback import Cleaner
+
+__all__ = [
+    "HEARTBEATS",
+    "MARKERS",
+    "Cleaner",
+    "Heart",
+    "Lease",
+    "Leases",
+    "PinnedView",
+    "Pruner",
+    "Watch",
+    "announce",
+    "delete_announced",
+    "delete_data_file",
+    "heartbeat_path",
+    "instants_with_markers",
+    "is_no_part",
+    "list_markers",
+    "reading",
+    "refuse_cleaned",
+    "stands",
+]

@@ -1,0 +1,186 @@
+"""Signs of life: how a writer shows that it lives, and how others judge without a shared clock.
+
+A beat replaces the content of ``.hoodie/.heartbeat/<T>`` (JVM writers look at the same file's modification time).
+An observer remembers when, on its *own* monotonic clock, it first saw the present content; a writer is silent when
+that was the time-out ago. Clocks of different hosts are never compared.
+
+Silence alone kills nobody: only the rollback entry in the log does (rollback.py). The file is also the stop sign for
+workers: once it is gone the transaction is over, and no data file of it may appear any more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...environment import Environment, Process, Timer
+from ...errors import StorageError
+from ...storage import Outcome, Store
+from ..log import Begin
+
+HEARTBEATS = ".hoodie/.heartbeat"
+_log = logging.getLogger("lakelatch.heartbeat")
+
+
+def heartbeat_path(instant: str) -> str:
+    """Where a transaction's sign of life lies."""
+    return f"{HEARTBEATS}/{instant}"
+
+
+class Heart:
+    """Beats for all open transactions of one table handle, on one thread that starts with the first of them.
+
+    Args:
+        after: called after each round of beats, on the same thread: a look after other writers.
+    """
+
+    def __init__(
+        self, store: Store, env: Environment, *, interval_s: float, after: Callable[[], object] | None = None
+    ) -> None:
+        self._store, self._env, self._interval_s, self._after = store, env, interval_s, after
+        self._tags: dict[str, str] = {}
+        self._beats = 0
+        self._mutex = threading.Lock()
+        self._timer: Timer | None = None
+        self._owner: Process | None = None
+
+    def start(self, instant: str, *, shared: bool = False) -> None:
+        """The first beat has been written when this returns. Raises `StorageError` when it cannot be.
+
+        ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
+        """
+        # Empty, as the JVM's are; the beats that follow have content, so that each differs from the one before.
+        put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
+        tag = put.tag
+        if tag is None:
+            stored = self._store.get(heartbeat_path(instant))
+            if stored is not None and shared:
+                # Whoever beats there may have died, and must not be the one who is judged by.
+                put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), stored.tag)
+                stored = stored if put.tag is None else replace(stored, tag=put.tag)
+            if stored is None:
+                raise StorageError(
+                    f"the heartbeat of {instant} could not be written: {put.cause}; nothing was written, try again",
+                    instant=instant,
+                )
+            tag = stored.tag
+        with self._mutex:
+            self._tags[instant] = tag
+            me = self._env.process()
+            if self._timer is None or self._owner != me:  # a forked child has inherited no thread
+                self._timer, self._owner = (
+                    self._env.every(self._interval_s, self.beat, name="lakelatch-heartbeat"),
+                    me,
+                )
+
+    def beat(self) -> None:
+        """One beat of every transaction. A failed one is tried again at the next."""
+        with self._mutex:
+            open_now = list(self._tags.items())
+        for instant, tag in open_now:
+            try:
+                put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), tag)
+                if put.outcome is not Outcome.DONE:
+                    # Our own late write, or somebody has ended the transaction. Never create the file again: it is
+                    # the stop sign. The log says which it is, at the writer's next look.
+                    stored = self._store.get(heartbeat_path(instant))
+                    self._remember(instant, stored.tag if stored else None)
+                else:
+                    self._remember(instant, put.tag)
+            except StorageError as e:
+                _log.warning("heartbeat of %s failed, trying again in %g s: %s", instant, self._interval_s, e)
+
+        if self._after is not None:
+            self._after()
+
+    @property
+    def instants(self) -> set[str]:
+        """The transactions that beat now: this handle's own."""
+        with self._mutex:
+            return set(self._tags)
+
+    def _remember(self, instant: str, tag: str | None) -> None:
+        with self._mutex:
+            if instant not in self._tags:
+                return
+            if tag is None:
+                del self._tags[instant]
+                _log.warning("the heartbeat of %s was removed: somebody has ended this transaction", instant)
+            else:
+                self._tags[instant] = tag
+
+    def stopped(self, instant: str) -> bool:
+        """True when this transaction no longer beats: its file was taken away."""
+        return instant not in self._tags
+
+    def stop(self, instant: str) -> None:
+        """No more beats. The file is removed by whoever sweeps the transaction."""
+        with self._mutex:
+            self._tags.pop(instant, None)
+
+    def close(self) -> None:
+        """Stop the thread; the transactions that are still open will be found silent."""
+        with self._mutex:
+            timer, self._timer = self._timer, None
+            self._tags.clear()
+        if timer is not None:
+            timer.cancel(join_s=5.0)
+
+    def _body(self, instant: str) -> bytes:
+        self._beats += 1
+        me = self._env.process().to_json()
+        return json.dumps({"T": instant, "beat": self._beats, "interval_s": self._interval_s, "process": me}).encode()
+
+
+class Watch:
+    """One observer's memory of the beats of others, who are named by ``path``."""
+
+    def __init__(self, store: Store, env: Environment, path: Callable[[str], str] = heartbeat_path) -> None:
+        self._store, self._env, self._path = store, env, path
+        self._seen: dict[str, tuple[str | None, float]] = {}
+        self._beat_at: dict[str, float] = {}
+
+    def is_dead(self, begin: Begin, *, timeout_s: float) -> bool:
+        """Whether the writer certainly ended, or has been silent for ``timeout_s`` while we watched."""
+        process = begin.process if begin.plan is None else self._executor(begin)
+        if process is not None and self._env.is_dead(process):
+            return True
+        return self.silent_for(begin.instant) >= timeout_s
+
+    def _executor(self, plan: Begin) -> Process | None:
+        """Whoever has beaten for the plan last; before the first beat its maker, if that one executes it."""
+        stored = self._store.get(self._path(plan.instant))
+        if stored is None:
+            return plan.process if plan.executes else None
+        try:
+            body = json.loads(stored.body)
+            return Process.from_json(body["process"])
+        except (ValueError, KeyError, TypeError, RecursionError):  # another version's, or not ours at all
+            return None
+
+    def silent_for(self, instant: str) -> float:
+        """Seconds since this observer last saw a change; 0 at the first look."""
+        before = self._env.monotonic()
+        stored = self._store.get(self._path(instant))
+        tag = stored.tag if stored else None
+        seen = self._seen.get(instant)
+        if seen is None or seen[0] != tag:
+            # From after the read: a read that took long must not make the writer look silent.
+            self._seen[instant] = (tag, self._env.monotonic())
+            if seen is not None:
+                self._beat_at[instant] = self._seen[instant][1]
+            return 0.0
+        return before - seen[1]
+
+    def has_beaten(self, instant: str, *, since: float) -> bool:
+        """Whether this observer has seen a beat after that time of its monotonic clock: then the writer lived."""
+        return self._beat_at.get(instant, since) > since
+
+    def keep_only(self, instants: set[str]) -> None:
+        """Forget transactions that are over."""
+        for instant in set(self._seen) - instants:
+            self._seen.pop(instant, None)  # two threads of one handle may look at once
+            self._beat_at.pop(instant, None)

@@ -1,0 +1,223 @@
+"""Readers' leases: a sign of life that keeps the files of one state of the table from being cleaned away.
+
+    t=0  a reader puts ``.hoodie/.lakelatch/readers/<id>``: "from C0 on", C0 being the newest commit that it knows
+    t=1  it reads the log to its head and lists the table: its view is that of C1, not older than C0
+    t=2  the lease says "at C1", and beats like a writer's heartbeat
+
+A cleaner reads the log, then lists the leases, then decides in the log (`services`). If it missed the lease at t=0, its
+state of the log was read before, so that C1 is not older than the newest commit that it knew; and what it takes away is
+seen by none of those. So no reader has to wait for a cleaner, nor a cleaner for a reader.
+
+Readers who cannot write into the table's folder are covered by the retention of cleanings only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ...environment import Environment, Process
+from ...errors import InputError, LockLostError, StorageError
+from ...hudi.timeline import EARLIEST
+from ...storage import Outcome, Store
+from .heartbeat import Watch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...hudi.timeline import Snapshot
+    from ..session import View
+    from ..table import Table
+
+READERS = ".hoodie/.lakelatch/readers"
+
+
+def lease_path(reader: str) -> str:
+    """Where a reader's lease lies."""
+    return f"{READERS}/{reader}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What one reader needs: the state at completion time ``at``, and unless ``exact`` all later ones too."""
+
+    reader: str
+    writer: str
+    at: str
+    exact: bool
+    process: Process | None = None
+
+    def moments(self, completions: Iterable[str]) -> set[str]:
+        """The states to keep, of a table with these completion times."""
+        return {self.at} if self.exact else {self.at, *(each for each in completions if each > self.at)}
+
+    def to_bytes(self, beat: int) -> bytes:
+        """As it lies there; ``beat`` makes each differ from the one before."""
+        process = self.process.to_json() if self.process else None
+        return json.dumps(
+            {"writer": self.writer, "at": self.at, "exact": self.exact, "process": process, "beat": beat}
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, reader: str, body: bytes) -> Lease:
+        """The reverse. One that cannot be read needs everything, until it is found silent."""
+        try:
+            raw = json.loads(body)
+            if not (isinstance(raw["at"], str) and isinstance(raw["writer"], str)):
+                raise TypeError(raw)
+            return cls(reader, raw["writer"], raw["at"], bool(raw["exact"]), Process.from_json(raw["process"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return cls(reader, "unknown", EARLIEST, exact=False)
+
+
+class Leases:
+    """One observer of the leases of all readers of a table: by its own monotonic clock, as of writers' heartbeats."""
+
+    def __init__(self, store: Store, env: Environment) -> None:
+        self._store, self._env = store, env
+        self._watch = Watch(store, env, lease_path)
+
+    def alive(self, *, timeout_s: float) -> list[Lease]:
+        """The leases that count. One whose process certainly ended, or that was silent for so long, is removed."""
+        found = []
+        for entry in self._store.list(READERS):
+            stored = self._store.get(entry.path)
+            if stored is None:
+                continue
+            lease = Lease.from_bytes(entry.name, stored.body)
+            ended = lease.process is not None and self._env.is_dead(lease.process)
+            if ended or self._watch.silent_for(entry.name) >= timeout_s:
+                self._store.delete(entry.path)
+            else:
+                found.append(lease)
+        self._watch.keep_only({lease.reader for lease in found})
+        return found
+
+    def wait_s(self, leases: Iterable[Lease], *, since: float, timeout_s: float) -> float:
+        """How long until the last of these could be found dead; those who have beaten ``since`` are not waited for."""
+        return max(
+            (
+                timeout_s - self._watch.silent_for(lease.reader)
+                for lease in leases
+                if not self._watch.has_beaten(lease.reader, since=since)
+            ),
+            default=0.0,
+        )
+
+
+class _Beating:
+    """One lease of this process, and its beats."""
+
+    def __init__(self, store: Store, lease: Lease) -> None:
+        self._store, self.lease, self._beats = store, lease, 0
+        put = store.put_if_absent(lease_path(lease.reader), lease.to_bytes(0), durable=False)
+        if put.outcome is not Outcome.DONE:
+            raise StorageError(f"{store.url}: a reader's lease could not be written: {put.cause or 'taken'}; try again")
+        self._tag = put.tag
+        self.lost = False
+
+    def beat(self) -> None:
+        """Never puts the lease back: once it is gone, somebody may have relied on that."""
+        if self.lost:
+            return
+        assert self._tag is not None
+        self._beats += 1
+        path = lease_path(self.lease.reader)
+        put = self._store.replace_if_match(path, self.lease.to_bytes(self._beats), self._tag)
+        self._tag = put.tag
+        if put.outcome is not Outcome.DONE:
+            stored = self._store.get(path)  # our own late write, or somebody has ended the lease
+            self._tag, self.lost = (stored.tag, False) if stored else (None, True)
+
+
+class PinnedView:
+    """One state of the table whose files stay while the block lasts. Made by `Table.reading`.
+
+    Attributes:
+        view: snapshot and schema.
+        completion: the newest completion time that it holds; the checkpoint of an incremental reader.
+    """
+
+    def __init__(self, table: Table, view: View, completion: str, beating: _Beating, *, past: bool) -> None:
+        self._table, self.view, self.completion, self._beating, self._past = table, view, completion, beating, past
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The file slices."""
+        return self.view.snapshot
+
+    def read(self, *, partition: str | None = None, columns: list[str] | None = None) -> pa.Table:
+        """All rows of this state or of one partition, as `Table.read`. Raises as `check`."""
+        rows = self._table._rows(self.view, partition, columns)
+        self.check()
+        return rows
+
+    def check(self) -> None:
+        """Whatever was read before this call was read whole.
+
+        Raises:
+            LockLostError: the lease has ended because its beats had stopped, so files may be gone; read again.
+            InputError: this past state was cleaned away while the reader began.
+        """
+        if self._past:  # a cleaning that was being decided when the lease was put does not know of it
+            refuse_cleaned(self._table, self.completion)
+        if self._beating.lost:
+            raise LockLostError(
+                f"{self._table.url}: the lease of this reader has ended, because it gave no sign of life for the table's "
+                "time-out; files of its state may be gone. Read again",
+                table=self._table.url,
+                reason="silent",
+            )
+
+
+@contextmanager
+def reading(table: Table, *, as_of_completion: str | None) -> Iterator[PinnedView]:
+    """See `Table.reading`."""
+    last = table.log.catch_up().last
+    if as_of_completion is not None:
+        shown = [each.completed or each.requested for each in table.timeline().commits]
+        if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
+            as_of_completion = None  # a lease at a moment to come would keep the state of then, and not this one
+    env, past = table.env, as_of_completion is not None
+    known = as_of_completion or (last.completion if last else EARLIEST)
+    try:
+        beating = _Beating(table.store, Lease(env.uuid(), table.writer, known, exact=past, process=env.process()))
+    except StorageError as e:
+        e.add_note("who cannot write into .hoodie is covered by the retention of cleanings only: use Table.read")
+        raise
+    timer = None
+    try:
+        if as_of_completion is None:
+            view, known = table._latest()
+            beating.lease = replace(beating.lease, at=known, exact=True)
+            beating.beat()
+        else:
+            view = table.view(as_of_completion=as_of_completion)
+        timer = env.every(table.settings.heartbeat_interval_s, beating.beat, name="lakelatch-reader")
+        pinned = PinnedView(table, view, known, beating, past=past)
+        pinned.check()
+        yield pinned
+        pinned.check()
+    finally:
+        if timer is not None:
+            timer.cancel(join_s=5.0)
+        table.store.delete(lease_path(beating.lease.reader))
+
+
+def refuse_cleaned(table: Table, moment: str) -> None:
+    """Raise `InputError` when files of that state have been cleaned away, or a cleaning has been decided that does so."""
+    from ..services import kept_from, savepoints
+
+    if moment >= (kept := kept_from(table)):
+        return
+    if any(each.completion == moment for each in savepoints(table.store, table.timeline())):
+        return
+    raise InputError(
+        f"{table.url}: the state at {moment} has been cleaned; states are whole from {kept} on, and at savepoints. Choose "
+        "a later one, or keep more commits when you clean",
+        table=table.url,
+        kept_from=kept,
+    )

@@ -1,0 +1,256 @@
+"""Failed writers: who is dead, how its transaction is ended, and what is deleted. In that order.
+
+    t=0  W is slow; a cleaner takes it for dead
+    t=1  the cleaner appends rollback(W): from here W cannot commit, whatever it does
+    t=2  the cleaner deletes what W's markers name, the markers, the pending instant, the heartbeat last
+    t=3  W wakes up, reads the log, finds itself rolled back, and says so
+
+Without step 1 first, W could commit between 0 and 2 and lose committed files. Nobody deletes files of a transaction,
+its own writer included, before the log says that it did not land.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from ...environment import Environment
+from ...errors import LatchError
+from ...hudi.files import list_data_files
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
+from ...storage import Store
+from ..log import SIDES, Begin, Commit, CommitLog, End, LogEntry, LogState, metadata_of
+from .heartbeat import HEARTBEATS, Watch, heartbeat_path
+from .markers import delete_announced, instants_with_markers, list_markers, remove
+from .removal import delete_data_file
+
+# The actions that a transaction begins with.
+_PENDING = ("commit", "replacecommit", "clean", "clustering", "compaction", "restore")
+_PLANNED = ("clustering", "compaction")  # plans that others wait for, and that are not decided before they land
+_log = logging.getLogger("lakelatch.rollback")
+
+
+class Cleaner:
+    """Ends dead transactions and removes what is left of ended ones. One per table handle."""
+
+    def __init__(self, store: Store, log: CommitLog, env: Environment, timeline_folder: str) -> None:
+        self._store, self._log, self._env, self._timeline = store, log, env, timeline_folder
+        self._watch = Watch(store, env)
+        self._looked_at: float | None = None
+
+    def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
+        """Roll back every transaction found dead, except ``mine``; returns their instants."""
+        now = self._env.monotonic()
+        if self._looked_at is not None and now - self._looked_at < at_most_every_s:
+            return []
+        self._looked_at = now
+        state = self._log.catch_up()
+        self._watch.keep_only(set(state.open))
+        dead = [
+            begin
+            for begin in list(state.open.values())
+            if begin.instant not in mine
+            and not begin.waits
+            and self._watch.is_dead(begin, timeout_s=state.settings.heartbeat_timeout_s)
+        ]
+        return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
+
+    def roll_back(self, begin: Begin, *, reason: str) -> bool:
+        """End one open transaction and remove what it left. False when it ended by itself meanwhile."""
+        me = self._env.process()
+
+        def build(state: LogState) -> LogEntry | None:
+            if begin.instant not in state.open:
+                return None
+            return End("rollback", begin.instant, f"{me.host}:{me.pid}", reason)
+
+        if self._log.append(build) is None:
+            return False
+        _log.info("rolled back %s of %s: %s", begin.instant, begin.writer, reason)
+        # A rebase may have changed the action of the pending instant.
+        self.sweep(begin.instant, "" if begin.action == "commit" else begin.action)
+        return True
+
+    def end_if_left(self, plan: Begin) -> bool:
+        """A plan that somebody has to wait for ends when nobody executes it, seen for the time-out; True: it is over.
+
+        Not one that has an inflight instant and no heartbeat: another engine may be executing it, without a sign of life.
+        """
+        timeout_s = self._log.state.settings.heartbeat_timeout_s
+        inflight = f"{self._timeline}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
+        try:
+            if plan.action not in _PLANNED or not self._watch.is_dead(plan, timeout_s=timeout_s):
+                return False
+            if self._store.head(heartbeat_path(plan.instant)) is None and self._store.head(inflight) is not None:
+                return False
+            self.roll_back(plan, reason="nobody executes this plan")
+        except LatchError:  # it must not end the work of who waits
+            _log.warning("%s: plan %s could not be ended; tried again", self._store.url, plan.instant, exc_info=True)
+            return False
+        return True
+
+    def sweep(self, instant: str, action: str = "") -> int:
+        """Delete what an ended transaction left; returns the number of data files. Safe to repeat, by anybody.
+
+        Of a transaction that did not land everything goes; of one that did, its markers and its heartbeat.
+        """
+        outcome = self._log.outcome(instant)
+        if outcome == "commit":
+            self.sweep_landed(instant)
+        elif outcome == "undone":
+            self._sweep_undone(instant)
+        elif outcome in ("rollback", "abort") and self._ended_for_sure(instant):
+            return self._sweep_dead(instant, action)
+        return 0  # a stranger's, alive, or perhaps archived: not ours to touch
+
+    def _ended_for_sure(self, instant: str, told: dict[str, str] | None = None) -> bool:
+        """Whether a transaction that the newest epoch and the timeline do not show as landed has really not.
+
+        Of one older than the active timeline they say nothing: an archived commit looks the same (trap 5). Then only an
+        entry of its end counts. ``told`` keeps what the whole log says, for a caller who asks of many.
+        """
+        if instant in self._log.state.ended:
+            return True
+        # Of commits only: a restore or savepoint stays when the commits around it are archived.
+        shown = (parse(name, layout=2) for name in self._store.names(self._timeline))
+        times = [i.requested for i in shown if i and COMPLETED_AS.get(i.action, i.action) in COMMIT_ACTIONS]
+        if not times or instant >= min(times):
+            return True
+        told = {} if told is None else told
+        if not told:
+            for entry in self._log.entries():
+                if isinstance(entry, Commit | End):
+                    told.setdefault(entry.instant, entry.kind)
+        return told.get(instant) in ("rollback", "abort")
+
+    def _sweep_dead(self, instant: str, action: str) -> int:
+        deleted = self._delete_announced(instant)
+        self._withdraw(instant, action)
+        for side in self._store.list(SIDES):
+            if side.name.startswith(f"{instant}-"):
+                self._store.delete(side.path)
+        # Last: it is what a later sweep would find this transaction by. Then once more for a late worker's markers.
+        self._store.delete(heartbeat_path(instant))
+        return deleted + self._delete_announced(instant)
+
+    def _withdraw(self, instant: str, action: str) -> None:
+        for act in (action,) if action in _PENDING else _PENDING:
+            for state in ("inflight", "requested"):
+                self._store.delete(f"{self._timeline}/{file_name(Instant(instant, act, state))}")
+
+    def _sweep_undone(self, instant: str) -> None:
+        """Of a commit that a restore has taken back: all but its data files, which a reader may need (`remove_undone`)."""
+        remove(self._store, list_markers(self._store, instant))
+        self._withdraw(instant, "")
+        self._store.delete(heartbeat_path(instant))
+
+    def _delete_announced(self, instant: str) -> int:
+        markers = list_markers(self._store, instant)
+        delete_announced(self._store, markers)
+        return len(markers)
+
+    def sweep_landed(self, instant: str, files: Collection[str] | None = None) -> None:
+        """Of a transaction that landed: its markers and heartbeat, and files that are not of its commit (``files``).
+
+        Those were deleted before it committed, but a late task may have brought one of an earlier round of a rebase
+        back since, and readers refuse two files of one file group and T.
+        """
+        markers = list_markers(self._store, instant)
+        if markers and files is None:
+            files = self._files_of(instant)
+        delete_announced(self._store, [m for m in markers if files is not None and m.path not in files])
+        remove(self._store, markers)
+        self._store.delete(heartbeat_path(instant))
+
+    def _files_of(self, instant: str) -> set[str] | None:
+        """Data files of a commit on the timeline; None where it is not to be found there."""
+        for name in self._store.names(self._timeline, after=f"{instant}_"):
+            found, stored = parse(name, layout=2), self._store.get(f"{self._timeline}/{name}")
+            if found is None or stored is None or found.requested != instant:
+                return None
+            return {stat.path for stat in decode_commit(stored.body, name=name, layout=2).stats}
+        return None
+
+    def sweep_leftovers(self, mine: Iterable[str]) -> int:
+        """Sweep every transaction that left markers or a heartbeat and is over: dead cleaners, late workers.
+
+        Returns the number of data files deleted.
+        """
+        left = {*instants_with_markers(self._store), *self._store.names(HEARTBEATS)}
+        return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
+
+    def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:
+        """Delete what came after the sweep: late puts of a pending instant, a side object, or a data file without marker.
+
+        Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
+        are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
+        """
+        state, taken_back = self._log.state, timeline.taken_back()
+        undone = self._undone(state, timeline)
+        for shown in timeline.completed:
+            # Published late, when it had been taken back. What a restore is just taking back leaves in its order.
+            leaves = state.ended.get(shown.requested) == "undone" and shown.requested not in taken_back
+            if (name := file_name(shown)) in undone and not leaves:
+                self._store.delete(f"{self._timeline}/{name}")
+        landed = {instant.requested for instant in timeline.completed}
+        found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}
+        for side in self._store.list(SIDES):
+            found.setdefault(side.name.partition("-")[0], [])
+        for file in list_data_files(self._store).bases:
+            found.setdefault(file.instant, []).append(file.path)
+        names = {file_name(instant) for instant in timeline.completed}
+        deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})
+        told: dict[str, str] = {}
+        for instant in sorted(found.keys() - landed - set(mine)):
+            outcome = self._log.outcome(instant)
+            if outcome == "undone":
+                self._sweep_undone(instant)
+            elif outcome in ("rollback", "abort") and self._ended_for_sure(instant, told):
+                deleted += sum(delete_data_file(self._store, path, instant=instant) for path in found[instant])
+                deleted += self._sweep_dead(instant, "")
+        return deleted
+
+    def _undone(self, state: LogState, timeline: Timeline) -> set[str]:
+        """Names of instants that are taken back. Of a deleted savepoint only the log says so, perhaps an older epoch.
+
+        Of the log as it is now nothing else is taken: a restore in it, of which ``state`` does not know, is at it.
+        """
+        undone = set(state.undone)
+        if any(each.action == "savepoint" for each in timeline.completed):
+            deleted = (e for e in self._log.entries() if isinstance(e, Commit) and e.operation == "SAVEPOINT_DELETE")
+            undone.update(name for e in deleted for name in e.undone)
+        return undone
+
+    def _sweep_unnamed(self, shown: Collection[str], files: Mapping[str, list[str]]) -> int:
+        """Of transactions that landed: files that their commits do not name, of a failed task or a superseded round.
+
+        Only what is ``shown`` has landed: an entry that was put where an epoch was removed may tell of another round.
+        """
+        deleted = 0
+        for entry in self._log.entries():
+            if isinstance(entry, Commit) and entry.instant in files and entry.shown in shown:
+                named = {stat.path for stat in metadata_of(self._store, entry).stats}
+                for path in files[entry.instant]:
+                    if path not in named:
+                        deleted += delete_data_file(self._store, path, instant=entry.instant)
+        return deleted
+
+    def wait_s(self, mine: Iterable[str], *, since: float, action: str = "") -> float:
+        """How long until the last of the transactions that are silent now could be found dead; 0 when there is none.
+
+        Only of those with that ``action``, where one is given. Whoever has given a sign of life after ``since``
+        (monotonic) is not waited for, or a living writer would keep its watcher for ever.
+        """
+        state = self._log.catch_up()
+        others = [
+            b.instant for b in state.open.values() if b.instant not in mine and not b.waits and action in ("", b.action)
+        ]
+        silent = {instant: self._watch.silent_for(instant) for instant in others}
+        return max(
+            (
+                state.settings.heartbeat_timeout_s - seconds
+                for instant, seconds in silent.items()
+                if not self._watch.has_beaten(instant, since=since)
+            ),
+            default=0.0,
+        )

@@ -1,0 +1,461 @@
+"""The commit log on the store: what counts. Appended only at the first free slot, after reading every earlier one.
+
+    t=0  A and B have read slots 0..6 and want slot 7
+    t=1  A's put-if-absent of slot 7 is done
+    t=2  B's is lost; B reads slot 7, sees A's entry, checks again against it, and tries slot 8
+
+Absence is no answer. A put whose reply was lost may land later, so a writer in doubt repeats the same bytes at the
+same slot until the store says what stands there. Single entries are never deleted, because a zombie's put would
+succeed on a slot that somebody has emptied. The newest epoch is looked up at every head and after every put: if the
+log was replaced below a sleeping writer, what it reads there counts for nothing, and its entry stands where nobody
+reads (docs/model.md has the schedules).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from ...environment import Environment
+from ...errors import (
+    CommitUnknownError,
+    DamagedTableError,
+    LatchError,
+    NotATableError,
+    StorageError,
+    UnsupportedTableError,
+)
+from ...storage import Durable, Outcome, Put, Store
+from .entries import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
+from .epochs import (
+    commits_since,
+    epochs,
+    first_slot,
+    landed_at,
+    outcome_of,
+    read_all,
+    read_epoch,
+    slot_names,
+    slot_path,
+)
+from .foreign_commits import Strangers
+from .publisher import Publisher
+from .settings import Settings
+from .unknown_outcome import Doubt
+
+EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
+_PATIENCE_S = 60.0
+_log = logging.getLogger("lakelatch.log")
+
+
+class CommitLog:
+    """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
+
+    Args:
+        timeline: publishes. Asked before every append for the newest commit: every appender does so, hence all older
+            ones are there already. Asked once for the whole epoch by a new handle, because a power cut may have taken
+            names away that nobody had secured yet.
+        epoch_slots: an epoch is closed when it has so many entries.
+    """
+
+    def __init__(self, store: Store, env: Environment, timeline: Publisher, *, epoch_slots: int = EPOCH_SLOTS) -> None:
+        self._store, self._env, self._timeline, self._epoch_slots = store, env, timeline, epoch_slots
+        self._mutex = threading.RLock()
+        self._followers: list[Follower] = []
+        self._published = -1
+        self._unverified: list[Commit] | None = []
+        self._strangers = Strangers(self, env, timeline.since)
+        self._doubt = Doubt(store.url)
+        self.state = LogState()
+        self.epoch = self.next_slot = self._first_slot = 0
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> LogState:
+        """Read to the head and return the state there. Raises `NotATableError` when there is no log."""
+        with self._mutex:
+            if not self.epoch:
+                self._start_at_newest_epoch()
+            while True:
+                path = slot_path(self.epoch, self.next_slot)
+                body = self._store.body(path)
+                if body is not None:
+                    entry = decode(body, path)
+                    if self.next_slot == self._first_slot and not isinstance(entry, Open):
+                        if self._newest_epoch() > self.epoch or first_slot(self._store, self.epoch) < self.next_slot:
+                            self._start_at_newest_epoch()  # ours is being removed; or a zombie's close led us here
+                            continue
+                        raise DamagedTableError(
+                            f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "
+                            "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
+                            table=self._store.url,
+                        )
+                    if self.state.closed and body != self._opening():
+                        self._start_at_newest_epoch()  # taken over; or some of what we have read was a zombie's
+                        continue
+                    self._apply(entry)
+                    continue
+                # A free slot is the head only in the newest epoch, and after a close only while the next one has not begun.
+                # Elsewhere the log was replaced while we slept, and what stands where we read may be a zombie's: neither
+                # publish nor decide anything by it.
+                if epochs(self._store, since=self.epoch if self.state.closed else self.epoch + 1):
+                    if self._store.body(path) is None:
+                        self._start_at_newest_epoch()
+                elif not (self.state.closed and self._open_epoch(path)):
+                    return self.state
+
+    def _opening(self) -> bytes:
+        return encode(self.state.carried(self.next_slot), self.epoch, self.next_slot, "")
+
+    def _open_epoch(self, path: str) -> bool:
+        """Put the first entry of the epoch that follows a closed one; False for readers who may not write."""
+        try:
+            self.state.settings.refuse_older_versions(self._store.url)
+            self._insist(path, self._opening())
+        except (StorageError, UnsupportedTableError, CommitUnknownError) as e:  # one that is there is the same
+            _log.debug("epoch %d stays unopened: %s", self.epoch, e)
+            return False
+        return True
+
+    def _start_at_newest_epoch(self) -> None:
+        newest, slots, gone = self._newest_epoch(), list[str](), 0
+        while newest != gone and not (slots := slot_names(self._store, newest)):
+            gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
+        if not slots:
+            raise NotATableError(
+                f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
+                table=self._store.url,
+            )
+        self._refuse_hole(newest, [int(name) for name in slots])
+        for follower in self._followers:
+            follower.complete = False
+        # With the settings known so far: threads that share the handle look at them without the mutex.
+        self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
+        self.epoch, self.next_slot = newest, int(slots[0])
+        self._first_slot = self.next_slot
+
+    def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
+        """Raise `DamagedTableError` when entries that somebody was told of stand behind one that is missing.
+
+            t=0  A's entry 7 is seen, and its flush fails; before A can write it anew, B appends 8, whose flush does not fail
+            t=1  the power goes; the disk has 8 and not 7
+
+        Whoever took 7 for the head would append there, and then read what B had decided on another history. Begin entries
+        alone tell nobody anything: their names need not be on disk, and who made them died with the cut.
+        """
+        hole = next((slot for slot, there in enumerate(slots, slots[0]) if slot != there), None)
+        if hole is None or self._store.body(slot_path(epoch, hole)) is not None or epochs(self._store, since=epoch + 1):
+            return  # it came, or another epoch did, while they were listed
+        behind = (slot_path(epoch, slot) for slot in slots if slot > hole)
+        if all(
+            isinstance(decode(body, path), Begin) for path in behind if (body := self._store.body(path)) is not None
+        ):
+            return
+        raise DamagedTableError(
+            f"{self._store.url}: the commit log lacks {slot_path(epoch, hole)} and has entries behind it, as a failing disk and "
+            "a power cut leave it. Restore the entry, or rebuild the log with `lakelatch init --adopt LOCK_URL` when no writer "
+            "is active",
+            path=slot_path(epoch, hole),
+            table=self._store.url,
+        )
+
+    def _newest_epoch(self) -> int:
+        # Older epochs than ours are of no interest, or every commit would pay for the table's age.
+        return max(epochs(self._store, since=self.epoch + 1), default=self.epoch)
+
+    def _apply(self, entry: LogEntry) -> None:
+        if isinstance(entry, Open):
+            self._strangers.epoch_begins(entry.top)
+            if self._unverified is not None:  # who closed the epoch has published what it held, and brought it to disk
+                self._unverified = [each for each in self._unverified if each.undone]
+        self.state.apply(entry)
+        if isinstance(entry, Commit) and self.state.last is entry:
+            for follower in self._followers:
+                follower.commits.append(entry)
+            if self._unverified is not None:
+                self._unverified.append(entry)
+            elif entry.undone:
+                self._unverified = [entry]  # takes them back; one of them may have been published late, by us too
+        if isinstance(entry, Close):
+            self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
+        self.next_slot = entry.slot + 1
+
+    def follow(self, other: Follower) -> Follower:
+        """A follower that has seen what ``other`` has, and goes on collecting."""
+        with self._mutex:
+            follower = Follower()
+            follower.commits.extend(other.commits)
+            follower.complete = other.complete
+            self._followers.append(follower)
+            return follower
+
+    def follow_since(self, slot: int) -> Follower:
+        """A follower that has seen every commit from that slot on, and goes on collecting."""
+        with self._mutex:
+            self.catch_up()
+            follower = Follower()
+            found = commits_since(self._store, slot)
+            follower.complete = found is not None
+            follower.commits.extend(c for c in found or () if c.slot < self.next_slot)
+            self._followers.append(follower)
+            return follower
+
+    def unfollow(self, follower: Follower) -> None:
+        """The transaction is over; stop collecting for it."""
+        with self._mutex:
+            if follower in self._followers:
+                self._followers.remove(follower)
+
+    # --- appending -------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        build: Callable[[LogState], LogEntry | None],
+        *,
+        follower: Follower | None = None,
+        look: bool | None = None,
+    ) -> LogEntry | None:
+        """Append what ``build`` makes of the state at the head; returns the entry with its slot.
+
+        ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
+        raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``look``: for commits
+        past the log, at every slot; None: now and then; False: not here, `look` has been called.
+
+        Raises:
+            CommitUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that
+                was in doubt; that one may have landed, or may still land.
+        """
+        with self._mutex, Doubt(self._store.url) as self._doubt:
+            while True:
+                self.catch_up()
+                self.state.settings.refuse_older_versions(self._store.url)
+                if look is not False:
+                    self._strangers.look(now=bool(look))  # may read on, so before publishing
+                self.publish_last()
+                state = self.state
+                self._refuse_unopened(state)
+                entry = build(state)
+                if entry is None:
+                    return None
+                if self._strangers.found and not isinstance(entry, End):  # to end a transaction is always safe
+                    raise self._strangers.error(self._store.url)
+                epoch, slot = self.epoch, self.next_slot
+                body = encode(entry, epoch, slot, self._env.uuid())
+                if not self._insist(slot_path(epoch, slot), body, entry):
+                    continue
+                entry = replace(entry, slot=slot)
+                if self._newest_epoch_is_not(epoch):
+                    self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
+                    if not self._counts(entry):
+                        self.epoch = 0
+                        continue
+                self._apply(entry)
+                if follower is not None:
+                    self._followers.append(follower)
+                self._close_if_full()
+                return entry
+
+    def _refuse_unopened(self, state: LogState) -> None:
+        if state.closed:
+            raise StorageError(
+                f"{self._store.url}: the next epoch of the commit log could not be opened; nothing landed. Make the table's "
+                ".hoodie folder writable and try again",
+                table=self._store.url,
+            )
+
+    def ready(self, commit: Commit) -> AbstractContextManager[None]:
+        """Before the lock is taken, so that nobody waits for it: all that can be done to publish this commit of ours."""
+        return self._timeline.ready(commit)
+
+    def publish_last(self) -> None:
+        """Put the newest commit on the timeline, unless this handle has seen it there."""
+        with self._mutex:
+            while self._unverified is not None:
+                self._verify(self._unverified)
+            last = self.state.last  # after that, which may have read on
+            if last is not None and last.slot != self._published:
+                self._timeline.publish(last)
+                self._published = last.slot
+
+    def missing(self, names: Collection[str], since: Sequence[Commit]) -> tuple[list[Commit], list[tuple[Commit, str]]]:
+        """The commits that a timeline of these names may not show as the log has them, and what of them it lacks.
+
+        Of this epoch alone, and no more than the newest once this handle has verified it. ``since``: what has landed since
+        the handle looked at the log first.
+        """
+        with self._mutex:
+            last = self.state.last
+            told = {c.slot: c for c in (*(self._unverified or ()), *since, *([last] if last else ()))}
+            commits = [told[slot] for slot in sorted(told)]
+        return commits, self._timeline.missing(commits, names)
+
+    def look(self, *, now: bool = False) -> list[str]:
+        """Requested times of commits since the epoch was opened that are on the timeline and not in the log.
+
+        As seen ``now``, or at the last look if the next is not due. A committer asks before it takes the lock, or
+        everybody who waits for that would wait for the look.
+        """
+        with self._mutex:
+            if now:
+                self.catch_up()
+            self._strangers.look(now=now)  # may read on, so before publishing
+            if now:
+                self.publish_last()
+            return self._strangers.found
+
+    def _verify(self, commits: list[Commit]) -> None:
+        last, known = self.state.last, len(commits)
+        shown = self._timeline.reconcile(commits or [last] if last else commits)
+        self._published = last.slot if last is not None else -1
+        self._strangers.judge(shown)  # may read on: what it adds is still to be verified, a restore above all
+        if self._unverified is commits:  # else the log was made anew while we read on, and that one is to be verified
+            self._unverified = commits[known:] or None
+
+    def _insist(self, path: str, body: bytes, entry: LogEntry | None = None) -> bool:
+        """True when these bytes stand at the path; False when others do. Repeats until the store says which."""
+        deadline, pause, in_doubt, unflushed = self._env.monotonic() + _PATIENCE_S, 0.05, "", False
+        # A begin that a power cut takes away died with its writer, and the next entry secures the names before it.
+        durable: Durable = "bytes" if isinstance(entry, Begin) else True
+        while True:
+            try:
+                put = self._store.put_if_absent(path, body, durable=durable)
+                if put.outcome is Outcome.LOST and (stored := self._store.get(path)) is not None:
+                    if stored.body != body:
+                        return False
+                    # Ours that got no answer, or the same of another's; and what can be seen may be on no disk.
+                    put = self._write_anew(path) if unflushed else self._store.secure(path)
+                unflushed = unflushed or put.unflushed
+            except StorageError as e:
+                if not in_doubt:
+                    raise  # the store says that nothing was written, and no earlier try can have been
+                in_doubt = str(e)
+            else:
+                if put.done:
+                    return True
+                in_doubt = put.cause or "no answer"
+            if entry is not None:
+                self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
+            if self._env.monotonic() >= deadline:
+                raise CommitUnknownError(
+                    f"{self._store.url}: no answer to the log entry {path} for {_PATIENCE_S:g} s ({in_doubt}). It may have "
+                    "landed or may still land, so nothing was deleted; `lakelatch timeline` shows what became of it",
+                    table=self._store.url,
+                    instant=getattr(entry, "instant", None),
+                )
+            self._env.sleep(pause * (0.5 + self._env.random()))
+            pause = min(pause * 2, 2.0)
+
+    def _write_anew(self, path: str) -> Put:
+        """The entry at the path and those before it are written anew: a flush that failed may have dropped any of them.
+
+        t=0  W appends its begin entry, whose name need not be flushed, and its commit entry behind it
+        t=1  the flush of the folder fails, and the kernel drops both names; only the commit entry is written anew
+        t=2  the power goes; the log has a hole where the begin entry was, and ends there for every reader
+        """
+        folder, _, last = path.rpartition("/")
+        for name in self._store.names(folder):
+            if name <= last and (put := self._store.secure(f"{folder}/{name}")).outcome is Outcome.UNKNOWN:
+                return put
+        return put
+
+    def _newest_epoch_is_not(self, epoch: int) -> bool:
+        try:
+            return self._newest_epoch() != epoch
+        except StorageError:
+            return True  # then `_counts` says that nobody knows
+
+    def _counts(self, entry: LogEntry) -> bool:
+        """Whether our entry counts although the newest epoch is not the one that it stands in.
+
+        Somebody closed the epoch after our entry, or the log was made anew and it stands where nobody reads. The newest
+        epoch says which: by the state that it was opened with, by its own entries, and by the timeline, read after it.
+        """
+        fresh = LogState()
+        for found in read_epoch(self._store, self._newest_epoch()):
+            fresh.apply(found)
+        return fresh.counts(entry, lambda instant: self._landed(fresh, instant))
+
+    def _close_if_full(self) -> None:
+        if self.next_slot - self._first_slot >= self._epoch_slots:
+            try:
+                self.close_epoch()
+            except LatchError:  # our entry has landed all the same; the next appender closes
+                _log.warning("%s: epoch %d could not be closed yet", self._store.url, self.epoch, exc_info=True)
+
+    def close_epoch(self) -> None:
+        """End the epoch at the next free slot, if nobody takes it first. The next reader opens the new one.
+
+        Everything that the next epoch does not look at any more is settled before: published and on disk for good, and
+        no stranger's commit among it.
+        """
+        with self._mutex:
+            slot, epoch = self.next_slot, self.epoch
+            self.publish_last()
+            self._strangers.look(now=True)
+            if self.state.closed or (self.epoch, self.next_slot) != (epoch, slot):
+                return  # it is closed, or read on meanwhile: the next appender closes
+            if self._strangers.found:
+                raise self._strangers.error(self._store.url)
+            self._timeline.secure()
+            self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid()))
+
+    def take_over(self, settings: Settings, top: Callable[[], str]) -> None:
+        """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.
+
+        Args:
+            top: the largest time that the timeline shows, read when nothing can land any more.
+        """
+        with self._mutex:
+            while True:
+                self.catch_up()
+                self.publish_last()
+                state = self.state  # publishing may have read on
+                state.settings.refuse_older_versions(self._store.url)
+                self._refuse_unopened(state)
+                closing, slot = self.epoch, self.next_slot
+                self._timeline.secure()
+                if not self._insist(slot_path(closing, slot), encode(Close(), closing, slot, self._env.uuid())):
+                    continue
+                if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
+                    continue
+                # All that counts stands before the close.
+                opening = Open(max(state.top, top()), 0, settings, (), state.last, slot + 1)
+                opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
+                if opened and not self._newest_epoch_is_not(closing + 1):
+                    return
+
+    # --- history ---------------------------------------------------------------------------------------------
+
+    def outcome(self, instant: str) -> str | None:
+        """``open``, ``commit``, ``undone`` (by a restore), ``rollback`` or ``abort``; None for one that is not ours.
+
+        The newest epoch first, then the timeline: who is not open in it can no longer land, and every commit but the
+        newest is on the timeline, or was taken back.
+        """
+        with self._mutex:
+            state = self.catch_up()
+            if instant in state.open:
+                return "open"
+            if instant in state.ended:
+                return state.ended[instant]
+            if self._landed(state, instant) is not None:
+                return "commit"
+            # Larger than every time in the log: begun by a stranger.
+            return outcome_of(self._store, instant) if instant <= state.top else None
+
+    def entries(self) -> Iterator[LogEntry]:
+        """Every entry of every epoch that is still there, oldest first."""
+        return read_all(self._store)
+
+    def landed(self, instant: str) -> str | None:
+        """The completion time of a transaction that has landed, else None."""
+        with self._mutex:
+            return self._landed(self.catch_up(), instant) or landed_at(self._store, instant)
+
+    def _landed(self, state: LogState, instant: str) -> str | None:
+        if state.last is not None and state.last.instant == instant:
+            return state.last.completion
+        return self._timeline.completion_of(instant)

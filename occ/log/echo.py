@@ -1,0 +1,46 @@
+"""The schema of a commit that landed under a smaller T than one before it, said once more under the largest T.
+
+    t=0  A (T=10) begins; B (T=20) begins and lands with the columns of then
+    t=1  A lands with a new column
+    t=2  Hudi's readers take the schema of the commit with the largest T, which is B's: A's column is not there
+
+So A's log entry names a second instant, empty but for the schema, with a T of its own. One entry, hence both or neither
+land. The echo completes before A does: its column may be seen for a moment without A's rows, never the other way
+round, and who goes back to A's state keeps it.
+
+Source: the readers of Apache Hudi 1.2.0 (`TableSchemaResolver`) and hudi-rs 0.5, tried (tests/occ/transaction/test_columns.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, encode_commit, file_name, next_label
+from .entries import Commit
+
+
+def echo_of(instant: str, schema: str | None, later: Sequence[Commit], now_s: float, top: str) -> tuple[str, str]:
+    """The name of the echo that a commit needs, or ""; and the largest time from here on.
+
+    Args:
+        instant: T of the commit; ``schema`` is the one that it leaves.
+        later: what has landed since it began. Everything before has a smaller T.
+        top: the largest time so far.
+    """
+    under, seen = max(((c.schema_under, c.schema) for c in later if c.action in COMMIT_ACTIONS), default=("", None))
+    if not schema or under < instant or seen == schema:
+        return "", top
+    requested = next_label(now_s, top)
+    completed = next_label(now_s, requested)
+    return file_name(Instant(requested, "commit", "completed", completed)), completed
+
+
+def echo(schema: str | None) -> CommitMetadata:
+    """What an echo says."""
+    # Of an operation that may change columns: the JVM passes over the schemas of compactions and clusterings.
+    return CommitMetadata(operation="INSERT", schema=schema)
+
+
+def echo_body(schema: str | None) -> bytes:
+    """The completed instant of an echo."""
+    return encode_commit(echo(schema), replace=False)

@@ -1,0 +1,431 @@
+"""What the commit log says: its entries, and the state they add up to. Pure.
+
+The log is the history of transactions. A transaction is open from its begin entry to its commit, rollback or abort.
+Slots are numbered on across epochs, so that two slots always compare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...conflict import NOWHERE, Claim, Region, Reservation
+from ...environment import Process
+from ...errors import DamagedTableError, UnsupportedTableError
+from ...hudi.timeline import COMMIT_ACTIONS, EARLIEST, CommitMetadata, Instant, file_name
+from .entry_rules import refuse_strange
+from .settings import VERSION, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction has begun; everything before its slot is its snapshot.
+
+    ``plan``: of a table service that anybody may execute, what it will do (`plans.held`). Such a one has no heartbeat
+    until somebody executes it, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
+    long as an executor does. ``planned_at`` is the slot that the plan was computed at.
+    ``reserved``: what it keeps for itself while it is open. ``first``: slot of the first attempt, where it is another.
+    """
+
+    instant: str
+    action: str
+    operation: str
+    writer: str
+    process: Process | None
+    slot: int = -1
+    priority: int = 0
+    plan: dict[str, Any] | None = None
+    planned_at: int = -1
+    reserved: Reservation | None = None
+    first: int | None = None
+    executes: bool = False
+
+    kind = "begin"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is a plan that lives although nobody may be at work on it."""
+        return self.plan is not None and not self.executes
+
+    @property
+    def age(self) -> int:
+        """The slot of the first attempt of the same work."""
+        return self.slot if self.first is None else self.first
+
+    @property
+    def claim(self) -> Claim:
+        """How it stands among those who wait for each other."""
+        return Claim(self.instant, self.age, self.priority, self.reserved)
+
+    def fields(self) -> dict[str, Any]:
+        return (
+            {
+                "T": self.instant,
+                "action": self.action,
+                "op": self.operation,
+                "writer": self.writer,
+                "process": self.process.to_json() if self.process else None,
+            }
+            | ({"priority": self.priority} if self.priority else {})
+            | self._planned()
+            | self._reserves()
+        )
+
+    def _planned(self) -> dict[str, Any]:
+        more = {"executes": True} if self.executes else {}
+        return {} if self.plan is None else {"plan": self.plan, "planned_at": self.planned_at} | more
+
+    def _reserves(self) -> dict[str, Any]:
+        age = {} if self.first is None else {"first": self.first}
+        return age if self.reserved is None else age | {"reserved": self.reserved.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction has landed: this entry, and nothing else, makes it so.
+
+    ``metadata`` is the plain form of `CommitMetadata` without its schema, or ``side`` names the object that holds it
+    and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns). ``blind``: nothing was read.
+    ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
+    one than ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
+    says ``schema`` once more, for readers who take that of the largest T (`placed`). ``recent``: the metadata, for as
+    long as its writer has it in memory; no part of the entry.
+    """
+
+    instant: str
+    completion: str
+    action: str
+    operation: str
+    writer: str
+    token: int
+    region: Region = NOWHERE
+    schema: str | None = None
+    metadata: dict[str, Any] | None = None
+    side: dict[str, str] | None = None
+    slot: int = -1
+    blind: bool = False
+    undone: tuple[str, ...] = ()
+    named: str = ""
+    echo: str = ""
+    recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
+
+    kind = "commit"
+
+    @property
+    def empty(self) -> bool:
+        """Whether it changes no row and claims nothing, as the one that is made with a table."""
+        content = self.metadata
+        return content is not None and not self.region and not content.get("stats") and not content.get("replaced")
+
+    @property
+    def shown(self) -> str:
+        """The name of its instant; "" for one that only takes others away."""
+        if self.operation in ("SAVEPOINT_DELETE", "ARCHIVE"):
+            return ""
+        return file_name(Instant(self.named or self.instant, self.action, "completed", self.completion))
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The names of all its instants, in the order in which they appear, which is that of C."""
+        return tuple(name for name in (self.echo, self.shown) if name)
+
+    @property
+    def restores(self) -> bool:
+        """Whether it takes commits back, so that no view before it leads to one after it."""
+        return self.action == "restore"
+
+    def placed(self, *, completion: str, token: int, schema: str | None, echo: str = "") -> Commit:
+        """The entry for one slot: what can only be known there is filled in."""
+        # A service changes no schema, and after a restore it is that of then.
+        schema = schema if self.action in COMMIT_ACTIONS else None
+        return replace(self, completion=completion, token=token, schema=schema, echo=echo if schema else "")
+
+    @property
+    def schema_under(self) -> str:
+        """The T that readers find its schema under."""
+        return self.echo.partition("_")[0] or self.instant
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "T": self.instant,
+            "C": self.completion,
+            "action": self.action,
+            "op": self.operation,
+            "writer": self.writer,
+            "token": self.token,
+            "region": self.region.to_json() if self.region else None,
+            "schema": self.schema,
+            "metadata": self.metadata,
+            "side": self.side,
+        } | {key: value for key, value in self._rare() if value}
+
+    def _rare(self) -> tuple[tuple[str, Any], ...]:
+        return ("blind", self.blind), ("undone", list(self.undone)), ("named", self.named), ("echo", self.echo)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A transaction has ended without landing: ``rollback`` by somebody else, ``abort`` by its own writer."""
+
+    kind: str
+    instant: str
+    who: str
+    reason: str
+    slot: int = -1
+
+    def fields(self) -> dict[str, Any]:
+        return {"T": self.instant, "who": self.who, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The table's settings from here on."""
+
+    settings: Settings
+    who: str
+    slot: int = -1
+
+    kind = "setting"
+
+    def fields(self) -> dict[str, Any]:
+        return {"settings": self.settings.to_json(), "who": self.who}
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The epoch ends here."""
+
+    slot: int = -1
+
+    kind = "close"
+
+    def fields(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The epoch begins here, with the state that the one before it ended with.
+
+    ``last``: the newest commit, which may still have to be published.
+    """
+
+    top: str
+    token: int
+    settings: Settings
+    open: tuple[Begin, ...] = ()
+    last: Commit | None = None
+    slot: int = -1
+
+    kind = "open"
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "top": self.top,
+            "token": self.token,
+            "settings": self.settings.to_json(),
+            "open": [b.fields() | {"slot": b.slot} for b in self.open],
+            "last": self.last.fields() | {"slot": self.last.slot} if self.last else None,
+        }
+
+
+LogEntry = Begin | Commit | End | Setting | Close | Open
+
+
+class Follower:
+    """Collects the commits that land after its transaction began."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
+
+
+def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
+    """The entry's bytes at a slot. ``nonce`` tells two writers of the same words apart."""
+    head = {"v": VERSION, "kind": entry.kind, "epoch": epoch, "slot": slot, "id": nonce}
+    return json.dumps(head | entry.fields(), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+_JSON = json.JSONDecoder()
+
+
+def decode(body: bytes, path: str) -> LogEntry:
+    """An entry from its bytes. Raises `DamagedTableError` for a torn one, `UnsupportedTableError` for a newer one."""
+    try:
+        text = body.decode()
+        raw, end = _JSON.raw_decode(text)  # `json.loads` looks for blanks around it first
+        if end != len(text):
+            raise ValueError("more follows")
+        if "\\u" in text:  # a text with half a character could not be carried on into the next epoch
+            json.dumps(raw, ensure_ascii=False).encode()
+        version, kind = raw["v"], raw["kind"]
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise DamagedTableError(
+            f"log entry {path} is torn or not ours ({len(body)} bytes); writers stop here. Restore it, or rebuild the log "
+            "with `lakelatch init --adopt`",
+            path=path,
+        ) from e
+    if version != VERSION or not isinstance(kind, str) or kind not in _DECODERS:
+        raise UnsupportedTableError(
+            f"log entry {path} was written by a newer version (v {version}, kind {kind!r}); upgrade lakelatch",
+            path=path,
+        )
+    try:
+        decoded: LogEntry = _DECODERS[kind](raw)
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        what = f"lacks {e}" if isinstance(e, KeyError) else f"cannot be understood ({e})"
+        raise DamagedTableError(
+            f"log entry {path} {what}; writers stop here. Restore it, or rebuild the log with `lakelatch init --adopt`",
+            path=path,
+        ) from e
+    return decoded
+
+
+def _begin(raw: dict[str, Any]) -> Begin:
+    refuse_strange("begin", raw)
+    process = Process.from_json(raw["process"])
+    priority = raw.get("priority", 0)
+    return Begin(
+        raw["T"],
+        raw["action"],
+        raw["op"],
+        raw["writer"],
+        process,
+        slot=raw["slot"],
+        priority=priority,
+        plan=raw.get("plan"),
+        planned_at=raw.get("planned_at", -1),
+        reserved=Reservation.from_json(raw.get("reserved")),
+        first=raw.get("first"),
+        executes=raw.get("executes", False),
+    )
+
+
+def _commit(raw: dict[str, Any]) -> Commit:
+    refuse_strange("commit", raw)
+    return Commit(
+        raw["T"],
+        raw["C"],
+        raw["action"],
+        raw["op"],
+        raw["writer"],
+        raw["token"],
+        Region.from_json(raw["region"]),
+        raw["schema"],
+        raw["metadata"],
+        raw["side"],
+        slot=raw["slot"],
+        blind=raw.get("blind", False),
+        undone=tuple(raw.get("undone", ())),
+        named=raw.get("named", ""),
+        echo=raw.get("echo", ""),
+    )
+
+
+def _end(raw: dict[str, Any]) -> End:
+    refuse_strange(raw["kind"], raw)
+    return End(raw["kind"], raw["T"], raw["who"], raw["reason"], slot=raw["slot"])
+
+
+def _setting(raw: dict[str, Any]) -> Setting:
+    refuse_strange("setting", raw)
+    return Setting(Settings.from_json(raw["settings"]), raw["who"], slot=raw["slot"])
+
+
+def _close(raw: dict[str, Any]) -> Close:
+    refuse_strange("close", raw)
+    return Close(slot=raw["slot"])
+
+
+def _open(raw: dict[str, Any]) -> Open:
+    refuse_strange("open", raw)
+    return Open(
+        raw["top"],
+        raw["token"],
+        Settings.from_json(raw["settings"]),
+        tuple(_begin(b) for b in raw["open"]),
+        _commit(raw["last"]) if raw["last"] else None,
+        slot=raw["slot"],
+    )
+
+
+_DECODERS: dict[str, Any] = {
+    "begin": _begin,
+    "commit": _commit,
+    "rollback": _end,
+    "abort": _end,
+    "setting": _setting,
+    "close": _close,
+    "open": _open,
+}
+
+
+@dataclass(slots=True)
+class LogState:
+    """The sum of all entries up to a slot.
+
+    ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
+    the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    top: str = EARLIEST
+    token: int = 0
+    open: dict[str, Begin] = field(default_factory=dict)
+    last: Commit | None = None
+    ended: dict[str, str] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
+    closed: bool = False
+
+    def apply(self, entry: LogEntry) -> None:
+        """Add the next entry. Entries about a transaction that is not open say nothing and count for nothing."""
+        match entry:
+            case Begin():
+                self.open[entry.instant] = entry
+                self.top = max(self.top, entry.instant)
+            case Commit() if entry.instant in self.open:
+                del self.open[entry.instant]
+                self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
+                if entry.restores:
+                    self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
+                self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
+                self.top = max(self.top, entry.completion)
+                self.token = max(self.token, entry.token)
+                self.last = entry
+            case End() if entry.instant in self.open:
+                del self.open[entry.instant]
+                self.ended[entry.instant] = entry.kind
+            case Setting():
+                if entry.settings.generation != self.settings.generation:
+                    self.token = 0  # before the settings: whoever reads both without a lock reads this later
+                self.settings = entry.settings
+            case Close():
+                self.closed = True
+            case Open():
+                self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
+                self.open = {b.instant: b for b in entry.open}
+                self.closed = False
+
+    def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
+        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
+        match entry:
+            case Begin():
+                # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
+                # one, of a clock behind ours, has begun with that T since.
+                return entry.instant in self.open and self.open[entry.instant].slot == entry.slot
+            case Commit():
+                # By its C: the same T may have landed by the entry of another one, who executes the same plan.
+                return entry.instant not in self.open and landed(entry.instant) == entry.completion
+            case End():
+                return entry.instant not in self.open and landed(entry.instant) is None
+            case Setting():
+                return entry.settings == self.settings
+        return False
+
+    def carried(self, slot: int) -> Open:
+        """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
+        return Open(
+            self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot
+        )

@@ -1,0 +1,146 @@
+"""Where the commit log lies on the store, and how whole epochs of it are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import DamagedTableError
+from ...hudi.timeline import COMMIT_ACTIONS, Instant, parse
+from ...storage import Store
+from .entries import Begin, Commit, End, LogEntry, LogState, Open, decode
+from .entry_rules import SIDES as SIDES
+
+LOG = ".hoodie/.lakelatch/log"
+
+
+def slot_path(epoch: int, slot: int) -> str:
+    """Where an entry lies. Epochs are numbered from the time the log was made, so a rebuilt log starts a new one."""
+    return f"{LOG}/{epoch:013d}/{slot:020d}"
+
+
+def is_epoch(name: str) -> bool:
+    """True for the name of an epoch's folder."""
+    return len(name) == 13 and name.isascii() and name.isdigit()
+
+
+def is_slot(name: str) -> bool:
+    """True for the name of an entry."""
+    return len(name) == 20 and name.isascii() and name.isdigit()
+
+
+def epochs(store: Store, *, since: int = 0) -> list[int]:
+    """Numbers of the epochs from ``since`` on that hold something, oldest first."""
+    names = store.folders(LOG, after=f"{since - 1:013d}" if since else "")
+    return [int(name) for name in names if is_epoch(name)]
+
+
+def slot_names(store: Store, epoch: int) -> list[str]:
+    """The names of the entries of an epoch, in slot order. What else lies in the folder is none."""
+    return [name for name in store.names(f"{LOG}/{epoch:013d}") if is_slot(name)]
+
+
+def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
+    """The entries of one epoch, in slot order."""
+    for name in slot_names(store, epoch):
+        path = f"{LOG}/{epoch:013d}/{name}"
+        stored = store.get(path)
+        if stored is not None:
+            yield decode(stored.body, path)
+
+
+def first_slot(store: Store, epoch: int) -> int:
+    """The slot that an epoch begins at; 0 when it is gone."""
+    names = slot_names(store, epoch)
+    return int(names[0]) if names else 0
+
+
+def read_all(store: Store) -> Iterator[LogEntry]:
+    """Every entry of every epoch that is still there, oldest first."""
+    numbers = epochs(store)
+    for epoch in numbers:
+        yield from read_to_the_tear(store, epoch, newest=numbers[-1])
+
+
+def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEntry]:
+    """The entries of an epoch that tell of what has happened."""
+    entries = read_epoch(store, epoch)
+    try:
+        first = next(entries, None)
+        # An old epoch that does not begin is being removed, or holds a zombie's late put: neither says anything.
+        if first is not None and (isinstance(first, Open) or epoch == newest):
+            yield first
+            yield from entries
+    except DamagedTableError:
+        # Of an older epoch that is why it was replaced: no writer came past the entry, and nobody needs what follows.
+        if epoch == newest:
+            raise
+
+
+def _ending(store: Store, instant: str) -> Begin | Commit | End | Instant | None:
+    """How a transaction ended that is not open any more: the first entry after its begin that tells.
+
+    The begin itself when its epoch is there and its end is not. Its instant when only the restore is left that took it
+    back. None: a stranger's, or one that the log has forgotten.
+    """
+    numbers, told = epochs(store), list[LogEntry]()
+    for epoch in reversed(numbers):
+        entries = list(read_to_the_tear(store, epoch, newest=numbers[-1]))
+        told[:0] = entries
+        if entries and isinstance(entries[0], Open) and entries[0].top < instant:  # it began in this epoch, if anywhere
+            mine = [e for e in told if isinstance(e, Begin | Commit | End) and e.instant == instant]
+            if mine and isinstance(mine[0], Begin):
+                return mine[1] if len(mine) > 1 else mine[0]
+            break
+    undone = (parse(name, layout=2) for e in told if isinstance(e, Commit) and e.restores for name in e.undone)
+    return next((each for each in undone if each and each.requested == instant), None)
+
+
+def outcome_of(store: Store, instant: str) -> str | None:
+    """The outcome of a transaction that is not open any more and that the timeline does not show under its T."""
+    end = _ending(store, instant)
+    if isinstance(end, Commit):  # a savepoint is shown under another T; other commits a restore has taken back
+        return "undone" if end.action in COMMIT_ACTIONS else "commit"
+    if isinstance(end, Instant):
+        return "undone"
+    return "rollback" if isinstance(end, Begin) else end.kind if end else None
+
+
+def landed_at(store: Store, instant: str) -> str | None:
+    """The completion time of such a transaction, if it landed."""
+    end = _ending(store, instant)
+    if isinstance(end, Instant):
+        return end.completed
+    return end.completion if isinstance(end, Commit) else None
+
+
+def chain(numbers: list[int]) -> list[int]:
+    """The epochs of the present log. A gap in the numbers is where it was made anew."""
+    start = len(numbers) - 1
+    while start > 0 and numbers[start - 1] == numbers[start] - 1:
+        start -= 1
+    return numbers[max(start, 0) :]
+
+
+def commits_since(store: Store, slot: int) -> list[Commit] | None:
+    """The commits that count, from that slot on; None when the log does not reach back so far any more."""
+    epochs_read: list[list[LogEntry]] = []
+    for epoch in reversed(chain(epochs(store))):
+        entries = list(read_epoch(store, epoch))
+        if not entries or not isinstance(entries[0], Open):
+            return None  # it is being removed
+        epochs_read.insert(0, entries)
+        if entries[0].slot <= slot:
+            break
+    else:
+        return None
+    slots = [entry.slot for entries in epochs_read for entry in entries]
+    if slots != list(range(slots[0], slots[0] + len(slots))):
+        return None  # removed while we read
+    state, found = LogState(), []
+    for entry in (entry for entries in epochs_read for entry in entries):
+        if state.closed and not isinstance(entry, Open):
+            continue  # behind the close of its epoch: a zombie's
+        state.apply(entry)
+        if isinstance(entry, Commit) and state.last is entry and entry.slot >= slot:
+            found.append(entry)
+    return found

@@ -1,0 +1,367 @@
+"""The timeline as the log's publication: instants that Hudi's readers see, in the order of the log.
+
+`Publisher` may be asked by anybody, any number of times: the bytes are a function of the log entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from ...conflict import Values
+from ...environment import Environment
+from ...errors import DamagedTableError, StorageError
+from ...hudi.timeline import (
+    COMMIT_ACTIONS,
+    COMPLETED_AS,
+    TIMELINE,
+    CommitMetadata,
+    History,
+    Instant,
+    decode_commit,
+    decode_container,
+    encode_commit,
+    file_name,
+    parse,
+    parse_unknown,
+)
+from ...storage import Outcome, Store
+from .echo import echo_body
+from .entries import Commit
+from .entry_rules import refuse_outside
+from .epochs import SIDES
+from .service_content import held, instant_body, undone_by
+
+FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
+_INLINE_BYTES = 64 * 1024
+# Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
+_CHANGE_NOTHING = frozenset({"clean", "indexing", "rollback", "savepoint", "schemacommit"})
+_PIECE_BYTES = 1 << 20
+_TRIES = 8  # of a request without an answer
+_INLINE_FILES = 256  # more make a side object, so they are encoded one by one
+_NONE: Mapping[str, Values] = {}
+
+
+def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mapping[str, Values] = _NONE) -> Commit:
+    """The entry with its metadata and the values it wrote that no two rows may share.
+
+    Inline, or in side objects that are written and read back first.
+    """
+    bare, recent = replace(metadata, schema=None), weakref.ref(metadata)
+    unique = {}
+    if values:
+        from .value_hashes import to_entry
+
+        unique = to_entry(
+            values, lambda packed: _put_aside(store, f"{commit.instant}-{_sha256([packed])[:16]}.hashes", [packed])
+        )
+    if len(bare.stats) <= _INLINE_FILES:
+        plain = bare.to_json() | ({"unique": unique} if unique else {})
+        body = json.dumps(plain, separators=(",", ":")).encode()
+        if len(body) <= _INLINE_BYTES:
+            return replace(commit, metadata=plain, recent=recent)
+    # The names of its files say which content it is, before all of it has been encoded.
+    paths = _sha256(stat.path.encode() for stat in bare.stats)[:16]
+    pieces = (piece.encode() for piece in bare.json_pieces({"unique": unique} if unique else {}))
+    return replace(commit, side=_put_aside(store, f"{commit.instant}-{paths}.json", pieces), recent=recent)
+
+
+def _sha256(pieces: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> dict[str, str]:
+    """Bytes in a side object: where, and their hash."""
+    path, written = f"{SIDES}/{name}", hashlib.sha256()
+    with store.create(path) as new:
+        for piece in pieces:
+            written.update(piece)
+            new.stream.write(piece)
+        put = new.publish()
+    secured = put.done or store.secure(path).done
+    digest = written.hexdigest()
+    # Read back: the name may have been there already, and an answer may have been lost.
+    try:
+        with store.open(path) as stored:
+            whole = secured and _sha256(iter(lambda: stored.read(_PIECE_BYTES), b"")) == digest
+    except StorageError:
+        whole = False
+    if not whole:
+        raise StorageError(
+            f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path
+        )
+    return {"path": path, "sha256": digest}
+
+
+def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
+    """What the commit did. Raises `DamagedTableError` when its side object is gone or altered."""
+    recent = commit.recent() if commit.recent else None
+    content = recent or CommitMetadata.from_json(plain_metadata_of(store, commit))
+    return replace(content, schema=commit.schema)
+
+
+def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
+    """The same as the plain values of the log entry, without the schema."""
+    if commit.metadata is not None:
+        kept = commit.metadata.get("held")
+        return commit.metadata if kept is None else {**commit.metadata, **held(store, kept)}
+    assert commit.side is not None
+    path = commit.side["path"]
+    stored = store.get(path)
+    if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
+        if (published := _published(store, commit)) is not None:
+            return published.to_json()
+        raise DamagedTableError(
+            f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
+            "rebuild the log with `lakelatch init --adopt`",
+            path=path,
+            instant=commit.instant,
+        )
+    try:
+        plain: dict[str, Any] = json.loads(stored.body)
+        refuse_outside(plain)
+    except (ValueError, RecursionError) as e:
+        raise DamagedTableError(
+            f"{store.url}: the side object {path} of commit {commit.instant} cannot be understood: {e}. Restore it, or "
+            "rebuild the log with `lakelatch init --adopt`",
+            path=path,
+            instant=commit.instant,
+        ) from e
+    return plain
+
+
+def files_of(store: Store, commit: Commit) -> dict[str, Any]:
+    """The same for a snapshot (`Snapshot.after_all`): nothing but files; a side object of ours is not read back."""
+    recent = commit.recent() if commit.recent and commit.side else None
+    return recent.to_json() if recent else plain_metadata_of(store, commit)
+
+
+def _published(store: Store, commit: Commit) -> CommitMetadata | None:
+    """What the instant says, which has all of it once it is on the timeline: a lost side object must block nobody."""
+    name = file_name(Instant(commit.instant, commit.action, "completed", commit.completion))
+    stored = store.get(f"{TIMELINE}/{name}")
+    return None if stored is None else decode_commit(stored.body, name=name, layout=2, table=store.url)
+
+
+def _says_the_same(one: Commit, other: Commit) -> bool:
+    # Once merged again, a transaction has other metadata.
+    return one.schema == other.schema and one.metadata is other.metadata and one.side is other.side
+
+
+class Publisher:
+    """Puts commits of the log on the timeline of one table."""
+
+    def __init__(self, store: Store, env: Environment, folder: str) -> None:
+        self._store, self._env, self._folder = store, env, folder
+        self._history = History(store, folder)
+        self._ready: dict[str, tuple[Commit, bytes]] = {}  # by instant
+
+    @contextmanager
+    def ready(self, commit: Commit) -> Iterator[None]:
+        """In the block the instant of that commit is there but for its name, which comes with its slot.
+
+        ``commit`` is the entry as it will most likely be. One that lands with another schema is encoded anew.
+        """
+        if commit.action not in COMMIT_ACTIONS:  # what a table service publishes depends on its slot
+            yield
+            return
+        with self._store.settled(self._folder, self._body(commit)) as body:
+            self._ready[commit.instant] = commit, body
+            try:
+                yield
+            finally:
+                del self._ready[commit.instant]
+
+    def publish(self, commit: Commit) -> None:
+        """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there.
+
+            t=0  a publisher finds no instant of commit 3 on the timeline, and is suspended
+            t=1  others publish it, and the timeline is archived up to commit 5
+            t=2  its put succeeds: 3 is the first active instant now, and nobody tells of 4 and 5 (trap 4)
+
+        So who has put it looks for it in the history, where it stood before it left the timeline.
+        """
+        for name in commit.published:
+            self._put(commit, name)
+
+    def _put(self, commit: Commit, name: str) -> None:
+        store, path = self._store, f"{self._folder}/{name}"
+        if store.head(path) is not None:
+            return
+        body = echo_body(commit.schema) if name == commit.echo else self._body(commit)
+        for _ in self._tries():
+            # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
+            put = store.put_if_absent(path, body, durable="bytes")
+            if put.outcome is not Outcome.UNKNOWN or store.head(path):
+                if put.outcome is not Outcome.LOST and self._is_archived(name):
+                    store.delete(path)
+                return
+        raise StorageError(
+            f"{store.url}: commit {commit.instant} has landed in the log but its instant {path} could not be put on the "
+            "timeline; the next writer or `lakelatch rollback` publishes it",
+            instant=commit.instant,
+        )
+
+    def _tries(self) -> Iterator[None]:
+        """Once for each time that something is asked until there is an answer, after growing pauses."""
+        for number in range(_TRIES):
+            yield
+            self._env.sleep(0.05 * 2**number)
+
+    def _is_archived(self, name: str) -> bool:
+        instant = name.partition("_")[0]
+        try:
+            return self._history.begun() and name in self._history.instants(first=instant, last=instant)
+        except DamagedTableError:  # which `check` names; it must not keep anybody from writing
+            return False
+
+    def _body(self, commit: Commit) -> bytes:
+        expected, body = self._ready.get(commit.instant, (None, b""))
+        if expected is not None and _says_the_same(expected, commit):
+            return body
+        if commit.action in COMMIT_ACTIONS:
+            return encode_commit(metadata_of(self._store, commit), replace=commit.action == "replacecommit")
+        return instant_body(self._store, commit)
+
+    def take_back(self, undone: Iterable[Instant]) -> None:
+        """These instants are not on the timeline any more."""
+        for instant in undone:
+            actions = [action for action, completed in COMPLETED_AS.items() if completed == instant.action]
+            for action in (instant.action, *actions):
+                for state in ("requested", "inflight"):
+                    self._take_away(file_name(Instant(instant.requested, action, state)))
+            # Last: it is what this is found by.
+            self._take_away(file_name(instant))
+
+    def _take_away(self, name: str) -> None:
+        for _ in self._tries():
+            if self._store.delete(f"{self._folder}/{name}") is not Outcome.UNKNOWN:
+                return
+        raise StorageError(
+            f"{self._store.url}: {name} has been taken back and could not be deleted from the timeline; the next writer or "
+            "`lakelatch rollback` does it",
+            instant=name,
+        )
+
+    def reconcile(self, commits: Sequence[Commit]) -> list[Instant]:
+        """Publish those of ``commits`` (in slot order) that one listing of the timeline does not show.
+
+        What one of them has undone is taken back first, the newest first: after each one the timeline is that of an
+        earlier moment. Returns the instants of commits that the listing shows.
+        """
+        names = set(self._store.names(self._folder))
+        undone = self._take_undone(commits, names)
+        for commit, name in self.missing(commits, names):
+            self._put(commit, name)
+        return _of_commits(names - undone)
+
+    def missing(self, commits: Sequence[Commit], names: Collection[str]) -> list[tuple[Commit, str]]:
+        """What a timeline of these names lacks of ``commits`` (in slot order), but for what somebody has taken from it.
+
+        The newest may not be published yet; older ones a power cut has taken away. Not those that are older than all names:
+        the oldest may be the ones that were lost.
+        """
+        undone = {name for commit in commits for name in commit.undone}
+        found = [(c, n) for c in commits for n in c.published if n not in names and n not in undone]
+        if all(commit is commits[-1] for commit, _ in found):
+            return found
+        gone = self._rolled_back(names)
+        return [(c, n) for c, n in found if c is commits[-1] or not (c.instant in gone or self._is_archived(n))]
+
+    def _rolled_back(self, names: Iterable[str]) -> set[str]:
+        """T of the commits that other engines have rolled back."""
+        found: set[str] = set()
+        for name in names:
+            if name.endswith(".rollback") and (body := self._store.body(f"{self._folder}/{name}")):
+                with suppress(DamagedTableError):  # which `check` names
+                    found.update(decode_container(body, "HoodieRollbackMetadata", name=name)["commitsRollback"])
+        return found
+
+    def keep_away(self, commits: Iterable[Commit]) -> None:
+        """What these have undone is not on the timeline; a put that arrived late may have brought it back."""
+        self._take_undone(commits, set(self._store.names(self._folder)))
+
+    def _take_undone(self, commits: Iterable[Commit], names: set[str]) -> set[str]:
+        """The names of what ``commits`` have undone; those among ``names``, which are on the timeline, leave it."""
+        undone: dict[str, Instant] = {}
+        archived: set[str] = set()
+        for commit in commits:
+            undone |= {file_name(each): each for each in undone_by(commit)}
+            archived.update(commit.undone if commit.operation == "ARCHIVE" else ())
+        there = undone.keys() & names
+        self.take_back(undone[name] for name in sorted(there & archived))  # oldest first
+        self.take_back(sorted((undone[name] for name in there - archived), key=lambda each: each.order, reverse=True))
+        return set(undone)
+
+    def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
+        """The instants of commits from that T on, but for those whose T is ``known``, of one ranged listing."""
+        names = self._store.names(self._folder, after=first)
+        return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
+
+    def lacking(self, commits: Sequence[Commit], *, but: Collection[str] = ()) -> list[str]:
+        """T of those commits that the timeline does not show although nothing explains it; ``but`` names what is to be gone."""
+        names = set(self._store.names(self._folder))
+        shown = [found for found in (parse(name, layout=2) for name in names) if found]
+        # Archival takes what is older; a restore, and another engine's rollback of a commit, what they undo.
+        first = _first_active(shown)
+        undone = max((each.requested for each in shown if each.action in ("restore", "rollback")), default="")
+        wanted = ((_begun_at(c, name), name) for c in commits for name in c.published if name not in but)
+        return [instant for instant, name in wanted if instant >= max(first, undone) and name not in names]
+
+    def secure(self) -> None:
+        """Whatever has been published so far is on disk, names and bytes, when this returns. Raises `StorageError` else."""
+        put = self._store.put(f"{self._folder}/{FOLDER_KEEPER}", b"", durable=True)
+        if put.done:
+            return
+        for name in self._store.names(self._folder):
+            found = parse(name, layout=2)
+            if (
+                found
+                and found.state == "completed"
+                and self._store.secure(f"{self._folder}/{name}").outcome is Outcome.UNKNOWN
+            ):
+                raise StorageError(
+                    f"{self._store.url}: the timeline could not be flushed ({put.cause}), so this epoch of the log goes on; the "
+                    "next writer tries again. See whether the disk is failing",
+                    path=self._folder,
+                )
+
+    def completion_of(self, instant: str) -> str | None:
+        """C of a transaction that is on the timeline as completed, or was archived; else None. One listing."""
+        for name in self._store.names(self._folder, after=f"{instant}_"):
+            found = parse(name, layout=2)
+            if found is None or found.requested != instant:
+                break
+            if found.action != "savepoint":  # which bears the name of the commit that it keeps
+                return found.completed
+        return self._history.completion_of(instant) if self._history.begun() else None
+
+
+def _begun_at(commit: Commit, name: str) -> str:
+    """T of one of its instants. A savepoint's name says that of the commit that it keeps."""
+    return commit.schema_under if name == commit.echo else commit.instant
+
+
+def _first_active(shown: Iterable[Instant]) -> str:
+    """T of the oldest commit or plan for one; other services stay when what is around them is archived."""
+    commits = (each.requested for each in shown if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS)
+    return min(commits, default="")
+
+
+def _of_commits(names: Iterable[str]) -> list[Instant]:
+    """Instants that change what a table holds, each once, completed or pending. Of unknown actions too: they may."""
+    found = [
+        i
+        for i in (parse(name, layout=2) or parse_unknown(name) for name in names)
+        if i and COMPLETED_AS.get(i.action, i.action) not in _CHANGE_NOTHING
+    ]
+    done = {i.requested for i in found if i.state == "completed"}
+    return [i for i in found if i.state == "completed" or i.requested not in done]

@@ -1,0 +1,187 @@
+"""The settings that all writers of one table share. They live in the commit log, so all writers agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from ...conflict import refuse_contradiction, refuse_isolation
+from ...errors import ConfigError, UnsupportedTableError
+from ...locks import shown
+
+VERSION = 1  # of the log's entries, and of what a writer has to know of them
+OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
+_WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
+_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection")
+_SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
+OWN_LOCK = "table"
+NO_LOCK = "none://"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Each field is declared once: name, default, unit in the name.
+
+    Attributes:
+        lock: URL of the lock provider; ``table`` is the filesystem lock in the table's own folder (local tables
+            only), ``none://`` leaves the order of commits to the log alone.
+        strategy: who yields when two transactions meet: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
+        isolation: what a transaction is protected from: ``snapshot``, ``write-serializable`` or ``serializable``.
+        buckets: number of buckets of the bucket index; None is the simple index.
+        unique_keys: with the simple index, two writers that insert one new key at the same time conflict.
+        unique: columns, or lists of columns, whose values may stand in one row of the table only.
+        statistics: columns of which commits tell smallest and largest values, or ``all``; None is the first 32 where
+            the isolation level looks at them.
+        lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
+        lock_wait_s: how long a commit waits for the lock.
+        yield_wait_s: how long a transaction waits for others that go first: at its begin for what they have reserved, at
+            its commit until they have ended.
+        rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
+            spans of the past (docs/starvation.md).
+        early_conflict_detection: what a merge does before it begins, when others are at work on its file groups: ``off``
+            (it goes on, and one of them is merged again), ``wait`` for its turn, or ``fail``.
+        reservation_s: a reservation that a writer has seen for so long does not count for it any more.
+        heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
+        heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
+        log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
+            nothing needs them.
+        min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
+        generation: counts changes of the lock and restarts of its tokens; cannot be set.
+    """
+
+    lock: str = OWN_LOCK
+    strategy: str = "simple"
+    isolation: str = "snapshot"
+    buckets: int | None = None
+    unique_keys: bool = True
+    unique: tuple[tuple[str, ...], ...] = ()
+    statistics: tuple[str, ...] | str | None = None
+    lease_s: float = 30.0
+    lock_wait_s: float = 120.0
+    yield_wait_s: float = 300.0
+    reservation_s: float = 900.0
+    early_conflict_detection: str = OFF
+    rebase: bool = True
+    heartbeat_interval_s: float = 10.0
+    heartbeat_timeout_s: float = 60.0
+    log_epochs: int = 10
+    min_version: int = 1
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        refuse_contradiction(self.strategy, buckets=self.buckets)
+        refuse_isolation(self.isolation)
+        self._settle_columns()
+        if self.buckets is not None and not 1 <= self.buckets <= 99_999_999:
+            raise ConfigError(f"buckets is {self.buckets}, must be between 1 and 99999999 (8 digits of a file id)")
+        if self.early_conflict_detection not in EARLY:
+            raise ConfigError(
+                f"early_conflict_detection is {self.early_conflict_detection!r}, must be one of {', '.join(EARLY)}"
+            )
+        if self.log_epochs < 1:
+            raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
+        for name in _SECONDS:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}, must be positive")
+        if self.heartbeat_timeout_s < 2 * self.heartbeat_interval_s:
+            raise ConfigError(
+                f"heartbeat_timeout_s is {self.heartbeat_timeout_s}, must be at least twice heartbeat_interval_s "
+                f"({self.heartbeat_interval_s}): one late beat must not cost a writer its transaction"
+            )
+
+    def _settle_columns(self) -> None:
+        """A log entry and a caller give lists, or one name."""
+        names = self.statistics
+        if names is not None and names != "all":
+            object.__setattr__(self, "statistics", (names,) if isinstance(names, str) else tuple(names))
+        given = (self.unique,) if isinstance(self.unique, str) else self.unique
+        unique = tuple((each,) if isinstance(each, str) else tuple(each) for each in given)
+        if any(not each or len(set(each)) != len(each) for each in unique) or len(set(unique)) != len(unique):
+            raise ConfigError(
+                f"unique is {self.unique!r}, must be columns or lists of columns, each once: "
+                '["email", ["country", "number"]]'
+            )
+        object.__setattr__(self, "unique", unique)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a log entry."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Settings:
+        """The reverse of `to_json`. Unknown keys come from a newer writer and are refused."""
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise ConfigError(
+                f"the table has settings that this version does not know: {', '.join(unknown)}; upgrade lakelatch",
+                settings=unknown,
+            )
+        for name in known & set(value):
+            _refuse_type(name, value[name])
+        return cls(**value)
+
+    def changed(self, **changes: Any) -> Settings:
+        """A copy with other values; `ConfigError` for names that do not exist."""
+        known = {f.name for f in fields(self)} - {"generation"}
+        if unknown := sorted(set(changes) - known):
+            raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        for name, value in changes.items():
+            _refuse_type(name, value)
+        if "min_version" in changes and not self.min_version <= changes["min_version"] <= VERSION:
+            raise ConfigError(
+                f"min_version cannot go from {self.min_version} to {changes['min_version']}: it is never lowered, and "
+                f"this writer's own version is {VERSION}"
+            )
+        return replace(self, **changes)
+
+    def refuse_older_versions(self, table: str) -> None:
+        """Raise `UnsupportedTableError` when the table wants newer writers than this one."""
+        if self.min_version > VERSION:
+            raise UnsupportedTableError(
+                f"{table} may be written by version {self.min_version} of the log's format and later only, and this "
+                f"lakelatch has {VERSION}; nothing was written. Upgrade lakelatch; reading goes on as before",
+                table=table,
+                version=self.min_version,
+            )
+
+    def refuse_others(self, table: str, **wanted: Any) -> None:
+        """Raise `ConfigError` with both values when a writer is configured otherwise than the table."""
+        for name, value in wanted.items():
+            ours = shown(self.lock) if name == "lock" else getattr(self, name)
+            if value is not None and value != getattr(self, name):
+                raise ConfigError(
+                    f"{table} is set to {name}={ours!r}, this writer to {name}={value!r}; writers that "
+                    "disagree do not exclude each other. Leave it out here, or change the table's own setting first",
+                    table=table,
+                    setting=name,
+                )
+
+
+def _refuse_type(name: str, value: Any) -> None:
+    """What a caller gives must be of the setting's own type: 2.5 buckets would be two for one writer and none for another."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if name == "buckets":
+        fits, wanted = value is None or whole, "a whole number, or None"
+    elif name in _WHOLE:
+        fits, wanted = whole, "a whole number"
+    elif name in _SECONDS:
+        fits, wanted = whole or (isinstance(value, float) and math.isfinite(value)), "a number of seconds"
+    elif name in _YES_NO:
+        fits, wanted = isinstance(value, bool), "True or False"
+    elif name in _WORDS:
+        fits, wanted = isinstance(value, str), "a word"
+    elif name == "statistics":
+        fits, wanted = value is None or _columns(value), "a column, a list of columns, 'all' or None"
+    else:
+        fits = isinstance(value, Sequence) and all(_columns(each) for each in ([value] if _columns(value) else value))
+        wanted = 'columns or lists of columns: ["email", ["country", "number"]]'
+    if not fits:
+        raise ConfigError(f"{name} is {value!r}, must be {wanted}", setting=name)
+
+
+def _columns(value: Any) -> bool:
+    """Whether it is the name of a column, or a list of names."""
+    names = [value] if isinstance(value, str) else value
+    return isinstance(names, Sequence) and all(isinstance(each, str) and each for each in names)

@@ -1,0 +1,41 @@
+"""An append whose entry may have landed: an error of the store must not say then that nothing has."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from ...errors import CommitUnknownError, DamagedTableError, StorageError
+
+
+class Doubt:
+    """Around one append. Once it is `about` an entry, an error of the store becomes `CommitUnknownError`.
+
+        t=0  W's commit entry gets no answer; it has landed
+        t=1  a restore takes the commit back, and the epochs of both are removed
+        t=2  W's entry is put once more, where that epoch was, and does not count
+        t=3  W reads on to learn what became of its transaction, and the store is out of reach
+
+    Told at t=3 that nothing has landed, W would do the same work twice.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url, self._what, self._instant = url, "", ""
+
+    def about(self, what: str, instant: str) -> None:
+        """What got no answer, or stands where it perhaps does not count; of that transaction."""
+        self._what, self._instant = what, instant
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._what and isinstance(exc, StorageError | DamagedTableError):
+            raise CommitUnknownError(
+                f"{self._url}: {self._what} may have landed, and what became of it could not be looked up ({exc}). Nothing was "
+                "deleted; `lakelatch timeline` shows it",
+                table=self._url,
+                instant=self._instant,
+            ) from exc

@@ -1,0 +1,7 @@
+"""Merging a transaction's changes again onto what others have committed meanwhile."""
+
+from .rebase import ROUNDS_MAX, Again, Lost
+from .replay_rows import merge_rows, merge_unit, refuse_known
+from .rounds import MergeAgain, Rebase, Round
+
+__all__ = ["ROUNDS_MAX", "Again", "Lost", "MergeAgain", "Rebase", "Round", "merge_rows", "merge_unit", "refuse_known"]

@@ -1,0 +1,184 @@
+"""What a transaction changed in some file groups, row by row onto the slices that others have made of them meanwhile.
+
+    slice it began with   own file (lost)   the winner's slice   the new file
+    a=1 b=1 c=1           a=2 b=1 c=1       a=1 b=1 c=3          a=2 b=1 c=3
+
+All that it did is in its own superseded file: the rows with its commit time, and the keys that the slice it was made
+from has and the file has not. So no incoming row has to be kept, and nobody's code runs again.
+
+A row that both changed: the table's ordering field settles it, as in every merge. Without one, and for a deletion,
+which has no ordering value, it is a conflict: the first to land wins. Both deleted it: no conflict.
+
+The same code runs in Spark's workers, for the units that were given to each. Memory: the rows that ours changed and one
+base file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...hudi.merge import Effects, Merged, merge, plain, remove, stored_texts
+from ...hudi.table import RECORD_KEY
+from ...hudi.timeline import FileSlice, WriteStat
+from ..staging import COMMIT_TIME, Files, FileSpec, Plan, read_slice, write_successor
+from .rebase import Lost, OwnFile, Unit
+
+
+def merge_rows(lost: Lost, kept: dict[str, Effects] | None = None) -> list[WriteStat]:
+    """The files of one round. ``kept``: what is known already of what ours did, by the path of its file."""
+    with Files(lost.spec, 0, round=lost.round) as files:
+        files.kept = kept
+        for unit in lost.units:
+            merge_unit(lost, unit, files)
+        return files.stats()
+
+
+def copies(lost: Lost, slices: Iterable[FileSlice]) -> list[WriteStat]:
+    """The successors of slices in which nothing changes."""
+    with Files(lost.spec, 0, round=lost.round) as files:
+        for each in slices:
+            writer = files.begin(each.partition, lost.file_id(each))
+            writer.counts(inserts=0, updates=0, deletes=0)
+            writer.write(read_slice(lost.spec, each))
+            files.end(writer)
+        return files.stats()
+
+
+def merge_unit(lost: Lost, unit: Unit, files: Files) -> None:
+    """The successors of the unit's current slices, where ours changes anything in them; ``files.stats()`` publishes.
+
+    Raises:
+        ConflictError: others changed the same rows, and nothing settles it.
+    """
+    mine = effects_of(lost.spec, unit, files.kept or {})
+    if len(unit.current) == 1:
+        _redo(lost, unit.current[0], mine, files)
+        return
+    held = [held_keys(lost.spec, each) for each in unit.current]
+    for number, current in enumerate(unit.current):
+        _redo(lost, current, _part(mine, held, number), files)
+
+
+def _part(mine: Effects, held: list[pa.Array], number: int) -> Effects:
+    """What concerns one of several slices, by the keys that each holds; what none of them holds goes to the first one."""
+
+    def rows(table: pa.Table) -> pa.Table:
+        return table.filter(_belongs(_array(table, RECORD_KEY), held, number))
+
+    return Effects(rows(mine.updated), rows(mine.added), mine.removed.filter(_belongs(mine.removed, held, number)))
+
+
+def _belongs(keys: pa.Array, held: list[pa.Array], number: int) -> pa.Array:
+    here = pc.is_in(keys, value_set=held[number])
+    return here if number else pc.or_(here, pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(held))))
+
+
+def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
+    if not (mine.updated.num_rows or mine.added.num_rows or len(mine.removed)):
+        return
+    ordering = Plan(lost.spec).ordering
+    base = read_slice(lost.spec, current)
+    rows = pa.concat_tables([mine.updated, mine.added])
+    theirs = _theirs(lost, base)
+    _refuse_same(lost, theirs, mine.removed)
+    if ordering is None:
+        _refuse_same(lost, theirs, _array(rows, RECORD_KEY))
+        missing = _not_in(_array(mine.updated, RECORD_KEY), _array(base, RECORD_KEY))
+        if len(missing):
+            raise lost.same_row(missing.slice(0, 100).to_pylist())
+    left = remove(base, mine.removed) if len(mine.removed) else Merged(base)
+    merged = merge(left.rows, rows, ordering=ordering) if rows.num_rows else Merged(left.rows)
+    done = Merged(merged.rows, merged.inserts, merged.updates, left.deletes)
+    path = write_successor(files, current, done, lost.file_id(current))
+    if files.kept is not None and path:
+        files.kept[path] = mine
+
+
+def _theirs(lost: Lost, rows: pa.Table) -> pa.Table:
+    """Key and commit time of the rows that others have set since ours began."""
+    told = rows.select([COMMIT_TIME, RECORD_KEY])
+    times = plain(told.column(COMMIT_TIME))
+    return told.filter(pc.is_in(times, value_set=pa.array(sorted(lost.winners), pa.string())))
+
+
+def _refuse_same(lost: Lost, theirs: pa.Table, keys: pa.Array) -> None:
+    """Raise when one of these is the key of a row that others changed."""
+    if not len(keys) or not theirs.num_rows:
+        return
+    same = theirs.filter(pc.is_in(theirs.column(RECORD_KEY), value_set=keys))
+    if same.num_rows:
+        winner = same.column(COMMIT_TIME)[0].as_py()
+        raise lost.same_row(same.column(RECORD_KEY).slice(0, 100).to_pylist(), winner=winner)
+
+
+def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
+    """Raise when others have written one of these keys into a slice where we had not found it."""
+    with lost.spec.store.open(slice_.path) as stream:
+        rows = pq.ParquetFile(stream).read([COMMIT_TIME, RECORD_KEY], use_threads=False)
+    _refuse_same(lost, _theirs(lost, rows), keys)
+
+
+# --- what ours did -----------------------------------------------------------------------------------------------
+
+
+def effects_of(spec: FileSpec, unit: Unit, kept: Mapping[str, Effects]) -> Effects:
+    """What the transaction of ``spec`` did in its files of this unit."""
+    found = [kept.get(own.path) or _effects(spec, own) for own in unit.ours]
+    if len(found) == 1:
+        return found[0]
+    return Effects(
+        pa.concat_tables([each.updated for each in found], promote_options="permissive"),
+        pa.concat_tables([each.added for each in found], promote_options="permissive"),
+        pa.concat_arrays([each.removed for each in found]),
+    )
+
+
+def _effects(spec: FileSpec, own: OwnFile) -> Effects:
+    rows, keys = _rows_of(spec, own.path)
+    before = held_keys(spec, own.old) if own.old else pa.array([], pa.string())
+    known = pc.is_in(rows.column(RECORD_KEY), value_set=before)
+    return Effects(rows.filter(known), rows.filter(pc.invert(known)), _not_in(before, keys))
+
+
+def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
+    """The rows of a file that the transaction of ``spec`` has set, and the keys of all.
+
+    Column by column, texts as codes of their dictionary: the few rows that are wanted cost little more than their bytes.
+    """
+    with spec.store.open(path) as stream:
+        metadata = pq.read_metadata(stream)
+        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=stored_texts(metadata))
+
+        def column(name: str) -> pa.ChunkedArray:
+            return file.read([name], use_threads=False).column(0)
+
+        mine = pc.equal(column(COMMIT_TIME).cast(pa.string()), spec.instant)
+        keys = column(RECORD_KEY).cast(pa.string())
+        found = {RECORD_KEY: keys.filter(mine)}
+        there = set(file.schema_arrow.names)
+        for each in spec.schema:
+            found[each.name] = (
+                column(each.name).filter(mine).cast(each.type)
+                if each.name in there
+                else pa.nulls(len(found[RECORD_KEY]), each.type)
+            )
+    return pa.table(found), keys.combine_chunks()
+
+
+def held_keys(spec: FileSpec, slice_: FileSlice) -> pa.Array:
+    """The key column of a slice."""
+    with spec.store.open(slice_.path) as stream:
+        return _array(pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False), RECORD_KEY)
+
+
+def _not_in(keys: pa.Array, among: pa.Array) -> pa.Array:
+    return keys.filter(pc.invert(pc.is_in(keys, value_set=among)))
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

@@ -1,0 +1,201 @@
+"""The driver's side of a rebase: from what lost to what has to be merged again, and back into what is staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ...conflict import Conflict, FileGroupId, Repeatable
+from ...errors import InputError
+from ...hudi.files import bucket_of
+from ...hudi.timeline import FileSlice, Snapshot, WriteStat
+from ..log import Commit
+from ..staging import NewFile, Staged
+from .rebase import Again, Lost, OwnFile, Unit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..staging import FileSpec
+    from ..transaction import Work
+
+
+class MergeAgain(Exception):
+    """Nothing but outdated merges is in the way: of these file groups of ours, by what landed before the slot."""
+
+    def __init__(self, conflicts: Sequence[Conflict], groups: frozenset[FileGroupId], slot: int) -> None:
+        super().__init__(conflicts[0].rule)
+        self.conflicts, self.groups, self.slot = tuple(conflicts), groups, slot
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round before it runs: what `again` is told, and which slice a new file succeeds."""
+
+    lost: Lost
+    slices: dict[FileGroupId, FileSlice]  # file group of a possible new file -> the slice that it succeeds
+
+
+class Rebase:
+    """What a transaction remembers from round to round.
+
+    Attributes:
+        slot: everything of ours has been compared with what landed before this slot, and merged with it.
+        round: how many there were.
+        took_s: seconds of the last one.
+    """
+
+    def __init__(self, work: Work, again: Again | None, *, looks_again: bool) -> None:
+        self.slot, self.round, self.took_s = work.begin_slot, 0, 0.0
+        self._work, self._again, self._looks_again = work, again, looks_again
+        self._made_from: dict[FileGroupId, FileSlice] = {}  # own file group -> slice, for files of a round
+        self._now: Snapshot | None = None
+        self._before: tuple[int, Snapshot | None] = self.slot, None  # before the last round
+
+    def repeatable(self, staged: Staged) -> Repeatable:
+        """What `resolve` has to know."""
+        return Repeatable(staged.mergeable(), self._looks_again)
+
+    def prepare(self, lost: MergeAgain, commits: Sequence[Commit], spec: FileSpec) -> Round | None:
+        """The next round, on the state at ``lost.slot``; None when rows of ours have no place any more."""
+        work, before = self._work, self._now or self._work.snapshot
+        now = before
+        for commit in commits:
+            if self.slot <= commit.slot < lost.slot:
+                now = now.after_all([(work._table._files_of(commit), commit.completion)])
+        units = self._units(lost.groups, before, now, bucketed=spec.buckets is not None)
+        if any(not unit.current for unit in units):
+            return None
+        covered = {each.group for unit in units for each in unit.current}
+        appeared = tuple(self._appeared(before, now, covered)) if self._looks_again else ()
+        self._before = self.slot, self._now
+        self.round, self.slot, self._now = self.round + 1, lost.slot, now
+        told = Lost(
+            replace(spec, begun={}),
+            self.round,
+            tuple(units),
+            appeared,
+            {commit.instant: commit.operation for commit in commits if commit.slot < lost.slot},
+            work.url,
+            work.operation,
+        )
+        slices = [each for unit in units for each in unit.current] + list(appeared)
+        return Round(told, {FileGroupId(each.partition, told.file_id(each)): each for each in slices})
+
+    def _units(self, lost: frozenset[FileGroupId], before: Snapshot, now: Snapshot, *, bucketed: bool) -> list[Unit]:
+        staged = self._work._staged
+        found: dict[tuple[FileSlice, ...], list[OwnFile]] = {}
+        for group, stat in staged.files.items():
+            place = staged.place_of(group)
+            if not {group, place} & lost:
+                continue
+            old = self._made_from.get(group) or self._work.snapshot.get(place)
+            current = _successors(place, before, now, bucketed=bucketed)
+            found.setdefault(current, []).append(OwnFile(group, stat.path, old))
+        return [Unit(files[0].group.partition, tuple(files), current) for current, files in found.items()]
+
+    def _appeared(self, before: Snapshot, now: Snapshot, covered: set[FileGroupId]) -> Iterable[FileSlice]:
+        where = self._work._staged.looked_where
+        for partition in now.partitions():
+            if where.covers(partition):
+                for each in now.file_groups(partition):
+                    if each.group not in covered and each != before.get(each.group):
+                        yield each
+
+    def run(self, task: Round) -> None:
+        """Merge, and stage what came out instead of what was there. Raises what ``again`` raises."""
+        work, lost = self._work, task.lost
+        began = work._table.env.monotonic()
+        files = _RoundFiles(work, lost)
+        made = (self._again or _by_rows)(Lost(**{**lost.__dict__, "_open": files.replace}))
+        stats = [*(made or ()), *files.stats()]
+        if not work._staged.only(own.group for unit in lost.units for own in unit.ours) or stats:
+            stats += self._unchanged(task, stats)
+        moved: dict[FileGroupId, FileGroupId] = {}
+        for stat in stats:
+            group = FileGroupId(stat.partition, stat.file_id)
+            if (slice_ := task.slices.get(group)) is not None:
+                self._made_from[group] = slice_
+                moved[group] = slice_.group
+            elif self._now is not None and self._now.get(group):
+                raise InputError(
+                    f"the rebase of {lost.spec.instant} wrote file group {group}, which it did not lose; nothing landed. "
+                    "Write the slices that it is told of, under the file ids that it is told",
+                    group=str(group),
+                )
+        superseded = [own.group for unit in lost.units for own in unit.ours]
+        fresh = {group for group in superseded if work.snapshot.get(group) is None}
+        work._staged.supersede(superseded, stats, moved, fresh)
+        self.took_s = work._table.env.monotonic() - began
+
+    def take_back(self) -> None:
+        """The last round came to nothing; its files are no part of the transaction, and its number is not used again."""
+        self.slot, self._now = self._before
+
+    def _unchanged(self, task: Round, stats: Sequence[WriteStat]) -> list[WriteStat]:
+        """Copies of slices in which ours changes nothing any more: our file of that group must not come back there."""
+        made, staged = {FileGroupId(stat.partition, stat.file_id) for stat in stats}, self._work._staged
+        ours = {
+            place for unit in task.lost.units for own in unit.ours for place in (own.group, staged.place_of(own.group))
+        }
+        left = [each for group, each in task.slices.items() if group not in made and each.group in ours]
+        if not left:
+            return []
+        from .replay_rows import copies
+
+        return copies(task.lost, left)
+
+
+def _successors(place: FileGroupId, before: Snapshot, now: Snapshot, *, bucketed: bool) -> tuple[FileSlice, ...]:
+    """The slices that may hold the rows of a file group now: its own, or the new ones when its rows were moved."""
+    if bucketed:
+        bucket = bucket_of(place.file_id)
+        return tuple(each for each in now.file_groups(place.partition) if bucket_of(each.file_id) == bucket)
+    own = now.get(place)
+    if own is not None:
+        return (own,)
+    return tuple(each for each in now.file_groups(place.partition) if before.get(each.group) is None)
+
+
+def _by_rows(lost: Lost) -> list[WriteStat]:
+    from .replay_rows import merge_rows
+
+    return merge_rows(lost)
+
+
+class _RoundFiles:
+    """What `Lost.replace` makes: files that belong to the round and not yet to the transaction."""
+
+    def __init__(self, work: Work, lost: Lost) -> None:
+        self._work, self._lost = work, lost
+        self._open: list[NewFile] = []
+        self._stats: list[WriteStat] = []
+
+    def replace(self, current: FileSlice) -> NewFile:
+        file_id, number = self._lost.file_id(current), self._lost.round
+        return NewFile(self, partition=current.partition, file_id=file_id, round=number)
+
+    def stats(self) -> list[WriteStat]:
+        for file in self._open:
+            file.close()
+        return self._stats
+
+    def file_spec(self, schema: pa.Schema) -> FileSpec:
+        return self._work.file_spec(schema)
+
+    def add(self, stats: Iterable[WriteStat]) -> None:
+        self._stats.extend(stats)
+
+    def _present(self, slice_: FileSlice) -> FileSlice:
+        return slice_
+
+    def _staging(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _adopt(self, file: NewFile) -> None:
+        self._open.append(file)
+
+    def _require_open(self) -> None:
+        self._work._require_open()

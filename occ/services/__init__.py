@@ -1,0 +1,34 @@
+"""Table services: plans and their execution, cleaning, clustering, compaction, archival, savepoints, restore."""
+
+from .archive import Archival, Keep, take_archived_away
+from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
+from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .restore import Restored, remove_undone, restore
+from .savepoint import delete_savepoint, savepoint
+from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
+
+__all__ = [
+    "RETAIN_COMMITS",
+    "SMALL_BYTES",
+    "TARGET_BYTES",
+    "Archival",
+    "Executed",
+    "Find",
+    "Keep",
+    "Restored",
+    "Retention",
+    "Savepoint",
+    "Sizes",
+    "cancel",
+    "delete_savepoint",
+    "execute",
+    "finish_decided",
+    "kept_from",
+    "perform",
+    "remove_undone",
+    "restore",
+    "savepoint",
+    "savepoints",
+    "schedule",
+    "take_archived_away",
+]

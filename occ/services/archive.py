@@ -1,0 +1,242 @@
+"""Archival: completed instants that nobody needs on the active timeline go to the history (`history.py`).
+
+    plan      which ones: begun in the log, under the lock, so that no restore or savepoint is decided beside it
+    run       by anybody, by several at once: into the history, its manifest, the manifest's number; then they leave the
+              active timeline, each T with its pending files first and its completed one last, the oldest T first
+    commit    the log says that they have left, so that nobody publishes one of them again
+
+A crash leaves every instant in one of the two, or in both, and then it counts as archived. Files older than the first
+active commit count for every reader, whoever wrote them. So of what goes and of what never landed no file may be left
+that must not count: it is swept before, and where it is not ours to sweep, nothing from there on goes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from ...conflict import FileGroupId
+from ...errors import ConfigError, DamagedTableError
+from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Archived, Instant, file_name, parse
+from ..liveness import instants_with_markers
+from ..log import Content, LogState, Publisher
+from .clean import cleaned_to, savepoints
+
+if TYPE_CHECKING:
+    from ...hudi.timeline import Timeline
+    from ..liveness import Lease
+    from ..table import Table
+    from .execution import Execution
+
+# Apache Hudi's hoodie.keep.min.commits and hoodie.keep.max.commits.
+KEEP_MIN, KEEP_MAX = 20, 30
+# What one plan takes; a plan stands in one log entry, and what it takes is in memory together.
+_INSTANTS_MAX, _BYTES_MAX = 500, 32 << 20
+# As Hudi does: restores and savepoints stay until somebody takes them away.
+_GOES = COMMIT_ACTIONS | {"clean", "rollback"}
+
+
+@dataclass(frozen=True, slots=True)
+class Archival:
+    """What an archival has done.
+
+    Attributes:
+        instants: how many were archived.
+        first_active: T of the oldest commit that is on the active timeline now.
+        kept_by: why no more went, in words.
+    """
+
+    instants: int
+    first_active: str | None
+    kept_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Archival begins when there are more than ``most`` commits, and leaves ``least``."""
+
+    least: int = KEEP_MIN
+    most: int = KEEP_MAX
+
+    @classmethod
+    def asked(cls, least: int | None, most: int | None) -> Keep:
+        """With what was not given as in Hudi, or as far apart."""
+        if least is None:
+            least = KEEP_MIN if most is None else max(most - KEEP_MAX + KEEP_MIN, 1)
+        most = least + KEEP_MAX - KEEP_MIN if most is None else most
+        if isinstance(least, bool) or not 1 <= least <= most:
+            raise ConfigError(
+                f"{least} commits to keep, begun at more than {most}: at least 1 stays, and the second is not less"
+            )
+        return cls(least, most)
+
+
+def find(table: Table, state: LogState, least: int, leases: Iterable[Lease]) -> tuple[Content | None, str]:
+    """The content of an archival as of that state of the log, or None; and why no more may go."""
+    timeline = table.timeline()
+    commits = sorted(timeline.commits, key=lambda each: each.requested)
+    times = [each.requested for each in commits]
+    stay, why = len(commits) - least, f"the newest {least} commits stay"
+    if stay <= 0:
+        return None, why
+    for bound, reason in _bounds(table, timeline, state, commits[:stay]):
+        # The oldest commit that stays is what readers go by, so it must not be younger.
+        if (before := max(bisect_right(times, bound) - 1, 0)) < stay:
+            stay, why = before, reason
+    for moment, reason in _moments(state, leases):
+        late = next((n for n, each in enumerate(commits[:stay]) if (each.completed or "") > moment), stay)
+        if late < stay:
+            stay, why = late, reason
+    names = _names(table, timeline, commits, stay)
+    return ({"slices": {}, "archived": names}, why) if names else (None, why)
+
+
+def _bounds(table: Table, timeline: Timeline, state: LogState, old: list[Instant]) -> Iterator[tuple[str, str]]:
+    """Times that must not be older than the first active commit."""
+    yield from _moments(state, ())
+    landed = {each.requested for each in timeline.commits}
+    for each in _shown(table)[0]:
+        if each.requested not in landed:
+            yield each.requested, f"{each.requested} was archived or taken back, and is on the timeline again"
+    for each in timeline.pending:
+        yield each.requested, f"{each.action} {each.requested} is pending on the timeline"
+    for saved in savepoints(table.store, timeline):
+        yield saved.instant, f"commit {saved.instant} has a savepoint"
+    for instant in instants_with_markers(table.store):
+        yield instant, f"{instant} has left markers; `lakelatch rollback` removes those of dead writers"
+    yield from _of_files(timeline, old, list_data_files(table.store))
+    for each in reversed(timeline.commits):
+        if timeline.metadata(each).schema:
+            yield each.requested, f"{each.requested} is the newest commit with the table's schema"
+            return
+
+
+def _of_files(timeline: Timeline, old: list[Instant], listing: Listing) -> Iterator[tuple[str, str]]:
+    landed, first = {each.requested for each in timeline.commits}, timeline.first_active or ""
+    files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
+    for file in files:
+        if file.instant > first and file.instant not in landed:
+            yield (
+                file.instant,
+                f"{file.path} belongs to no commit, and would be read; `lakelatch check` says what to do",
+            )
+    for log in listing.logs:
+        # It belongs to the base file that is not younger than its C, which only the active timeline tells every reader.
+        yield log.instant, f"{log.path} is not compacted and cleaned away yet"
+    there = {file.group for file in files}
+    for each in old:
+        if each.action == "replacecommit":
+            replaced = timeline.metadata(each).replaced
+            if any(FileGroupId(partition, file_id) in there for partition, ids in replaced.items() for file_id in ids):
+                yield each.requested, f"file groups that {each.requested} replaced are not cleaned away yet"
+
+
+def _moments(state: LogState, leases: Iterable[Lease]) -> Iterator[tuple[str, str]]:
+    """Completion times up to which the active timeline must tell one commit from the next."""
+    for begin in state.open.values():
+        yield begin.instant, f"{begin.operation.lower()} {begin.instant} of {begin.writer} is open"
+    for lease in leases:
+        yield lease.at, f"{lease.writer} reads the state of {lease.at}"
+
+
+def _names(table: Table, timeline: Timeline, commits: list[Instant], stay: int) -> list[str]:
+    """What leaves with the commits before that one, in order of T; at least what goes with one commit."""
+    if stay <= 0:
+        return []
+    sizes = {each.name: each.size for each in table.store.list(table.config.timeline_folder)}
+    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
+    cleans = [each for each in timeline.completed if each.action == "clean"]
+    # From the clean that has taken most others learn which states are whole.
+    kept = max(
+        cleans, key=lambda each: (cleaned_to(table.store, timeline, each, completion), each.requested), default=None
+    )
+    going = [
+        each
+        for each in timeline.completed
+        # Hudi makes empty cleans and rollbacks, and fails on them in the history.
+        if each.action in COMMIT_ACTIONS or (each.action in _GOES and each != kept and sizes.get(file_name(each)))
+    ]
+    going.sort(key=lambda each: each.requested)
+    names: list[str] = []
+    for stays in commits[1 : stay + 1]:
+        more = [file_name(each) for each in going[len(names) :] if each.requested < stays.requested]
+        size = sum(sizes.get(name, 0) for name in (*names, *more))
+        if names and (len(names) + len(more) > _INSTANTS_MAX or size > _BYTES_MAX):
+            break
+        names += more
+    return names
+
+
+def run(execution: Execution) -> None:
+    """The instants of the plan are in the history, and not on the active timeline any more. Some may have been before."""
+    table = execution._table
+    instants = [instant for name in execution.content["archived"] if (instant := parse(name, layout=2))]
+    rows = [row for each in _lacking(table, instants) if (row := _row(table, each))]
+    # What was gone has been archived by another execution, and all that goes with it.
+    lacking = set(_lacking(table, instants))
+    if rows := [row for row in rows if row.instant in lacking]:
+        execution.check()
+        table.history.add(rows)
+    _secure_deletions(table)
+    execution.check()
+    Publisher(table.store, table.env, table.config.timeline_folder).take_back(instants)
+
+
+def _secure_deletions(table: Table) -> None:
+    """No data file that was deleted comes back: one older than the first active instant counts as an archived commit's.
+
+    t=0  a clean deletes the files of a replaced file group; an archival takes the replacecommit off the timeline
+    t=1  the power goes; the disk has lost the name of the instant, and still has those of the files
+    """
+    for partition in list_data_files(table.store).partitions:
+        table.store.sync(partition)
+
+
+def _lacking(table: Table, instants: list[Instant]) -> list[Instant]:
+    there = table.history.instants(first=instants[0].requested, last=instants[-1].requested)
+    return [each for each in instants if file_name(each) not in there]
+
+
+def _row(table: Table, instant: Instant) -> Archived | None:
+    folder = table.config.timeline_folder
+    stored = table.store.get(f"{folder}/{file_name(instant)}")
+    if stored is None:
+        return None
+    for action in ("clean", *COMPLETED_AS):
+        if COMPLETED_AS.get(action, action) == instant.action:
+            plan = table.store.get(f"{folder}/{file_name(Instant(instant.requested, action, 'requested'))}")
+            if plan is not None and plan.body:
+                return Archived(instant, stored.body, plan.body)
+    return Archived(instant, stored.body)
+
+
+def _shown(table: Table) -> tuple[list[Instant], list[Instant]]:
+    """Completed commits and pending ones as they are listed, whatever the log or the history says of them, in order of T."""
+    names = table.store.names(table.config.timeline_folder)
+    found = sorted((i for name in names if (i := parse(name, layout=2))), key=lambda each: each.requested)
+    commits = [each for each in found if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS]
+    return [i for i in commits if i.state == "completed"], [i for i in commits if i.state != "completed"]
+
+
+def take_archived_away(table: Table) -> int:
+    """What an archival that died, or a late put, left of archived commits on the active timeline is gone."""
+    if not table.history.begun():
+        return 0
+    commits, pending = _shown(table)
+    first = min((each.requested for each in (*commits, *pending)), default="")
+    try:
+        archived = table.history.instants(first=first) if first else {}
+    except DamagedTableError:  # which `check` names; it must not keep anybody from cleaning
+        return 0
+    # No further than to the first that is not archived: who goes before an older one leaves a hole.
+    gone = list(takewhile(lambda each: file_name(each) in archived, commits))
+    over, there = {each.requested: each for each in archived.values() if each.action in COMMIT_ACTIONS}, {*commits}
+    late = [over[each.requested] for each in pending if each.requested in over and over[each.requested] not in there]
+    if gone:
+        _secure_deletions(table)
+    Publisher(table.store, table.env, table.config.timeline_folder).take_back([*gone, *late])
+    return len(gone) + len(late)

@@ -1,0 +1,213 @@
+"""Which file slices may go: those that no state worth keeping sees. Decided here, carried out in `services`.
+
+A state is that of a moment, a completion time. Kept are those of the newest commits, of every open transaction's
+begin, of every reader's lease and of every savepoint. Whatever `build` shows at one of them stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError
+from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
+from ...hudi.timeline import MOMENT, Instant, Timeline, TimelineView, build, decode_container, is_time, to_epoch_ms
+from ..log import LogState, by_partition, held
+
+if TYPE_CHECKING:
+    from ...hudi.table import TableConfig
+    from ...storage import Store
+    from ..liveness import Lease
+    from ..table import Table
+    from .execution import Execution
+
+# Apache Hudi's hoodie.clean.commits.retained.
+RETAIN_COMMITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What stays readable: the states of the newest ``commits``, and of the last ``hours``; where both are given, of both."""
+
+    commits: int | None = RETAIN_COMMITS
+    hours: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.commits is None and self.hours is None:
+            raise ConfigError("say how much stays readable: a number of commits, hours, or both")
+        if self.commits is not None and (isinstance(self.commits, bool) or self.commits < 1):
+            raise ConfigError(f"commits to retain is {self.commits}, must be at least 1: the newest state always stays")
+        if self.hours is not None and not self.hours >= 0:
+            raise ConfigError(f"hours to retain is {self.hours}, must not be negative")
+
+    @property
+    def policy(self) -> str:
+        """Hudi's name of it."""
+        return "KEEP_LATEST_BY_HOURS" if self.commits is None else "KEEP_LATEST_COMMITS"
+
+    def earliest(self, completed_s: list[float], now_s: float) -> int:
+        """The index of the first commit whose state stays, of the times when commits completed, in that order."""
+        firsts = []
+        if self.commits is not None:
+            firsts.append(len(completed_s) - self.commits)
+        if self.hours is not None:
+            cutoff = int((now_s - self.hours * 3600) * 1000) / 1000
+            firsts.append(next((n for n, each in enumerate(completed_s) if each >= cutoff), len(completed_s)))
+        return min(max(min(firsts), 0), len(completed_s) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A state that is kept until somebody deletes its savepoint.
+
+    Attributes:
+        instant: T of the commit whose state it is, and of the savepoint on the timeline.
+        completion: C of that commit, the moment.
+        shown: the savepoint's own instant.
+        files: names of data files that it keeps, by partition.
+    """
+
+    instant: str
+    completion: str
+    shown: Instant
+    by: str
+    comment: str
+    at_ms: int
+    files: dict[str, list[str]]
+
+
+def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
+    """All that are on the timeline, other engines' too, in order of their commits."""
+    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
+    found = []
+    for shown in timeline.completed:
+        if shown.action != "savepoint" or (stored := store.get(timeline.path(shown))) is None:
+            continue
+        content = decode_container(stored.body, "HoodieSavepointMetadata", name=timeline.path(shown))
+        files = {p: list(m["savepointDataFile"]) for p, m in content["partitionMetadata"].items()}
+        # Of an archived commit nobody knows C; its files are named all the same.
+        moment = completion.get(shown.requested, shown.requested)
+        found.append(
+            Savepoint(
+                shown.requested,
+                moment,
+                shown,
+                content["savepointedBy"],
+                content["comments"],
+                content["savepointedAt"],
+                files,
+            )
+        )
+    return sorted(found, key=lambda each: each.completion)
+
+
+def kept_from(table: Table) -> str:
+    """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
+
+    Raises:
+        DamagedTableError: a clean's instant cannot be decoded.
+    """
+    # The log first: a plan that is over by the time the timeline is listed is shown there.
+    pending = [held(table.store, b.plan) for b in table.log.catch_up().open.values() if b.action == "clean" and b.plan]
+    bounds = [content["earliest"]["C"] for content in pending]
+    timeline = table.timeline()
+    completion = {each.requested: each.completed or each.requested for each in timeline.commits}
+    for instant in timeline.pending:
+        # Another engine's, or one of a log that was made anew: it may have been executed in part.
+        path = timeline.path(replace(instant, state="requested"))
+        if instant.action == "clean" and (stored := table.store.get(path)) and stored.body:
+            content = decode_container(stored.body, "HoodieCleanerPlan", name=path)
+            first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
+            bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
+    cleans = (instant for instant in timeline.completed if instant.action == "clean")
+    bounds += [cleaned_to(table.store, timeline, each, completion) for each in cleans]
+    return max(bounds, default="")
+
+
+def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Mapping[str, str]) -> str:
+    """The completion time from which on that clean has left every state whole; "" when it says nothing."""
+    path = timeline.path(clean)
+    if (stored := store.get(path)) is None or not stored.body:
+        return ""
+    content = decode_container(stored.body, "HoodieCleanMetadata", name=path)
+    earliest: str = content["earliestCommitToRetain"]  # another engine's, who gives T only
+    return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
+
+
+def find(table: Table, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
+    """The content of a clean as of that state of the log; None when nothing may go.
+
+    ``leases`` must have been listed after the state was read.
+    """
+    timeline = table.timeline()
+    commits = timeline.commits
+    if not commits:
+        return None
+    completions = [each.completed or each.requested for each in commits]
+    now_s = table.env.now()
+    completed_s = [to_epoch_ms(each) / 1000 if is_time(each) else math.inf for each in completions]
+    if retention.hours is not None and completed_s[-1] > now_s:
+        # Of a commit from the future nobody can tell by its time how old it is; when its instant was written, the store can.
+        written = {entry.path: entry.mtime for entry in table.store.list(table.config.timeline_folder)}
+        completed_s = [
+            min(each, written.get(timeline.path(i), each)) if each > now_s else each
+            for each, i in zip(completed_s, commits, strict=True)
+        ]
+    first = retention.earliest(completed_s, now_s)
+    pinned = savepoints(table.store, timeline)
+    moments = set(
+        completions[max(first - 1, 0) :]
+    )  # the one before too: whoever reads the first one's changes needs it
+    moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
+    moments |= {moment for lease in leases for moment in lease.moments(completions)}
+    gone = superseded(list_data_files(table.store), timeline.view(whole=True), table.config, moments)
+    # By name: what another engine keeps is known by nothing else.
+    kept = {(partition, name) for each in pinned for partition, names in each.files.items() for name in names}
+    slices = {
+        partition: left
+        for partition, names in by_partition(gone).items()
+        if (left := [name for name in names if (partition, name) not in kept])
+    }
+    if not slices:
+        return None
+    earliest = {"T": commits[first].requested, "C": completions[first], "action": commits[first].action}
+    return {"slices": slices, "earliest": earliest, "last": commits[-1].requested, "policy": retention.policy}
+
+
+def run(execution: Execution) -> None:
+    """Delete the files of a plan: those that still are of commits that the timeline knows, and of no slice of today.
+
+    Both are true of all that is planned here, for good; but a log entry is no more than a file that others may write.
+    """
+    table = execution._table
+    timeline, listing = table.timeline(), list_data_files(table.store)
+    view = timeline.view(whole=True)
+    live = {path for each in build(listing, view, table.config).file_groups() for path in each.paths}
+
+    def known(path: str) -> bool:
+        file = BaseFile.at(path, 0) or LogFile.at(path, 0)
+        return file is not None and path not in live and view.completed_at(file.instant) is not None
+
+    execution.delete_files(known)
+
+
+def superseded(listing: Listing, view: TimelineView, config: TableConfig, moments: Iterable[str]) -> set[str]:
+    """Paths of committed files that are seen at none of the moments."""
+    gone = {group for each in view.replacements for group in each.groups}
+    files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
+    many = Counter(file.group for file in files)
+    # Of a file group with one file that nothing has replaced there is nothing to find.
+    bases = tuple(f for f in listing.bases if f.group in gone or many[f.group] > 1)
+    logs = tuple(f for f in listing.logs if f.group in gone or many[f.group] > 1)
+    suspects = Listing(bases, logs)
+    counted = (f for f in files if f.group in gone or many[f.group] > 1)
+    found = {f.path for f in counted if view.completed_at(f.instant) is not None}
+    for moment in sorted(moments, reverse=True):
+        if not found:
+            break
+        for each in build(suspects, view, config, as_of_completion=moment).file_groups():
+            found -= each.paths
+    return found

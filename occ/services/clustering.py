@@ -1,0 +1,91 @@
+"""Clustering: the small files of a partition become few. For tables that one process can read; executed with Arrow.
+
+Rows keep their meta columns, so an incremental reader does not see them again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError, UnsupportedTableError
+from ...hudi.files import BaseFile, join, new_file_id
+from ...hudi.timeline import FileSlice
+from ..log import LogState, by_partition, groups_of, held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..table import Table
+    from .execution import Execution
+
+SMALL_BYTES = 100 << 20  # Apache Hudi's hoodie.parquet.small.file.limit
+TARGET_BYTES = 120 << 20  # and its hoodie.parquet.max.file.size
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Files of less than ``small`` bytes are joined, to files of about ``target`` bytes."""
+
+    small: int = SMALL_BYTES
+    target: int = TARGET_BYTES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.small <= self.target:
+            raise ConfigError(
+                f"files below {self.small} bytes cannot be joined to files of {self.target}: the first must be positive "
+                "and not the larger one"
+            )
+
+
+def find(table: Table, state: LogState, sizes: Sizes, partitions: Iterable[str] | None) -> dict[str, Any] | None:
+    """The content of a clustering plan on the table as it is; None when there are not two small files together."""
+    if table.settings.buckets is not None:
+        raise UnsupportedTableError(
+            f"{table.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
+            "of buckets by writing the table anew",
+            table=table.url,
+        )
+    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(table.store, begin.plan))}
+    wanted = None if partitions is None else set(partitions)
+    small: dict[str, list[FileSlice]] = defaultdict(list)
+    for each in table.snapshot().file_groups():
+        joinable = each.base is not None and not each.logs and each.group not in taken and each.size < sizes.small
+        if joinable and (wanted is None or each.partition in wanted):
+            small[each.partition].append(each)
+    groups, paths = [], []
+    for partition in sorted(small):
+        for slices in _joined(small[partition], sizes.target):
+            read = sorted(each.path for each in slices)
+            names = [path.rpartition("/")[2] for path in read]
+            groups.append({"partition": partition, "files": names, "file_id": new_file_id(table.env.uuid())})
+            paths += read
+    return {"groups": groups, "slices": by_partition(paths)} if groups else None
+
+
+def _joined(slices: list[FileSlice], target: int) -> list[list[FileSlice]]:
+    """The smallest first, two or more together."""
+    found: list[list[FileSlice]] = []
+    size = target
+    for each in sorted(slices, key=lambda s: (s.size, s.path)):
+        if size + each.size > target:
+            found.append([])
+            size = 0
+        found[-1].append(each)
+        size += each.size
+    return [group for group in found if len(group) > 1]
+
+
+def run(execution: Execution) -> None:
+    """Write the joined files and stage them."""
+    for group in execution.content["groups"]:
+        partition = group["partition"]
+        slices = []
+        with execution.create(partition, file_id=group["file_id"]) as file:
+            for name in group["files"]:
+                base = BaseFile.at(join(partition, name), 0)
+                assert base is not None
+                slices.append(FileSlice(base.group, base))
+                file.write(execution.read(slices[-1], meta=True))
+        execution.drop(slices)

@@ -1,0 +1,183 @@
+"""Restore: the table goes back to the state of a commit, and what landed after that is taken back for good.
+
+    begin    from here on nobody lands: whoever reads this entry waits, and loses once the restore has landed
+             a clean or archival that is decided and pending is executed first
+    check    the state is whole; no savepoint stands on what is taken back
+    commit   the log says which instants are undone: nobody publishes them again
+    publish  the undone instants leave the timeline, the newest first; `T_C.restore` appears when all are gone
+    sweep    their files go last, and only when no reader's lease is older
+
+A restore does not wait for open writers and does not end them: they find it at their commit. It is short, because
+nothing is written. Only its commit entry takes anything back; one that dies before that has changed nothing.
+
+A publisher that was asleep may put an undone instant on the timeline once more. It is taken back by whoever reads on or
+opens the table next (`Publisher.reconcile`), and its files are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import DamagedTableError, InputError, LatchError, UnsupportedTableError
+from ...hudi.files import list_data_files
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, read_timeline
+from ...storage import Outcome
+from ..check import refuse_misplaced
+from ..liveness import Leases, delete_data_file, refuse_cleaned
+from ..log import SIDES
+from .clean import savepoints
+from .execution import Service, end_plan
+from .savepoint import again, commit_at
+from .scheduling import finish_decided
+
+if TYPE_CHECKING:
+    from ...hudi.timeline import Timeline
+    from ..table import Table
+
+_log = logging.getLogger("lakelatch.restore")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A restore that has landed.
+
+    Attributes:
+        instant: T of the commit whose state the table has now.
+        completion: C of the restore; None when there was nothing to take back.
+        undone: requested times of the commits that were taken back, the newest first.
+        files: how many data files were deleted; the rest goes with a later cleaning, because a reader may need it.
+    """
+
+    instant: str
+    completion: str | None
+    undone: tuple[str, ...] = ()
+    files: int = 0
+
+
+def restore(table: Table, instant: str, leases: Leases) -> Restored:
+    """See `Table.restore`."""
+    completion, undone = again(table, lambda: _restore(table, instant))
+    if completion is None:
+        return Restored(instant, None)
+    files = 0
+    try:
+        for begin in list(table.log.catch_up().open.values()):
+            # It never lands, and ingestion would wait for it.
+            if begin.action == "clustering" and begin.instant < completion:
+                end_plan(table, begin, f"a restore to {instant} stands alone")
+        files = remove_undone(table, leases)
+    except LatchError:  # it has landed; the next cleaning finds what is left
+        _log.warning(
+            "%s: the restore to %s has landed, but its files are still there", table.url, instant, exc_info=True
+        )
+    return Restored(instant, completion, undone, files)
+
+
+def _restore(table: Table, instant: str) -> tuple[str | None, tuple[str, ...]]:
+    finish_decided(table)
+    with Service(table, "restore") as txn:
+        txn.refuse_beside_archival()
+        target, later = txn._seen(lambda: _to_take_back(table, instant))
+        if not later:
+            txn.abort("nothing to take back")
+            return None, ()
+        # Newest first, as they leave.
+        undone = [file_name(each) for each in reversed(later)]
+        txn.settle({"slices": {}, "to": target.requested}, undone=undone)
+    return txn.result.completion if txn.result else None, tuple(each.requested for each in reversed(later))
+
+
+def _to_take_back(table: Table, instant: str) -> tuple[Instant, tuple[Instant, ...]]:
+    """The commit to go back to, and those after it, the oldest first."""
+    timeline = table.timeline()  # of every commit before the begin slot, and nothing lands after it
+    target = commit_at(table, timeline, instant)
+    commits = timeline.commits
+    later = commits[commits.index(target) + 1 :]
+    if later:
+        _refuse_to_lose(table, timeline, target, later)
+    return target, later
+
+
+def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:
+    taken = {each.requested for each in later}
+    if standing := [each.instant for each in savepoints(table.store, timeline) if each.instant in taken]:
+        raise InputError(
+            f"{table.url}: commit {standing[0]} would be taken back, and it has a savepoint; delete that first "
+            f"(`lakelatch savepoint delete {table.url} {standing[0]}`)",
+            savepoints=standing,
+        )
+    moment = target.completed or target.requested
+    refuse_cleaned(table, moment)
+    if moment < table.history.newest_completion():
+        raise InputError(
+            f"{table.url}: commits that completed after {target.requested} have been archived, and cannot be taken back; "
+            "restore to a later one",
+            instant=target.requested,
+        )
+    left = [
+        i.requested
+        for i in (*timeline.completed, *timeline.pending)
+        if COMPLETED_AS.get(i.action, i.action) in COMMIT_ACTIONS and i.requested not in taken
+    ]
+    if min(taken) < min(left):
+        # Files older than the first active instant count as an archived commit's, whoever wrote them.
+        raise UnsupportedTableError(
+            f"{table.url}: {min(taken)} cannot be taken back, because it was requested before every commit that stays on "
+            "the timeline; restore to an earlier commit",
+            instant=min(taken),
+        )
+    _refuse_incomplete(table, timeline, target)
+    if table.settings.buckets is not None:
+        now, then = table.snapshot(), table.snapshot(as_of_completion=moment)
+        # What stands now was compared when the number of buckets was set, or written since.
+        back = {each.path for each in then.file_groups()} - {each.path for each in now.file_groups()}
+        brought = (each for each in then.file_groups() if each.path in back)
+        refuse_misplaced(table.store, table.config, brought, table.settings.buckets)
+
+
+def _refuse_incomplete(table: Table, timeline: Timeline, target: Instant) -> None:
+    """Every file that the commits of the active timeline tell of that state must be there."""
+    wanted: dict[tuple[str, str], str] = {}
+    for each in timeline.completed_by(completed=target.completed):
+        content = timeline.metadata(each)
+        for stat in content.stats:
+            if not stat.log_files and stat.path:
+                wanted[stat.partition, stat.file_id] = stat.path
+        for partition, ids in content.replaced.items():
+            for file_id in ids:
+                wanted.pop((partition, file_id), None)
+    there = {file.path for file in list_data_files(table.store).bases}
+    if missing := sorted(path for path in wanted.values() if path not in there):
+        raise DamagedTableError(
+            f"{table.url}: the state of {target.requested} lacks {len(missing)} of its files ({missing[0]} and so on); "
+            "nothing was changed. Another engine has cleaned them; choose a later commit",
+            instant=target.requested,
+            paths=tuple(missing),
+        )
+
+
+def remove_undone(table: Table, leases: Leases) -> int:
+    """Delete the data files of commits that restores have taken back, unless an older reader may need them.
+
+    Safe to repeat, by anybody. Returns the number of data files deleted.
+    """
+    timeline = read_timeline(table.store, table.config)
+    undone = timeline.taken_back()
+    newest = max((i.completed or i.requested for i in timeline.completed if i.action == "restore"), default="")
+    for each in timeline.commits:
+        # Put back by a publisher who was asleep during the restore.
+        if each.requested in undone and table.store.delete(timeline.path(each)) is Outcome.UNKNOWN:
+            return 0
+    if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=table.settings.heartbeat_timeout_s)):
+        return 0
+    listing = list_data_files(table.store)
+    paths = [file.path for file in listing.bases if file.instant in undone]
+    paths += [file.path for file in listing.logs if file.instant in undone]
+    for path in paths:
+        delete_data_file(table.store, path)
+    for side in table.store.list(SIDES):
+        if side.name.partition("-")[0] in undone:
+            table.store.delete(side.path)
+    return len(paths)

@@ -1,0 +1,48 @@
+"""One open table: store, configuration, log, lock and clock, its views, and reads."""
+
+from .outcome import (
+    CommitResult,
+    beaten_early,
+    ended_by_others,
+    forgotten,
+    is_over,
+    log_made_anew,
+    lost_against,
+    reserved_by,
+    restored_below,
+    undisturbed,
+    waited_in_vain,
+    winner_facts,
+)
+from .partitions import known_partition, refuse_misspelled, several, some
+from .reading import Reading
+from .snapshot_cache import View, ViewCache, arrow_schema, cold_view
+from .table_lock import TableLease, TableLock, prove, settled
+
+__all__ = [
+    "CommitResult",
+    "Reading",
+    "TableLease",
+    "TableLock",
+    "View",
+    "ViewCache",
+    "arrow_schema",
+    "beaten_early",
+    "cold_view",
+    "ended_by_others",
+    "forgotten",
+    "is_over",
+    "known_partition",
+    "log_made_anew",
+    "lost_against",
+    "prove",
+    "refuse_misspelled",
+    "reserved_by",
+    "restored_below",
+    "settled",
+    "several",
+    "some",
+    "undisturbed",
+    "waited_in_vain",
+    "winner_facts",
+]

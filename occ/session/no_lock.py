@@ -1,0 +1,36 @@
+"""The lease of a table without a lock (``none://``): the log alone decides who lands first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from ...locks import Release
+
+
+class NoLease:
+    """Always held, excludes nobody. A stored setting, never a fallback."""
+
+    key, owner, token = "none", "nobody", 0
+    deadline = math.inf
+    lost: str | None = None
+
+    def ensure_held(self, *, fresh: bool = False) -> None:
+        """Nothing to lose."""
+
+    def on_lost(self, call: Callable[[str], None]) -> None:
+        """Never called."""
+
+    def release(self) -> Release:
+        """Nothing to give back."""
+        return Release.RELEASED
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        pass

@@ -1,0 +1,183 @@
+"""How a transaction ends: the result of one that landed, and the sentences that the writer of one that did not reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ...conflict import Conflict, FileGroupId, Party
+from ...errors import (
+    CommitError,
+    CommitUnknownError,
+    ConflictError,
+    DamagedTableError,
+    DuplicateKeyError,
+    RolledBackError,
+    StorageError,
+)
+from ..log import Begin, Commit
+
+T = TypeVar("T")
+_SHOWN = 3  # file groups of an overlap that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A transaction that landed.
+
+    Attributes:
+        instant: its requested time T.
+        completion: its completion time C, the checkpoint for incremental readers.
+        slot: its place in the log; what began after it has seen it.
+        published: False when the entry is in but the timeline could not be written; the next writer does that.
+    """
+
+    instant: str
+    completion: str
+    slot: int
+    published: bool = True
+
+
+class Attempt(Protocol):
+    """What a message needs to know of a transaction."""
+
+    url: str
+    instant: str
+    operation: str
+
+
+def is_over(attempt: Attempt, state: str) -> CommitError:
+    """Something was asked of a transaction that has ended."""
+    return CommitError(
+        f"transaction {attempt.instant} is over ({state}); begin a new one", table=attempt.url, instant=attempt.instant
+    )
+
+
+def ended_by_others(attempt: Attempt) -> RolledBackError:
+    """Its heartbeat had stopped, or it looked so."""
+    return RolledBackError(
+        f"{attempt.url}: transaction {attempt.instant} was ended by another writer, because its heartbeat had stopped for "
+        "the table's time-out. Nothing of it landed; run the write again",
+        table=attempt.url,
+        instant=attempt.instant,
+    )
+
+
+def log_made_anew(attempt: Attempt) -> RolledBackError:
+    """Its candidates are not known, so it must not land."""
+    return RolledBackError(
+        f"{attempt.url}: the commit log was made anew while {attempt.instant} was open, so what landed meanwhile is not "
+        "known. Nothing of it landed; run the write again",
+        table=attempt.url,
+        instant=attempt.instant,
+    )
+
+
+def forgotten(url: str, instant: str, restore: str) -> CommitUnknownError:
+    """It landed and was taken back, and nobody knows any more when it had landed."""
+    return CommitUnknownError(
+        f"{url}: {instant} had landed, at a time that is not known any more, when restore {restore} took it back; no state has "
+        "had its rows since. Run it again if they should be there",
+        table=url,
+        instant=instant,
+    )
+
+
+def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> ConflictError:
+    """Whoever goes first has not ended within the time that we wait for others; ``planned``: a plan was not executed."""
+    error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")
+    error.add_note(f"waited for {conflict.winner.instant} of {conflict.winner.writer} as long as yield_wait_s allows")
+    if planned:
+        error.add_note(
+            f"`lakelatch services run {attempt.url} {conflict.winner.instant}` executes that plan, `lakelatch services "
+            f"cancel {attempt.url} {conflict.winner.instant}` ends it"
+        )
+    return error
+
+
+def reserved_by(attempt: Attempt, begin: Begin, wait_s: float) -> ConflictError:
+    """It could not begin: another one has reserved the place, and kept it for longer than one waits."""
+    assert begin.reserved is not None
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} waited {wait_s:g} s (yield_wait_s) for {begin.operation} {begin.instant} of "
+        f"{begin.writer}, which has reserved {begin.reserved} and is still running. Nothing was written; run it again "
+        "later, or raise yield_wait_s",
+        table=attempt.url,
+        instant="",
+        **winner_facts(begin, f"it has reserved {begin.reserved}"),
+    )
+
+
+def beaten_early(attempt: Attempt, begin: Begin, overlap: Sequence[FileGroupId]) -> ConflictError:
+    """Another writer is at work on the same file groups, and goes first."""
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} gave way to {begin.operation} {begin.instant} of "
+        f"{begin.writer}, which is at work on the same file groups{_shown(overlap)}. Nothing was written; run it again when "
+        "that one has ended: Table.run does",
+        table=attempt.url,
+        instant=attempt.instant,
+        early=True,
+        **winner_facts(begin, "it is at work on the same file groups", overlap),
+    )
+
+
+def undisturbed(look: Callable[[], T], lost: Callable[[], Exception | None], shown: Callable[[], object]) -> T:
+    """What the look gives, which may be beside a restore that takes instants from the timeline, one after another.
+
+    Args:
+        lost: the error if a restore has landed since; of one that landed before, what is looked at is not concerned.
+        shown: what the timeline shows; while that changes it is worth another look.
+    """
+    last: object = None
+    while True:
+        try:
+            return look()
+        except (DamagedTableError, StorageError) as e:
+            if (error := lost()) is not None:
+                raise error from e
+            before, last = last, shown()
+            if last == before or isinstance(e, StorageError):
+                raise
+
+
+def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
+    """What its snapshot is made of is being taken away."""
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {restore.operation} {restore.instant} of "
+        f"{restore.writer}, which landed first and takes back what ours reads. Nothing of ours landed; run the write again "
+        "on the new snapshot: Table.run does",
+        table=attempt.url,
+        instant=attempt.instant,
+        **winner_facts(restore, "a restore stands alone: nothing lands beside it"),
+    )
+
+
+def lost_against(attempt: Attempt, conflict: Conflict, *, pending: str = "is still running") -> ConflictError:
+    """Another writer landed first or goes first, and both cannot stand."""
+    winner = conflict.winner
+    when = "landed first" if winner.landed else pending
+    error = DuplicateKeyError if conflict.final else ConflictError
+    return error(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} lost against {winner.operation} {winner.instant} of "
+        f"{winner.writer}, which {when}: {conflict.rule}{_shown(conflict.overlap)}. Nothing of ours landed; {conflict.advice}",
+        table=attempt.url,
+        instant=attempt.instant,
+        **winner_facts(winner, conflict.rule, conflict.overlap),
+    )
+
+
+def winner_facts(winner: Begin | Commit | Party, rule: str, overlap: Sequence[FileGroupId] = ()) -> dict[str, Any]:
+    """The facts that every `ConflictError` has."""
+    return {
+        "winner": winner.instant,
+        "winner_op": winner.operation,
+        "winner_writer": winner.writer,
+        "overlap": tuple(map(str, overlap)),
+        "rule": rule,
+    }
+
+
+def _shown(overlap: Sequence[FileGroupId]) -> str:
+    more = f" and {len(overlap) - _SHOWN} more" if len(overlap) > _SHOWN else ""
+    return f" ({', '.join(map(str, overlap[:_SHOWN]))}{more})" if overlap else ""

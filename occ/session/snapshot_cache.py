@@ -1,0 +1,151 @@
+"""What a transaction sees: the file slices and the schema as of one slot of the log.
+
+A warm handle derives the next view from the last one and the commits between, so nothing grows with the history; a
+cold one lists the timeline and the data files once.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...hudi.files import list_data_files
+from ...hudi.timeline import CommitMetadata, Snapshot, Timeline, build
+from ..log import Commit, CommitLog, Follower
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...storage import Store
+
+_COMMITS_KEPT = 32  # a handle that is seldom asked for its file slices applies commits in such batches
+
+
+@functools.lru_cache(maxsize=64)
+def arrow_schema(avro: str) -> pa.Schema:
+    """The data columns of a schema in Avro JSON."""
+    from ...hudi.table import from_avro
+
+    return from_avro(avro)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Snapshot and schema (Avro JSON of the data columns, None before the first commit) as of one slot."""
+
+    snapshot: Snapshot
+    schema: str | None
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """The data columns as an Arrow schema."""
+        return arrow_schema(self.schema) if self.schema else None
+
+    def after(self, commit: Commit, metadata: CommitMetadata) -> View:
+        """The view once this commit counts as well."""
+        return View(self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema)
+
+    def after_all(self, commits: Sequence[Commit], files_of: Callable[[Commit], Mapping[str, Any]]) -> View:
+        """The view once these commits, in slot order, count as well."""
+        snapshot = self.snapshot.after_all((files_of(each), each.completion) for each in commits)
+        return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema))
+
+
+def cold_view(
+    store: Store,
+    timeline: Timeline,
+    *,
+    as_of: str | None = None,
+    as_of_completion: str | None = None,
+    whole: bool = False,
+) -> View:
+    """The view from one listing; the bounds are those of `Table.snapshot`.
+
+    ``whole``: of a moment that archived commits may have completed after, which only the history tells.
+    """
+    snapshot = build(
+        list_data_files(store),
+        timeline.view(whole=whole),
+        timeline.config,
+        as_of=as_of,
+        as_of_completion=as_of_completion,
+    )
+    past = timeline.completed_by(requested=as_of, completed=as_of_completion)
+    older = () if past or not whole else timeline.archived_by(requested=as_of, completed=as_of_completion)
+    found = (timeline.metadata(instant).schema for instant in reversed(past or older))
+    return View(snapshot, next((schema for schema in found if schema), timeline.config.create_schema))
+
+
+class ViewCache:
+    """The newest view that a table handle has needed, and the commits since.
+
+    A view is that of one slot. On the timeline it is the commits with completion time up to ``top``, the largest time
+    before the slot: every later commit's is greater.
+
+    Args:
+        cold: the view from one listing, of all commits with a completion time up to its argument.
+        files_of: what `Snapshot.after_all` needs to know of a commit.
+    """
+
+    def __init__(
+        self, log: CommitLog, cold: Callable[[str], View], files_of: Callable[[Commit], Mapping[str, Any]]
+    ) -> None:
+        self._log, self._cold, self._files_of = log, cold, files_of
+        self._mutex = threading.Lock()
+        self._view: View | None = None
+        self._slot = -1
+        self._asked = self._bare = False
+        self._since = Follower()
+
+    def at(self, slot: int, top: str, later: Follower) -> View:
+        """The view that holds every commit before ``slot`` and no other; ``later`` follows what comes after it."""
+        with self._mutex:
+            self._asked = True
+            view = self._warm(slot, top, later)
+            return self._cold(top) if view is None else self._advance(view, slot)
+
+    def schema_at(self, slot: int, top: str, later: Follower) -> str | None:
+        """The schema of that view, without the work of its file slices."""
+        with self._mutex:
+            view = self._warm(slot, top, later)
+            if view is None:
+                return self._cold(top).schema
+            if len(self._since.commits) > _COMMITS_KEPT:
+                return (self._advance if self._asked else self._skip)(view, slot).schema
+            return next((c.schema for c in reversed(self._since.commits) if c.slot < slot and c.schema), view.schema)
+
+    def _warm(self, slot: int, top: str, later: Follower) -> View | None:
+        """A view of an earlier slot to go on from; None for a transaction older than the one before."""
+        useless = self._view is None or (self._bare and self._asked)
+        if useless or not self._since.complete or self._taken_back(slot):
+            view = self._cold(top)  # first: if it fails, the old view must not be taken for one that is followed
+            self._log.unfollow(self._since)
+            self._since = self._log.follow(later)
+            self._view, self._slot, self._bare = view, slot, False
+        return self._view if self._slot <= slot else None
+
+    def _taken_back(self, slot: int) -> bool:
+        return any(commit.restores for commit in self._since.commits if commit.slot < slot)
+
+    def _advance(self, view: View, slot: int) -> View:
+        before = self._before(slot)
+        return self._moved(view.after_all(before, self._files_of), slot, before)
+
+    def _skip(self, view: View, slot: int) -> View:
+        """The schema goes on, the slices do not: a handle that only adds has never asked for them."""
+        before = self._before(slot)
+        schema = next((each.schema for each in reversed(before) if each.schema), view.schema)
+        self._bare = True
+        return self._moved(View(Snapshot(), schema), slot, before)
+
+    def _before(self, slot: int) -> list[Commit]:
+        waiting = self._since.commits
+        return waiting[: bisect_left(waiting, slot, key=lambda commit: commit.slot)]
+
+    def _moved(self, view: View, slot: int, counted: Sequence[Commit]) -> View:
+        del self._since.commits[: len(counted)]  # not sooner: what could not be read now must be there the next time
+        self._view, self._slot = view, slot
+        return view

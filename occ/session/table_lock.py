@@ -1,0 +1,335 @@
+"""The lock of one table: which one it is, taking it, and changing it while writers run.
+
+The log says which lock is in force, and numbers it: a setting entry begins a new *generation* when the lock changes, or
+when its tokens went back (a rebuilt server). Tokens compare as (generation, token). A lease belongs to the generation
+that it was taken in, and a commit lands only under a lease of the generation that is in force at its slot.
+
+    t=0  the lock is X, generation 1; A waits for X; C holds a lease on X and is suspended
+    t=1  B holds X (C's lease has ended) and Y, and appends setting(lock Y, generation 2); it gives both back
+    t=2  A gets X, but at the head of the log it finds generation 2: it gives X back and takes Y
+    t=3  C wakes up and finds the same, whatever its clock says of its lease
+
+So nobody commits under the old lock alone, and there is no moment without a lock: B's entry is as decisive as a commit.
+Whoever waits for Y while holding X has read that X is in force; no two wait for each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl
+
+from ...environment import SYSTEM, Environment
+from ...errors import ConfigError, InputError, LatchError, LockError, LockLostError, TokenBehindError
+from ...locks import Lease, LockProvider, Release, check_url, open_provider, shown
+from ...storage import Store
+from ..log import NO_LOCK, OWN_LOCK, CommitLog, LogEntry, LogState, Setting, Settings
+from .no_lock import NoLease
+
+OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
+_BACKWARDS_MAX = 3  # so often may tokens go back while one lease is taken; then the provider breaks its promise
+# Options of a lock URL that say: JVM writers take this very lock.
+_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})
+
+
+def settled(lock: str, *, env: Environment = SYSTEM) -> str:
+    """The one spelling of a lock setting, as it is stored. `ConfigError` for what cannot be opened or holds a secret."""
+    if lock.lower() in (OWN_LOCK, NO_LOCK):
+        return lock.lower()
+    check_url(lock)  # also for a provider of others: it would be stored with the table and printed
+    with open_provider(lock, env=env) as provider:
+        return provider.url
+
+
+def prove(lock: str, table: str, *, env: Environment) -> None:
+    """Take the lock once, unless it is busy. Raises what the provider says when it cannot be had."""
+    if lock not in (OWN_LOCK, NO_LOCK):
+        with open_provider(lock, env=env) as provider:
+            lease = provider.try_acquire(table, reason="proving that the lock can be taken")
+            if lease is not None:
+                lease.release()
+
+
+def _options(lock: str) -> set[str]:
+    return {name for name, _ in parse_qsl(lock.partition("?")[2])}
+
+
+def _openable(lock: str) -> bool:
+    """Whether anybody can: earlier versions took more for a lock, and stored it."""
+    with suppress(ConfigError):
+        if lock not in (OWN_LOCK, NO_LOCK):
+            check_url(lock)
+        return True
+    return False
+
+
+class TableLease:
+    """A lease and the generation that it was taken in."""
+
+    def __init__(self, lease: Lease, settings: Settings, table: str) -> None:
+        self.lease, self.token = lease, lease.token
+        self._settings, self._table = settings, table
+        # Hudi's file lock is no lock on some file systems, and its close() deletes whoever's file: look before landing.
+        self._fresh = "jvm" in _options(settings.lock)
+
+    def token_at(self, state: LogState) -> int:
+        """The token for an entry after ``state``. Raises `LockLostError` when this lease is not the one that counts."""
+        now = state.settings
+        if now.generation != self._settings.generation:
+            what = "its tokens began anew" if now.lock == self._settings.lock else f"it is {shown(now.lock)} now"
+            raise self._lost(f"The lock of {self._table} was changed meanwhile: {what}", "moved")
+        self.ensure_held(fresh=self._fresh)
+        if self.token <= state.token and not isinstance(self.lease, NoLease):
+            raise self._lost(f"A commit has landed on {self._table} under a later lease", "overtaken")
+        return self.token
+
+    def ensure_held(self, *, fresh: bool = False) -> None:
+        """Raise `LockLostError` unless held now; ``fresh`` also asks the backend."""
+        self.lease.ensure_held(fresh=fresh)
+
+    def _lost(self, what: str, reason: str) -> LockLostError:
+        return LockLostError(
+            f"{what} (own token {self.token}). Take the lock again and validate again before anything is published.",
+            key=self.lease.key, token=self.token, reason=reason,
+        )  # fmt: skip
+
+    def release(self) -> Release:
+        """Give the lock back."""
+        return self.lease.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.lease.__exit__(exc_type, exc, tb)
+
+
+class TableLock:
+    """Takes and changes the table's lock for one handle. Safe to share between threads.
+
+    Attributes:
+        expected: the lock that this writer was told to expect; it is refused once the table has another.
+    """
+
+    def __init__(self, log: CommitLog, store: Store, env: Environment, writer: str) -> None:
+        self.expected: str | None = None
+        self._log, self._store, self._env, self._writer = log, store, env, writer
+        self._open: dict[str, LockProvider] = {}
+        self._used: list[str] = []
+        self._mutex = threading.Lock()  # guards the two; never held during a request
+        self._first = log.state.settings.lock
+
+    def provider(self, lock: str | None = None) -> tuple[LockProvider, str] | None:
+        """The provider of the lock in force, or of another setting, and the key there; None for ``none://``."""
+        lock = lock or self._log.state.settings.lock
+        if lock == NO_LOCK:
+            return None
+        # In its own folder the table needs no name: hosts may see that folder under different paths.
+        own = lock == OWN_LOCK
+        place = f"{self._store.url}/{OWN_LOCK_FOLDER}"  # encoded: a folder's name may have '#', '?' or '%'
+        with self._mutex:
+            if lock not in self._open:
+                if not own:
+                    self._refuse_unopenable(lock)
+                self._open[lock] = open_provider(place if own else lock, env=self._env)
+            return self._open[lock], "table" if own else self._store.url
+
+    @contextmanager
+    def _using(self, lock: str) -> Iterator[tuple[LockProvider, str] | None]:
+        """The provider, which stays open meanwhile; those of earlier locks are closed when nobody uses them."""
+        with self._mutex:
+            self._used.append(lock)
+        try:
+            yield self.provider(lock)
+        finally:
+            with self._mutex:
+                self._used.remove(lock)
+                past = set(self._open) - {*self._used, lock, self._log.state.settings.lock}
+                closing = [self._open.pop(each) for each in past]
+            for provider in closing:
+                provider.close()
+
+    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
+        """The lock in force, waited for.
+
+        Raises:
+            LockTimeoutError: it was busy for the whole wait; names the holder.
+            LockUnavailableError: its server does not answer. Never is anything written without the table's lock.
+            ConfigError: it cannot be opened here, or is not the one that this writer was told to expect.
+        """
+        give_up = self._env.monotonic() + self._log.state.settings.lock_wait_s
+        for _ in range(_BACKWARDS_MAX + 1):
+            state = self._log.state
+            settings = state.settings
+            above = state.token  # read after the settings: another thread's reading of the log changes it before them
+            self._refuse_unexpected(settings)
+            try:
+                lease = self._acquire(settings, why, give_up=give_up, above=above, max_hold_s=max_hold_s)
+                if lease.token > above or settings.lock == NO_LOCK:
+                    return TableLease(lease, settings, self._store.url)
+                lease.release()
+            except TokenBehindError:
+                pass
+            except LatchError as e:
+                raise self._explained(e, settings.lock) from e
+            self._begin_generation(settings, give_up)
+        raise LockError(
+            f"The lock {settings.lock} of {self._store.url} gives tokens that do not grow, so its leases cannot be told "
+            "apart. Nothing is held; set another lock with `lakelatch locks set`.",
+            key=self._store.url,
+        )
+
+    def _acquire(
+        self, settings: Settings, why: str, *, give_up: float, above: int = 0, max_hold_s: float | None = None
+    ) -> Lease:
+        own_lease = "lease" in _options(settings.lock)
+        with self._using(settings.lock) as found:
+            if found is None:
+                return NoLease()
+            return found[0].acquire(
+                found[1],
+                wait_s=max(give_up - self._env.monotonic(), 0.0),
+                lease_s=None if own_lease else settings.lease_s,
+                above=above,
+                reason=f"{self._writer}: {why}",
+                max_hold_s=max_hold_s,
+            )
+
+    def _begin_generation(self, seen: Settings, give_up: float) -> None:
+        """The lock's tokens went back behind the last commit's: let the log count them anew, unless somebody has."""
+        lease = self._acquire(seen, "beginning a new generation of tokens", give_up=give_up)
+
+        def build(state: LogState) -> LogEntry | None:
+            if state.settings.generation != seen.generation:
+                return None
+            lease.ensure_held()
+            return Setting(replace(state.settings, generation=seen.generation + 1), self._writer)
+
+        try:
+            with suppress(LockLostError):  # the caller comes again
+                self._log.append(build)
+        finally:
+            lease.release()
+
+    # --- changing it -----------------------------------------------------------------------------------------
+
+    def change(self, lock: str, *, jvm_writers_stopped: bool = False, **others: Any) -> Settings:
+        """Put another lock in force, with ``others`` of the settings, while holding the old one and the new one."""
+        new = settled(lock, env=self._env)
+        if new == OWN_LOCK and not self._store.url.startswith("file:"):
+            raise ConfigError(
+                f"the table's own lock needs a local folder, and {self._store.url} is none; name a lock URL, or none://"
+            )
+        now = self._log.catch_up().settings
+        if new != now.lock:
+            prove(new, self._store.url, env=self._env)
+            if not jvm_writers_stopped:
+                self._refuse_if_shared_with_jvm(now.lock)
+        give_up = self._env.monotonic() + now.lock_wait_s
+        while True:
+            old = self._lease_to_change(new)
+            try:
+                return self._change(old, new, others, give_up)
+            except LockLostError:
+                if self._env.monotonic() >= give_up:
+                    raise
+            finally:
+                old.release()
+
+    def _lease_to_change(self, new: str) -> TableLease:
+        settings = self._log.state.settings
+        if not _openable(settings.lock):  # nobody can hold it; the log alone orders commits, as under none://
+            return TableLease(NoLease(), settings, self._store.url)
+        return self.lease(f"changing the lock to {new}")
+
+    def _change(self, old: TableLease, new: str, others: dict[str, Any], give_up: float) -> Settings:
+        # Nothing is waited for before it is certain that the old lock is the one in force, or two could wait in a circle.
+        state = self._log.catch_up()
+        old.token_at(state)
+        if state.settings.lock == new:
+            fresh: Lease = NoLease()
+        else:
+            fresh = self._second(old, state.settings.changed(**others | {"lock": new}), give_up)
+
+        def build(state: LogState) -> LogEntry | None:
+            old.token_at(state)
+            fresh.ensure_held()
+            after = state.settings.changed(**others | {"lock": new})
+            if after.lock != state.settings.lock:
+                after = replace(after, generation=after.generation + 1)
+            return Setting(after, self._writer) if after != state.settings else None
+
+        try:
+            self._log.append(build)
+        finally:
+            fresh.release()
+        self._first, self.expected = new, self.expected and new
+        return self._log.state.settings
+
+    def _second(self, old: TableLease, settings: Settings, give_up: float) -> Lease:
+        """The lease on the new lock. It may be the old lock under another URL, which is held already."""
+        try:
+            with self._using(settings.lock) as found:
+                if found is not None:
+                    lease = found[0].try_acquire(found[1], reason=f"{self._writer}: becoming the table's lock")
+                    if lease is not None:
+                        return lease
+                    holder = found[0].inspect(found[1])
+                    if holder is not None and (holder.owner, holder.token) == (old.lease.owner, old.token):
+                        return NoLease()
+            return self._acquire(settings, "becoming the table's lock", give_up=give_up)
+        except LatchError as e:
+            e.add_note(f"The lock of {self._store.url} stays what it was.")
+            raise
+
+    # --- guards ----------------------------------------------------------------------------------------------
+
+    def _refuse_unopenable(self, lock: str) -> None:
+        try:
+            check_url(lock)
+        except ConfigError as e:
+            raise ConfigError(
+                f"The lock that is stored for {self._store.url} cannot be opened by anybody: {e} Nothing was written. Give the "
+                "table another one with `lakelatch locks set` or Table.set_lock.",
+                table=self._store.url,
+            ) from e
+
+    def _refuse_unexpected(self, settings: Settings) -> None:
+        if self.expected is not None and settings.lock != self.expected:
+            raise ConfigError(
+                f"The lock of {self._store.url} is {shown(settings.lock)} now, and this writer was opened for {self.expected}. "
+                "Nothing was written; open the table again with the new lock, or without naming one.",
+                table=self._store.url, lock=shown(settings.lock), expected=self.expected,
+            )  # fmt: skip
+
+    def _refuse_if_shared_with_jvm(self, lock: str) -> None:
+        if shared := sorted(_options(lock) & _SHARED_WITH_JVM):
+            raise InputError(
+                f"The lock of {self._store.url} is shared with JVM writers ({', '.join(shared)}= in {shown(lock)}); they do not "
+                "read the log and would go on under the old lock. Stop them, configure them for the new one, and say so: "
+                "--jvm-writers-stopped, or set_lock(url, jvm_writers_stopped=True).",
+                table=self._store.url, lock=shown(lock),
+            )  # fmt: skip
+
+    def _explained(self, error: LatchError, lock: str) -> LatchError:
+        """The same error, saying which lock it is about when the table got another one since this handle took it first."""
+        if lock == self._first:
+            return error
+        return type(error)(
+            f"The lock of {self._store.url} was changed to {lock} (it was {shown(self._first)}), and this writer cannot take the "
+            f"new one: {error}",
+            **error.details,
+        )
+
+    def close(self) -> None:
+        """Close the providers; leases that are held stay held. Twice is fine."""
+        with self._mutex:
+            closing, self._open = list(self._open.values()), {}
+        for provider in closing:
+            provider.close()

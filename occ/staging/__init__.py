@@ -1,0 +1,47 @@
+"""Files that a transaction writes before it commits: encoding, markers, exclusive names, checks of the rows."""
+
+from .apply_rows import (
+    GROUP_COLUMN,
+    NEW,
+    PARTITION_COLUMN,
+    Files,
+    NewGroups,
+    Plan,
+    apply,
+    owners,
+    placed,
+    read_slice,
+    remove_rows,
+    slices_by_partition,
+    write_successor,
+)
+from .collected_facts import wanted_of
+from .file_spec import FileSpec, refuse_if_over
+from .meta_columns import COMMIT_TIME
+from .new_file import NewFile
+from .staged import SERVICES, Staged, operation, write_set_of
+
+__all__ = [
+    "COMMIT_TIME",
+    "GROUP_COLUMN",
+    "NEW",
+    "PARTITION_COLUMN",
+    "SERVICES",
+    "FileSpec",
+    "Files",
+    "NewFile",
+    "NewGroups",
+    "Plan",
+    "Staged",
+    "apply",
+    "operation",
+    "owners",
+    "placed",
+    "read_slice",
+    "refuse_if_over",
+    "remove_rows",
+    "slices_by_partition",
+    "wanted_of",
+    "write_set_of",
+    "write_successor",
+]

@@ -1,0 +1,409 @@
+"""Puts new rows, or the keys of rows to delete, into the file groups where they belong. Arrow and storage, no Spark.
+
+The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
+for batches so small that a Spark job would cost more than the work.
+
+Memory: the incoming rows of the task and one base file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...conflict import FileGroupId
+from ...errors import DamagedTableError
+from ...hudi.files import bucket_of, note_of
+from ...hudi.merge import Effects, Merged, deduplicate, holds, merge, remove, remove_where, stored_texts
+from ...hudi.table import (
+    COMMIT_TIME_ORDERING,
+    META_COLUMNS,
+    RECORD_KEY,
+    all_outside,
+    bucket_ids,
+    key_parts,
+    partition_paths,
+    record_keys,
+)
+from ...hudi.timeline import FileSlice, WriteStat
+from .data_file import BaseFileWriter, FileSpec, RowNumbers, token
+from .meta_columns import FILE_NAME, PARTITION_PATH
+
+PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
+GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
+NEW = "new-"
+# New keys join an existing file of at most this size, rather than start one of their own: a small file is rewritten
+# in a moment, and thousands of tiny files would make every read slow.
+_SMALL_FILE_BYTES = 4 << 20
+_WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
+_TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot."""
+
+    spec: FileSpec
+    slices: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
+    delete: bool = False
+    operation: str = "upsert"
+
+    @property
+    def ordering(self) -> str | None:
+        """The column that decides between an old row and an incoming one."""
+        config = self.spec.config
+        return None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+
+
+def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
+    """File slices in the form that `Plan` wants."""
+    found: dict[str, list[FileSlice]] = {}
+    for each in slices:
+        found.setdefault(each.partition, []).append(each)
+    return {partition: tuple(group) for partition, group in found.items()}
+
+
+class Files:
+    """The files of one task. Publishing waits for the disk, so it runs beside the next file's work.
+
+    Attributes:
+        looked: where `apply` looked keys up: file groups, or partitions as groups without file id.
+        idle: some incoming row changed nothing, because the row that was there is newer.
+        kept: by path of a file, what was done in it; kept when it is a dict, for a rebase in the same process.
+    """
+
+    def __init__(self, spec: FileSpec, task: int, *, keep_hashes: bool = False, round: int = 0) -> None:  # noqa: A002
+        self.spec, self.task = spec, task
+        self.looked: set[FileGroupId] = set()
+        self.idle = False
+        self.kept: dict[str, Effects] | None = None
+        made_before = spec.write + round  # files of the same group, by this transaction
+        self._token = token(task, made_before)
+        self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
+        self._keep_hashes = keep_hashes
+        self._numbers = RowNumbers(task + made_before * _TASKS_MAX)
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="lakelatch-publish")
+        self._open: list[BaseFileWriter] = []
+        self._publishing: list[Future[WriteStat]] = []
+
+    def begin(
+        self, partition: str, file_id: str, replaces: FileSlice | None = None, *, begun: str | None = None
+    ) -> BaseFileWriter:
+        """Open a file; `end` or the end of the block closes it. ``begun`` as in `BaseFileWriter`."""
+        writer = BaseFileWriter(
+            self.spec,
+            partition=partition,
+            file_id=file_id,
+            token=self._token,
+            io="MERGE" if replaces else "CREATE",
+            prev_commit=replaces.instant if replaces else None,
+            numbers=self._numbers,
+            trusted=True,
+            keep_hashes=self._keep_hashes,
+            begun=begun,
+        )
+        writer.__enter__()
+        self._open.append(writer)
+        return writer
+
+    def end(self, writer: BaseFileWriter) -> None:
+        """All rows are in: publish it meanwhile."""
+        writer.finish()
+        if writer.key_hashes:
+            self.hashes.setdefault(writer.partition, []).extend(writer.key_hashes)
+        self._open.remove(writer)
+        self._publishing.append(self._pool.submit(_publish, writer))
+
+    def limit_memory(self) -> None:
+        """With very many open files the fullest ones are written early, in smaller row groups."""
+        waiting = sum(writer.waiting_rows for writer in self._open)
+        for writer in sorted(self._open, key=lambda w: -w.waiting_rows):
+            if waiting <= _WAITING_ROW_GROUPS_MAX * self.spec.row_group_rows:
+                return
+            waiting -= writer.waiting_rows
+            writer.flush()
+
+    def stats(self) -> list[WriteStat]:
+        """Ends and publishes everything; raises the first error."""
+        for writer in list(self._open):
+            self.end(writer)
+        return [future.result() for future in self._publishing]
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._open:
+            writer.abandon()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _publish(writer: BaseFileWriter) -> WriteStat:
+    try:
+        return writer.publish()
+    finally:
+        writer.abandon()
+
+
+class NewGroups:
+    """Rows of one partition into new file groups, the next begun when one is large enough."""
+
+    def __init__(self, files: Files, partition: str, *, slot: int = 0) -> None:
+        self._files, self._partition, self._slot = files, partition, slot
+        self._number = 0
+        self._writer: BaseFileWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows, in pieces of a row group so that the size is looked at in between."""
+        size = self._files.spec.row_group_rows
+        for start in range(0, rows.num_rows, size):
+            if self._writer is not None and self._writer.bytes_written >= self._files.spec.file_bytes_max:
+                self.end()
+            if self._writer is None:
+                # Slots keep file ids of one (task, partition) apart; a thousand files of one task in between suffice.
+                number = self._slot * 1000 + self._number
+                file_id = self._files.spec.group_id(self._partition, self._files.task, number)
+                self._writer = self._files.begin(self._partition, file_id)
+                self._number += 1
+            self._writer.write(rows.slice(start, size))
+
+    def end(self) -> None:
+        """No more rows for the present file."""
+        if self._writer is not None:
+            self._files.end(self._writer)
+            self._writer = None
+
+
+def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
+    """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
+    for partition, place, unit in placed(plan, rows):
+        incoming = unit if plan.delete else deduplicate(unit, ordering=plan.spec.config.ordering_field)
+        if isinstance(place, str):
+            _into_named(plan, files, partition, place, incoming)
+        elif place is not None:
+            _into_bucket(plan, files, partition, place, incoming)
+        else:
+            _into_partition(plan, files, partition, incoming)
+
+
+def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
+    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join."""
+    if not rows.num_rows:
+        return
+    fields = plan.spec.config.record_key_fields
+    parts = key_parts(rows, fields)
+    keyed = _replace_column(rows, RECORD_KEY, parts[0] if len(parts) == 1 else record_keys(rows, fields))
+    paths = _paths(plan, keyed).dictionary_encode()
+    if plan.spec.buckets is not None:
+        places: Any = bucket_ids(parts, plan.spec.buckets)
+        names: list[Any] | None = None
+    elif GROUP_COLUMN in keyed.column_names:
+        groups = keyed.column(GROUP_COLUMN).combine_chunks().dictionary_encode()
+        places, names = np.asarray(groups.indices), groups.dictionary.to_pylist()
+    else:
+        places, names = np.zeros(rows.num_rows, np.int32), None
+    for name in (PARTITION_COLUMN, GROUP_COLUMN):
+        if name in keyed.column_names:
+            keyed = keyed.drop_columns([name])
+    partitions = paths.dictionary.to_pylist()
+    for path, place, unit in _units(keyed, np.asarray(paths.indices), places):
+        yield partitions[path], names[place] if names else place if plan.spec.buckets is not None else None, unit
+
+
+def _paths(plan: Plan, rows: pa.Table) -> pa.Array:
+    if PARTITION_COLUMN in rows.column_names:
+        return rows.column(PARTITION_COLUMN).combine_chunks()
+    return partition_paths(rows, plan.spec.config)
+
+
+def _units(rows: pa.Table, paths: Any, places: Any) -> Iterator[tuple[int, int, pa.Table]]:
+    """The rows of each (partition, place), in their order."""
+    if (paths == paths[0]).all() and (places == places[0]).all():
+        yield int(paths[0]), int(places[0]), rows
+        return
+    order = np.lexsort((places, paths))
+    paths, places = paths[order], places[order]
+    ends = np.flatnonzero((paths[1:] != paths[:-1]) | (places[1:] != places[:-1])) + 1
+    whole = rows.take(pa.array(order))
+    start = 0
+    for end in [*ends.tolist(), len(order)]:
+        yield int(paths[start]), int(places[start]), whole.slice(start, end - start).combine_chunks()
+        start = end
+
+
+# One kind of index each -------------------------------------------------------------------------------------------
+
+
+def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: pa.Table) -> None:
+    found = [s for s in plan.slices.get(partition, ()) if bucket_of(s.file_id) == bucket]
+    if len(found) > 1:
+        raise DamagedTableError(
+            f"bucket {bucket} of partition {partition!r} has {len(found)} file groups "
+            f"({', '.join(s.file_id for s in found)}), so its keys are not unique; was the table always written with "
+            f"{plan.spec.buckets} buckets?",
+            partition=partition,
+            bucket=bucket,
+        )
+    if found:
+        files.looked.add(found[0].group)
+        rewrite(plan, files, found[0], incoming)
+    elif plan.delete:
+        files.looked.add(FileGroupId(partition, ""))
+    else:
+        # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
+        writer = files.begin(partition, plan.spec.group_id(partition, 0, bucket, bucket=bucket))
+        writer.write(incoming)
+        files.end(writer)
+
+
+def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: pa.Table) -> None:
+    files.looked.add(FileGroupId(partition, ""))
+    if not name.startswith(NEW):
+        found = next(s for s in plan.slices[partition] if s.file_id == name)
+        rewrite(plan, files, found, incoming)
+    elif not plan.delete:
+        new = NewGroups(files, partition, slot=int(name[len(NEW) :]))
+        new.write(incoming)
+        new.end()
+
+
+def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
+    """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
+    files.looked.add(FileGroupId(partition, ""))
+    slices, owner = owners(plan, partition, incoming)
+    fresh = owner < 0
+    if not plan.delete and fresh.any():
+        new = NewGroups(files, partition)
+        new.write(incoming.filter(pa.array(fresh)))
+        new.end()
+    for number, old in enumerate(slices):
+        mine = owner == number
+        if mine.any():
+            rewrite(plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
+
+
+def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
+    """The slices of a partition, and for each row the number of the one that takes it; -1 is none of them."""
+    slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.size)
+    keys = _array(incoming, RECORD_KEY)
+    owner = np.full(incoming.num_rows, -1, np.int32)
+    for number, old in enumerate(slices):
+        missing = np.flatnonzero(owner < 0)
+        if not len(missing):
+            break
+        held = _held_keys(plan.spec, old, keys)
+        if held is not None:
+            match = pc.is_in(keys, value_set=held)
+            owner[np.asarray(match)] = number
+    fresh = owner < 0
+    if not plan.delete and fresh.any():
+        target = _packing_target(slices, set(owner[~fresh].tolist()), plan.spec)
+        if target is not None:
+            owner[fresh] = target
+    return slices, owner
+
+
+def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> int | None:
+    """Where new keys go without a file of their own: a slice that is rewritten anyway, or a small one."""
+    for number, old in enumerate(slices):  # smallest first
+        limit = spec.file_bytes_max // 2 if number in touched else _SMALL_FILE_BYTES
+        if old.size < limit:
+            return number
+    return None
+
+
+def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | None:
+    """The key column of a slice, or None when its footer says that none of ``keys`` can be in it."""
+    with spec.store.open(old.path) as stream:
+        file = pq.ParquetFile(stream)
+        notes = file.metadata.metadata or {}
+        low, high = notes.get(b"hoodie_min_record_key"), notes.get(b"hoodie_max_record_key")
+        if low is not None and high is not None and all_outside(keys, low, high):
+            return None
+        return _array(file.read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
+
+
+# One file group ---------------------------------------------------------------------------------------------------
+
+
+def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
+    """The successor of one slice, unless nothing in it changes."""
+    base = read_slice(plan.spec, old)
+    if plan.delete:
+        merged = remove(base, _array(incoming, RECORD_KEY))
+    else:
+        merged = merge(base, incoming, ordering=plan.ordering)
+        files.idle |= merged.inserts + merged.updates < incoming.num_rows
+    path = write_successor(files, old, merged)
+    if files.kept is not None and path and old.instant != plan.spec.instant:
+        files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
+
+
+def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray[np.int64], file_id: str = "") -> None:
+    """The successor of one slice without the rows at these positions."""
+    base = read_slice(plan.spec, old)
+    gone = np.zeros(base.num_rows, bool)
+    gone[positions] = True
+    write_successor(files, old, remove_where(base, gone), file_id)
+
+
+def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> str:
+    """Write what a merge made of a slice, by default into its own group; its path, or "" when it made no difference.
+
+    A slice that this transaction has staged itself has its successor in a new group.
+    """
+    if not merged.changed:
+        return ""
+    begun = files.spec.begun[old.group] if old.instant == files.spec.instant else None
+    if begun is not None:
+        file_id = files.spec.successor_id(old.group)
+    moves = file_id not in ("", old.file_id)
+    writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
+    writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys)
+    writer.write(merged.rows)
+    files.end(writer)
+    return writer.path
+
+
+def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:
+    """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
+
+    Texts that the file stores with a dictionary are in one.
+    """
+    with spec.store.open(old if isinstance(old, str) else old.path) as stream:
+        metadata = pq.read_metadata(stream)
+        texts = stored_texts(metadata, but=(RECORD_KEY, *spec.config.record_key_fields))
+        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
+        # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
+        same = note_of(metadata).get("key")
+        same = same if same in spec.config.record_key_fields else None
+        rows = file.read(
+            [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME, same)], use_threads=False
+        )
+    if same:
+        rows = rows.append_column(same, rows.column(RECORD_KEY))
+    wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
+    for place, column in enumerate(rows.schema):
+        kind = wanted.get(column.name, column.type)
+        if not holds(column.type, kind):
+            rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
+    return rows
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def _replace_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    if name in rows.column_names:
+        rows = rows.drop_columns([name])
+    return rows.append_column(name, values)

@@ -1,0 +1,39 @@
+"""What the commits of a table are to know of the rows that they write, as its settings say."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+
+from ...errors import InputError
+from ..log import Settings, columns_of, refuse_type
+from .file_spec import Wanted
+from .staged import SERVICES
+
+
+@functools.lru_cache(maxsize=64)
+def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
+    """Of a transaction that writes rows of this schema.
+
+    Keys of a bucket index are not wanted: equal ones meet in one bucket. Those of bulk_insert are not either: it is for
+    rows that are known to be new, and promises nothing of keys, as in Hudi. A service changes no row.
+
+    Raises:
+        InputError: the schema lacks a column of a unique constraint, or its type cannot be compared exactly.
+    """
+    if operation in SERVICES:
+        return Wanted()
+    for name in dict.fromkeys(name for constraint in settings.unique for name in constraint):
+        if name not in schema.names:
+            raise InputError(
+                f"the table has a unique constraint on {name!r} and the rows have no such column: write it, or drop the "
+                "constraint from the table's settings (unique)",
+                column=name,
+            )
+        refuse_type(name, schema.field(name).type)
+    return Wanted(
+        keys=settings.unique_keys and settings.buckets is None and operation != "bulk_insert",
+        unique=settings.unique,
+        statistics=columns_of(schema, settings.statistics, isolation=settings.isolation),
+    )

@@ -1,0 +1,102 @@
+"""What all files of one transaction have in common: what is known of it, its names, its stop sign."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ...conflict import FileGroupId
+from ...errors import RolledBackError
+from ...hudi.files import bucket_of, new_file_id
+from ...hudi.table import TableConfig
+from ...storage import Store
+from ..liveness import heartbeat_path
+
+_FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a commit is to know of the rows that its files hold; nothing costs nothing.
+
+    Attributes:
+        keys: the record keys that are inserted.
+        unique: the columns of each unique constraint.
+        statistics: columns whose smallest and largest values are told.
+    """
+
+    keys: bool = False
+    unique: tuple[tuple[str, ...], ...] = ()
+    statistics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """Everything that the files of one transaction have in common. Pickles, so it travels to Spark's workers.
+
+    Attributes:
+        schema: the table's data columns after this transaction, without meta columns.
+        buckets: of the bucket index; None is the simple index.
+        row_group_rows: rows of a row group, and the most that an open file keeps in memory.
+        wanted: what the commit is to know of the rows.
+        file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
+        write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
+        begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
+            from, "" where they began it.
+    """
+
+    store: Store
+    instant: str
+    schema: pa.Schema
+    config: TableConfig
+    buckets: int | None = None
+    codec: str = "zstd"
+    row_group_rows: int = 131_072
+    file_bytes_max: int = 120 << 20
+    wanted: Wanted = field(default=Wanted())
+    write: int = 0
+    begun: Mapping[FileGroupId, str] = field(default_factory=dict)
+
+    def group_id(self, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
+        """The file id of a new file group: the same for every run of the same task of the same write."""
+        return group_id(self.instant, partition, task, number, write=self.write, bucket=bucket)
+
+    def successor_id(self, group: FileGroupId) -> str:
+        """The file id that takes over from a file group which an earlier write of this transaction has staged.
+
+        A new one, as in a rebase: of one file group and T there is never a second file, also not when a late task brings
+        the first one back; the commit replaces the old group.
+        """
+        bucket = bucket_of(group.file_id) if self.buckets is not None else None
+        name = f"{self.instant}\n{group.partition}\n{group.file_id}\nwrite {self.write}"
+        return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
+
+
+def group_id(
+    instant: str, partition: str, task: int, number: int = 0, *, write: int = 0, bucket: int | None = None
+) -> str:
+    """The file id of a new file group: the same for every run of the same task of the same write."""
+    name = f"{instant}\n{partition}\n{task}\n{number}" + (f"\n{write}" if write else "")
+    return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
+
+
+def token(task: int, round_: int = 0) -> str:
+    """The write token of a task: it names no attempt, so that a second attempt meets the first one's file.
+
+    ``round_`` counts the writes of the transaction and then the rounds of its rebase: the file that one supersedes has
+    another name, so that a late worker cannot bring the old one back under the new one's.
+    """
+    return f"{task}-{round_}-0"
+
+
+def refuse_if_over(store: Store, instant: str) -> None:
+    """Raise `RolledBackError` when the transaction has ended: its heartbeat file is the stop sign."""
+    if store.head(heartbeat_path(instant)) is None:
+        raise RolledBackError(
+            f"transaction {instant} is over (its heartbeat is gone); no file of it may appear any more. "
+            "Run the write again if it was not you who ended it",
+            instant=instant,
+        )

@@ -1,0 +1,245 @@
+"""Rows as they stand in a base file: meta columns first, data columns in the table's types.
+
+A row that has meta columns is copied and keeps its commit time and number; one without, or with null in them, is new
+and gets the transaction's.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import InputError
+from ...hudi.merge import TEXTS, cast, filled, holds, plain, without_unused
+from ...hudi.table import META_COLUMNS, RECORD_KEY, distinct_paths, java_span, record_keys, wide_hashes
+from ..log import Hashed, constraint_values, joined, name_of
+from .file_spec import FileSpec
+
+COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
+_FEW_ROWS = 256
+
+
+@dataclass
+class RowNumbers:
+    """Numbers the new rows of one task, for ``_hoodie_commit_seqno``."""
+
+    task: int = 0
+    rows: int = 0
+
+    def take(self, count: int) -> int:
+        """The first of ``count`` numbers that nobody else gets."""
+        first, self.rows = self.rows, self.rows + count
+        return first
+
+
+class FileRows:
+    """Completes the rows of one file and keeps count of them.
+
+    Attributes:
+        new_rows: rows so far that this transaction changed.
+        digest: sum of the new keys' hashes: the same keys in any order give the same.
+        min_key, max_key: of all rows so far, in the order of their bytes.
+        java_span: the same in Java's order, which is what Hudi's footers are in; None without rows.
+        key_column: the column that the record keys of all rows so far are equal to, if there is one.
+        key_hashes: `wide_hashes` of the new keys, where they are wanted.
+    """
+
+    def __init__(
+        self,
+        spec: FileSpec,
+        *,
+        partition: str,
+        name: str,
+        numbers: RowNumbers,
+        trusted: bool,
+        keep_hashes: bool,
+    ) -> None:
+        self._instant, self._schema, self._config = spec.instant, spec.schema, spec.config
+        self._partition, self._name = partition, name
+        self._again = bool(spec.begun)
+        self._numbers, self._trusted, self._wanted = numbers, trusted, spec.wanted
+        self.new_rows, self.digest = 0, 0
+        self.min_key: str | None = None
+        self.max_key: str | None = None
+        self.java_span: tuple[str, str] | None = None
+        fields = spec.config.record_key_fields
+        self.key_column = fields[0] if len(fields) == 1 and fields[0] in spec.schema.names else None
+        self.key_hashes: list[npt.NDArray[np.uint64]] | None = [] if keep_hashes or spec.wanted.keys else None
+        self._under: dict[str, list[Hashed | None]] = {}
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """Of the file, as it is handed to the Parquet writer."""
+        types = [TEXTS, pa.string(), pa.string(), TEXTS, TEXTS]
+        meta = [pa.field(n, t) for n, t in zip(META_COLUMNS, types, strict=True)]
+        return pa.schema([*meta, *(f.with_nullable(True).remove_metadata() for f in self._schema)])
+
+    def completed(self, rows: pa.Table) -> pa.Table:
+        """The rows with all columns of the file. Raises `InputError` as `BaseFileWriter.write` says."""
+        data = self._data_columns(rows)
+        new = self._new_rows(rows)
+        count = rows.num_rows if new is None else new.true_count
+        if count and not self._trusted:
+            self._refuse_strangers(_those(rows, new))
+        keys = self._keys(rows, new)
+        zeros = pa.array(np.zeros(rows.num_rows, np.int32))
+        meta = [
+            self._commit_times(rows, new, zeros),
+            self._seqnos(rows, new, count),
+            keys,
+            _constant(self._partition, zeros),
+            _constant(self._name, zeros),
+        ]
+        self._note_keys(keys, new)
+        if self.key_column and not _equal(keys, data.column(self.key_column)):
+            self.key_column = None
+        self._note_values(data, new)
+        arrays = [*meta, *data.columns]
+        kinds = (column.type for column in arrays)  # a dictionary where the rows come with one
+        fields = [
+            field if field.type == kind else field.with_type(kind)
+            for field, kind in zip(self.schema, kinds, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _data_columns(self, rows: pa.Table) -> pa.Table:
+        schema = self._schema
+        if unknown := [n for n in rows.column_names if n not in schema.names and n not in META_COLUMNS]:
+            raise InputError(
+                f"the rows have columns that the table's schema of this transaction lacks: {', '.join(unknown)}; "
+                "pass the wider schema when the transaction's files are planned",
+                columns=unknown,
+            )
+        columns: list[Any] = []
+        for wanted in schema:
+            if wanted.name not in rows.column_names:
+                columns.append(pa.nulls(rows.num_rows, wanted.type))
+                continue
+            column = rows.column(wanted.name)
+            if column.type == wanted.type:
+                columns.append(column)
+            else:
+                columns.append(without_unused(column) if holds(column.type, wanted.type) else _cast(column, wanted))
+        return pa.Table.from_arrays(columns, names=schema.names)
+
+    def _new_rows(self, rows: pa.Table) -> pa.Array | None:
+        """Mask of the rows that this transaction changes, in this write or an earlier one; None is all of them."""
+        if COMMIT_TIME not in rows.column_names:
+            return None
+        times = rows.column(COMMIT_TIME)
+        new = times.is_null()
+        if self._again:
+            new = pc.or_(new, pc.fill_null(pc.equal(plain(times), self._instant), fill_value=False))
+        return new.combine_chunks()
+
+    def _keys(self, rows: pa.Table, new: pa.Array | None) -> Any:
+        fields = self._config.record_key_fields
+        if RECORD_KEY not in rows.column_names:
+            return record_keys(rows, fields)
+        keys = rows.column(RECORD_KEY)
+        if not keys.null_count:
+            return keys
+        fresh = _those(rows, new)
+        if new is None or fresh.column(RECORD_KEY).null_count != keys.null_count:
+            raise InputError(
+                f"rows that were copied have no {RECORD_KEY}; keep the meta columns of copied rows together"
+            )
+        return pc.replace_with_mask(keys, new, record_keys(fresh, fields))
+
+    def _commit_times(self, rows: pa.Table, new: pa.Array | None, zeros: pa.Array) -> Any:
+        if new is None:
+            return _constant(self._instant, zeros)
+        return without_unused(filled(cast(rows.column(COMMIT_TIME), TEXTS), self._instant))
+
+    def _seqnos(self, rows: pa.Table, new: pa.Array | None, count: int) -> Any:
+        first = self._numbers.take(count)
+        prefix = f"{self._instant}_{self._numbers.task}_"
+        if count < _FEW_ROWS:  # two Arrow kernels that nothing else needs cost more here than they spare
+            fresh = pa.array([f"{prefix}{n}" for n in range(first, first + count)], pa.string())
+        else:
+            numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
+            fresh = pc.binary_join_element_wise(pa.scalar(prefix), numbers, "")
+        if new is None:
+            return fresh
+        if SEQNO not in rows.column_names:
+            raise InputError(f"rows that were copied have no {SEQNO}; keep the meta columns of copied rows together")
+        old = rows.column(SEQNO).cast(pa.string())
+        return pc.replace_with_mask(old, new, fresh) if count else old
+
+    def _refuse_strangers(self, fresh: pa.Table) -> None:
+        if others := [p for p in distinct_paths(fresh, self._config) if p != self._partition]:
+            raise InputError(
+                f"rows of partition {others[0]!r} were written into a file group of {self._partition!r}; "
+                "split the rows by partition first",
+                partition=self._partition,
+            )
+
+    def _note_keys(self, keys: Any, new: pa.Array | None) -> None:
+        low, high = _span(keys)
+        self.min_key = low if self.min_key is None else min(self.min_key, low)
+        self.max_key = high if self.max_key is None else max(self.max_key, high)
+        if len(keys):
+            self.java_span = java_span(keys, (low, high), self.java_span)
+        fresh = keys if new is None else keys.filter(new)
+        fresh = fresh.combine_chunks() if isinstance(fresh, pa.ChunkedArray) else fresh
+        self.new_rows += len(fresh)
+        hashes = wide_hashes(fresh)
+        self.digest = (self.digest + int(hashes.sum(dtype=np.uint64))) % 2**64
+        if self.key_hashes is not None:
+            self.key_hashes.append(hashes)
+
+    def _note_values(self, data: pa.Table, new: pa.Array | None) -> None:
+        for constraint in self._wanted.unique:
+            fresh = data.select(constraint) if new is None else data.select(constraint).filter(new)
+            values = constraint_values(fresh, constraint)
+            if values is not None:
+                self.digest = (self.digest + int(values.hashes.sum(dtype=np.uint64))) % 2**64
+            self._under.setdefault(name_of(constraint), []).append(values)
+
+    def new_keys(self) -> Hashed | None:
+        """Keys of the rows that this transaction changed, inserted or not."""
+        if not self.key_hashes or self.min_key is None or self.max_key is None:
+            return None
+        return Hashed(self.min_key, self.max_key, np.concatenate(self.key_hashes))
+
+    def constrained(self) -> dict[str, Hashed]:
+        """The values that these rows have under each unique constraint."""
+        found = {name: joined(pieces) for name, pieces in self._under.items()}
+        return {name: values for name, values in found.items() if values is not None}
+
+
+def _those(rows: pa.Table, chosen: pa.Array | None) -> pa.Table:
+    return rows if chosen is None else rows.filter(chosen)
+
+
+def _span(keys: Any) -> tuple[Any, Any]:
+    if len(keys) < _FEW_ROWS:
+        texts = keys.to_pylist()
+        return min(texts, default=None), max(texts, default=None)
+    span = pc.min_max(keys)
+    return span["min"].as_py(), span["max"].as_py()
+
+
+def _equal(some: Any, others: pa.ChunkedArray) -> bool:
+    return bool(others.equals(some if isinstance(some, pa.ChunkedArray) else pa.chunked_array([some])))
+
+
+def _constant(text: str, zeros: pa.Array) -> pa.DictionaryArray:
+    # Four bytes a row in memory, shared by all such columns; a plain text column in the file.
+    return pa.DictionaryArray.from_arrays(zeros, pa.array([text]))
+
+
+def _cast(column: Any, wanted: pa.Field) -> Any:
+    try:
+        return column.cast(wanted.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+        raise InputError(
+            f"column {wanted.name!r} is {column.type} in the rows and {wanted.type} in the table: {e}; cast it first",
+            column=wanted.name,
+        ) from e

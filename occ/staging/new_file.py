@@ -1,0 +1,118 @@
+"""One data file of a transaction, for writers without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ...conflict import FileGroupId
+from ...errors import InputError, LatchError
+from .data_file import BaseFileWriter, token
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...hudi.timeline import FileSlice, WriteStat
+    from .data_file import FileSpec
+
+
+class Owner(Protocol):
+    """What a file belongs to: a transaction, or one round of its rebase."""
+
+    def file_spec(self, schema: pa.Schema) -> FileSpec: ...
+    def add(self, stats: Iterable[WriteStat]) -> None: ...
+    def _present(self, slice_: FileSlice) -> FileSlice: ...
+    def _staging(self) -> AbstractContextManager[None]: ...
+    def _adopt(self, file: NewFile) -> None: ...
+    def _require_open(self) -> None: ...
+
+
+class NewFile:
+    """Made by `Transaction.replace` and `Transaction.create`; its marker is written with the first row.
+
+    `write` once or often, in a ``with`` block or not: the transaction's commit closes what is still open.
+    """
+
+    def __init__(
+        self,
+        transaction: Owner,
+        *,
+        partition: str,
+        file_id: str,
+        replaces: FileSlice | None = None,
+        round: int = 0,  # noqa: A002 - of a rebase
+    ) -> None:
+        self._transaction, self._round = transaction, round
+        self.partition, self.file_id, self._replaces = partition, file_id, replaces
+        self.over = FileGroupId(partition, file_id)  # the file group whose rows it holds, by now another's perhaps
+        self._writer: BaseFileWriter | None = None
+        self._closed = False
+        transaction._adopt(self)
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows: a row whose meta columns are missing or null is changed by this transaction, others are copied.
+
+        Raises:
+            InputError: a column was dropped or retyped, a row has no key or belongs to another partition.
+            RolledBackError: somebody else has ended the transaction.
+            CommitError: the transaction is over.
+            TableError: the table's handle was closed.
+        """
+        self._transaction._require_open()
+        if self._closed:
+            raise InputError(
+                f"file group {self.file_id} in partition {self.partition!r} is closed, because its transaction has gone on to "
+                "its next write; `create` another file, or `replace` this one"
+            )
+        if self._writer is None:
+            self._writer = self._opened(rows.schema)
+            self._writer.__enter__()
+        self._writer.write(rows)
+
+    def _opened(self, schema: pa.Schema) -> BaseFileWriter:
+        old = self._transaction._present(self._replaces) if self._replaces else None
+        spec = self._transaction.file_spec(schema)
+        begun = spec.begun[old.group] if old is not None and old.instant == spec.instant else None
+        if old is not None and begun is not None:
+            self.over = old.group
+            self.file_id, old = spec.successor_id(old.group), None
+        return BaseFileWriter(
+            spec,
+            partition=self.partition,
+            file_id=self.file_id,
+            token=token(0, spec.write + self._round),
+            io="MERGE" if old else "CREATE",
+            prev_commit=old.instant if old else None,
+            replaces=old.path if old else None,
+            begun=begun,
+        )
+
+    def close(self) -> None:
+        """The file stands and belongs to the transaction. Twice is fine. A file without rows is not made."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self._closed = True
+            try:
+                self._transaction._require_open()
+                with self._transaction._staging():
+                    self._transaction.add([writer.publish()])
+            except BaseException:
+                writer.abandon()
+                raise
+
+    def abandon(self) -> None:
+        """Leave without publishing."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(LatchError):
+                writer.abandon()
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()

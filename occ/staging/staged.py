@@ -1,0 +1,349 @@
+"""What a transaction is about to commit: files written, file groups replaced, regions claimed. No protocol in here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ...conflict import NOWHERE, FileGroupId, FileStatistics, ReadSet, Region, Scan, Values, Where, WriteSet
+from ...errors import ConfigError, InputError
+from ...hudi.files import BaseFile
+from ...hudi.timeline import COMPLETED_AS, CommitMetadata, FileSlice, Snapshot, State, WriteStat
+from ...storage import Store
+from ..log import Commit, groups_of
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How one kind of write appears on the timeline, and whether it reads nothing of the table (blind).
+
+    ``announced``: states in which its pending instant stands there, as files without content. ``service``: it changes
+    no row, and says itself what it depends on.
+    """
+
+    action: str
+    hudi_name: str
+    blind: bool = False
+    announced: tuple[State, ...] = ("requested", "inflight")
+    service: bool = False
+
+
+OPERATIONS = {
+    "insert": Operation("commit", "INSERT", blind=True),
+    "bulk_insert": Operation("commit", "BULK_INSERT", blind=True),
+    "upsert": Operation("commit", "UPSERT"),
+    "delete": Operation("commit", "DELETE"),
+    "insert_overwrite": Operation("replacecommit", "INSERT_OVERWRITE"),
+    "insert_overwrite_table": Operation("replacecommit", "INSERT_OVERWRITE_TABLE"),
+    "delete_partition": Operation("replacecommit", "DELETE_PARTITION"),
+}
+
+# Begun by `services`, `savepoint` and `restore` only. The pending instants of plans have content.
+SERVICES = {
+    "clean": Operation("clean", "CLEAN", announced=(), service=True),
+    "archive": Operation("archive", "ARCHIVE", announced=(), service=True),
+    "compact": Operation("compaction", "COMPACT", announced=(), service=True),
+    "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
+    "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
+    "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),
+    "restore": Operation("restore", "RESTORE", service=True),
+}
+
+
+def operation(name: str) -> Operation:
+    """The operation of that name; `ConfigError` listing all for another name."""
+    if name not in OPERATIONS:
+        raise ConfigError(f"no operation {name!r}; known: {', '.join(OPERATIONS)}")
+    return OPERATIONS[name]
+
+
+class Staged:
+    """Collects until the commit; then only read."""
+
+    def __init__(self, name: str) -> None:
+        self.operation = SERVICES.get(name) or operation(name)
+        self._name = name
+        self._stats: dict[FileGroupId, WriteStat] = {}
+        self._replaced: set[FileGroupId] = set()
+        self._region = NOWHERE
+        self._moved: dict[FileGroupId, FileGroupId] = {}  # own new file group -> the one whose rows moved there
+        self._given_up: frozenset[FileGroupId] = frozenset()  # file groups of superseded files of ours
+        self._became: dict[FileGroupId, FileGroupId] = {}  # file group -> the one in which a later write put its rows
+        self._read = NOWHERE
+        self._looked = NOWHERE
+        self._looked_into: set[FileGroupId] = set()
+        self._scanned: Region | None = None
+        self._saw: set[FileGroupId] = set()
+        self._conditions: list[Scan] = []
+        self._scans: list[Scan] = []
+        self._values: dict[str, Values] | None = None
+        self._metadata: CommitMetadata | None = None
+        self.empty_too = False
+        self.tells_all = False  # who writes says all that it reads; otherwise it may have read everything
+        self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write
+
+    def add(self, stats: Iterable[WriteStat]) -> None:
+        """Files that were written and belong to the commit. One per file group."""
+        self._values = None
+        for each in stats:
+            group, stat = FileGroupId(each.partition, each.file_id), each
+            if each.whole is not None:
+                inserts, updates, deletes = each.whole
+                stat = replace(each, num_inserts=inserts, num_updates=updates, num_deletes=deletes, whole=None)
+            before = self._stats.setdefault(group, stat)
+            if before.path != stat.path:
+                raise InputError(
+                    f"two files of one transaction for file group {group}: {before.path} and {stat.path}; readers refuse "
+                    "such a table, so nothing was committed. Write each file group once",
+                    group=str(group),
+                )
+
+    def drop(self, slices: Iterable[FileSlice]) -> None:
+        """File groups that readers shall no longer see."""
+        if COMPLETED_AS.get(self.operation.action, self.operation.action) != "replacecommit":
+            raise ConfigError(
+                f"a transaction begun as {self._name!r} cannot drop file groups; begin it as 'insert_overwrite', "
+                "'insert_overwrite_table' or 'delete_partition'"
+            )
+        for slice_ in slices:
+            group = self.now(slice_.group)
+            self._replaced |= {slice_.group, group}
+            if self._stats.pop(group, None) is not None:
+                self._values = None
+                if (place := self._moved.pop(group, None)) is not None:
+                    self._replaced.add(place)
+
+    # --- several writes ------------------------------------------------------------------------------------------
+
+    def now(self, group: FileGroupId) -> FileGroupId:
+        """Where the rows of a file group are after the writes so far."""
+        while group in self._became:
+            group = self._became[group]
+        return group
+
+    def present(self, slice_: FileSlice) -> FileSlice:
+        """What has become of a slice of the snapshot, or of one of ours: the file that is staged in its place."""
+        group = self.now(slice_.group)
+        stat = self._stats.get(group)
+        return slice_ if stat is None else FileSlice(group, BaseFile.at(stat.path, stat.file_size))
+
+    def dropped(self, group: FileGroupId) -> bool:
+        """Whether readers shall no longer see it."""
+        return group in self._replaced
+
+    def onto(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as it would be after this commit."""
+        if not (self._stats or self._replaced):
+            return snapshot
+        files = [{"partition": s.partition, "path": s.path, "file_size": s.file_size} for s in self._stats.values()]
+        return snapshot.after_all([({"stats": files, "replaced": self._replaced_by_partition()}, "")])
+
+    def follow(self, stats: Sequence[WriteStat], after: Mapping[FileGroupId, FileGroupId], snapshot: Snapshot) -> None:
+        """Files of a write some of which take over from staged ones: file group of a new file -> that of the staged one."""
+        new = {FileGroupId(stat.partition, stat.file_id) for stat in stats}
+        old = {group: before for group, before in after.items() if group in new and before in self._stats}
+        places = {group: self.place_of(before) for group, before in old.items()}
+        self._became.update({before: group for group, before in old.items()})
+        self.supersede(
+            old.values(),
+            stats,
+            {group: place for group, place in places.items() if snapshot.get(place) is not None},
+            {before for before in old.values() if snapshot.get(before) is None},
+        )
+
+    def overwrites(self, partition: str | None) -> None:
+        """Everything in the partition (None: the table) is replaced, also what appears there meanwhile."""
+        self._region |= _region(partition)
+
+    def reads(self, partition: str | None, slices: Iterable[FileSlice] = (), where: Where = ()) -> None:
+        """The result depends on everything in the partition (None: the table); with ``where`` see `Scan`."""
+        if where:
+            self._conditions.append(Scan(_region(partition), where, frozenset(each.group for each in slices)))
+        else:
+            self._read |= _region(partition)
+
+    def looks_up(self, partition: str | None, file_id: str = "") -> None:
+        """Keys were looked up in the partition (None: the table) or in one group, by a merge that can do so again."""
+        self.tells_all = True
+        if partition is not None and file_id:
+            self._looked_into.add(FileGroupId(partition, file_id))
+        else:
+            self._looked |= _region(partition)
+
+    @property
+    def looked_where(self) -> Region:
+        """Where the write's own condition was evaluated or its keys were looked up."""
+        region = self._read | self._looked
+        for scan in self._conditions:
+            region |= scan.region
+        return region
+
+    def scanned(self, partition: str | None, slices: Iterable[FileSlice], where: Where = ()) -> None:
+        """Rows of the partition (None: the table) were read: these slices, and nothing that is not there."""
+        groups = frozenset(each.group for each in slices)
+        if where:
+            self._scans.append(Scan(_region(partition), where, groups))
+        else:
+            self._scanned = (self._scanned or NOWHERE) | _region(partition)
+            self._saw |= groups
+
+    def saw(self, slice_: FileSlice) -> None:
+        """This slice was read."""
+        self._saw.add(slice_.group)
+
+    # --- a rebase ------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> dict[FileGroupId, WriteStat]:
+        """The files that were written, by file group."""
+        return dict(self._stats)
+
+    def mergeable(self) -> frozenset[FileGroupId]:
+        """The file groups that a rebase can merge again: of files written, of their rows, of files superseded."""
+        return frozenset(self._stats) | frozenset(self._moved.values()) | self._given_up
+
+    def place_of(self, group: FileGroupId) -> FileGroupId:
+        """The file group whose rows one of ours holds: itself, or the one that it replaces."""
+        return self._moved.get(group, group)
+
+    def only(self, groups: Iterable[FileGroupId]) -> bool:
+        """Whether nothing else is staged."""
+        return self._stats.keys() <= set(groups) and not (self._replaced or self._region or self.empty_too)
+
+    def supersede(
+        self,
+        old: Iterable[FileGroupId],
+        new: Iterable[WriteStat],
+        moved: Mapping[FileGroupId, FileGroupId],
+        fresh: Collection[FileGroupId],
+    ) -> None:
+        """These files of ours are no part of the commit any more, those are.
+
+        Args:
+            moved: new file group -> the one whose rows it took over, which the commit replaces.
+            fresh: those of ``old`` that ours began; the commit replaces them too, so that none can come back.
+        """
+        for group in old:
+            del self._stats[group]
+            self._moved.pop(group, None)
+        self.add(new)
+        self._moved.update(moved)
+        self._given_up |= frozenset(fresh)
+
+    @property
+    def moves(self) -> bool:
+        """Whether the commit replaces file groups whose rows it holds in others, or that it began itself."""
+        return bool(self._moved or self._given_up)
+
+    @property
+    def untouched(self) -> bool:
+        """True when nothing was said so far of what is written or read."""
+        return self.empty and self.read_set() == Staged(self._name).read_set()
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing to commit."""
+        return not (self._stats or self._replaced or self._region or self.empty_too)
+
+    def paths(self) -> set[str]:
+        """Data files that belong to the commit."""
+        return {s.path for s in self._stats.values()}
+
+    def write_set(self) -> WriteSet:
+        """File groups created, changed or replaced, and the region claimed."""
+        groups = self.named | frozenset(self._stats) | self._all_replaced()
+        return WriteSet(groups, self._region, unique=self.values())
+
+    def values(self) -> dict[str, Values]:
+        """What it wrote that no two rows may share."""
+        if self._values is None:
+            facts = [(s.partition, s.facts.values) for s in self._stats.values() if s.facts]
+            if not facts:
+                return {}
+            from ..log import together  # with what it needs, which who only looks at a table does not
+
+            self._values = together(facts)
+        return self._values
+
+    def _all_replaced(self) -> frozenset[FileGroupId]:
+        return frozenset(self._replaced) | frozenset(self._moved.values()) | self._given_up
+
+    def read_set(self) -> ReadSet:
+        """What the result depends on."""
+        if self.operation.service:
+            return ReadSet(scans=())
+        looked = bool(self.looked_where or self._scanned or self._saw or self._scans)
+        lookups = (Scan(self._looked, groups=frozenset(self._looked_into)),)
+        scans: tuple[Scan, ...] | None
+        if self._scanned is not None or self._scans:
+            scans = (Scan(self._scanned or NOWHERE, groups=frozenset(self._saw)), *self._scans)
+        else:
+            scans = () if self.tells_all and not self._saw else None
+        blind, condition = self.operation.blind and not looked, tuple(self._conditions)
+        return ReadSet(self._read, blind=blind, condition=condition, scans=scans, lookups=lookups)
+
+    def metadata(self, schema: str | None) -> CommitMetadata:
+        """The commit as the timeline tells it."""
+        # Kept, so that the own commit is published without reading it back (`publish.metadata_of`).
+        self._metadata = CommitMetadata(
+            operation=self.operation.hudi_name,
+            schema=schema,
+            stats=tuple(self._stats.values()),
+            replaced=self._replaced_by_partition(),
+            compacted=self.operation.action == "compaction",
+        )
+        return self._metadata
+
+    def _replaced_by_partition(self) -> dict[str, tuple[str, ...]]:
+        replaced: dict[str, list[str]] = {}
+        for partition, file_id in sorted(self._all_replaced()):
+            replaced.setdefault(partition, []).append(file_id)
+        return {partition: tuple(ids) for partition, ids in replaced.items()}
+
+
+def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
+    """The write set of a commit that has landed, from the plain values of its metadata.
+
+    Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
+    """
+    stats = plain.get("stats", ())
+    groups = {FileGroupId(s["partition"], s["file_id"]) for s in stats}
+    if "replaced" in plain:
+        groups |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
+    if "slices" in plain:
+        groups |= groups_of(plain)
+    unique: dict[str, Values] = {}
+    if "unique" in plain:
+        from ..log import from_entry
+
+        unique = from_entry(store, plain["unique"])
+    return WriteSet(frozenset(groups), commit.region, statistics=InEntry(stats), unique=unique)
+
+
+class InEntry(Mapping[FileGroupId, FileStatistics]):
+    """Statistics of a commit's files, looked up and decoded when a condition asks for them."""
+
+    def __init__(self, stats: Sequence[Mapping[str, Any]]) -> None:
+        self._stats = stats
+
+    @cached_property
+    def _plain(self) -> dict[FileGroupId, Mapping[str, Any]]:
+        return {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in self._stats if "columns" in s}
+
+    def __getitem__(self, group: FileGroupId) -> FileStatistics:
+        try:
+            return FileStatistics.from_json(self._plain[group])
+        except (AttributeError, TypeError, ValueError) as e:  # what cannot be understood excludes nothing
+            raise KeyError(group) from e
+
+    def __iter__(self) -> Iterator[FileGroupId]:
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+
+def _region(partition: str | None) -> Region:
+    return Region(whole_table=True) if partition is None else Region(frozenset({partition}))

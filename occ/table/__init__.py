@@ -1,0 +1,7 @@
+"""The front door: create, adopt and open tables, and what one can do with an open one."""
+
+from .adopt import adopt
+from .create import create
+from .table import Table, open
+
+__all__ = ["Table", "adopt", "create", "open"]

@@ -1,0 +1,204 @@
+"""Making somebody else's table writable, rebuilding a log, and taking over what was committed past it.
+
+    no log, or a damaged one     a new epoch, numbered from the time: whatever reads or writes an older one finds it newer
+    a log that was bypassed      the epoch is closed by its own rules, and the next one opened above the strangers' times
+
+Either way nothing that was open before can land (traps 8 and 10), and whatever is on the timeline counts. A writer that
+is alive would lose its work, and in a log that cannot be read to its end perhaps a commit that it has not published yet.
+So the living are watched for and refused first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...environment import SYSTEM, Environment
+from ...errors import CommitError, ConfigError, DamagedTableError, UnsupportedTableError
+from ...hudi.files import list_data_files
+from ...hudi.table import TableConfig
+from ...hudi.timeline import EARLIEST, has_archive, is_time, parse_unknown, read_timeline, skipped
+from ...storage import Store, open_store
+from ..check import refuse_misplaced
+from ..liveness import HEARTBEATS, Watch, instants_with_markers
+from ..log import Commit, LogState, Open, Publisher, epochs, read_epoch
+from ..session import cold_view, prove
+from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
+from .table import Table
+
+_log = logging.getLogger("lakelatch.adopt")
+
+
+def adopt(
+    url: str,
+    lock: str | None = None,
+    *,
+    writer: str = "",
+    env: Environment = SYSTEM,
+    progress: Callable[[float], None] | None = None,
+    **settings: Any,
+) -> Table:
+    """Make a Hudi table writable that has no commit log, or rebuild a log that is damaged or was bypassed; open it.
+
+    No transaction that was open in an older log can land any more. What is left of them is swept where the log tells of
+    them; elsewhere it stays, and `check` names it. Settings of a log that can be read are kept where none are given.
+
+    Args:
+        lock: URL of the lock; that of the old log where None is given, and the table's own where there is none either.
+        progress: called with the seconds that silent writers are still to be watched.
+
+    Raises:
+        ConfigError: the log is there and sound; or the rows do not lie in so many ``buckets``.
+        CommitError: a writer is alive. Nothing was changed.
+        DamagedTableError: data files, but no commit at all, so that the first commit would make them visible.
+        UnsupportedTableError: the table cannot be written by this library; says why and the way out.
+    """
+    store = open_store(url)
+    state, commits = _old_log(store)
+    state.settings.refuse_older_versions(store.url)
+    if settings.get("unique"):
+        raise ConfigError(
+            f"adopt {store.url} first, then call change_settings(unique=...), which looks whether its rows break the "
+            "constraint"
+        )
+    given = settings if lock is None else {"lock": lock, **settings}
+    wanted = settings_for(store, given, env, state.settings if state.settings.generation else None)
+    table = _readable(store, env)
+    if table is not None and not table.log.look(now=True):
+        table.close()
+        raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
+    config = _config(store, env)
+    config.refuse_writing(rows=False)
+    refuse_unsafe(store)
+    _refuse_damage(store, config)
+    if "buckets" in settings:
+        view = cold_view(store, read_timeline(store, config))
+        refuse_misplaced(store, config, view.snapshot.file_groups(), wanted.buckets)
+    prove(wanted.lock, store.url, env=env)
+    if table is not None:
+        with table:
+            table.clean(wait=True, progress=progress)
+            still = table.log.catch_up().open.values()
+            _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
+            table.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
+    else:
+        _wait_for_silence(store, env, state, progress)
+        publisher = Publisher(store, env, config.timeline_folder)
+        _publish(publisher, commits)
+        publisher.secure()  # the new log cannot put back what a power cut takes away
+        start_log(store, env, wanted, top=_latest(store, config))
+    return with_floor(Table(store, env=env, writer=writer))
+
+
+def _old_log(store: Store) -> tuple[LogState, list[Commit]]:
+    """What the newest epoch says, as far as it can be read, and the commits that it knows of."""
+    state, commits = LogState(), []
+    numbers = epochs(store)
+    entries = read_epoch(store, numbers[-1]) if numbers else iter(())
+    try:
+        first = next(entries, None)
+        if isinstance(first, Open):
+            state.apply(first)
+            commits += [first.last] if first.last else []
+            for slot, entry in enumerate(entries, first.slot + 1):
+                if entry.slot != slot:
+                    break
+                state.apply(entry)
+                if isinstance(entry, Commit) and state.last is entry:
+                    commits.append(entry)
+    except DamagedTableError:
+        _log.info("%s: the log is read up to an entry that is torn", store.url)
+    return state, commits
+
+
+def _readable(store: Store, env: Environment) -> Table | None:
+    """The table, if its log can be read to the head and published."""
+    if not epochs(store):
+        return None
+    try:
+        table = Table(store, env=env)
+        table.log.look(now=True)
+    except DamagedTableError:  # whatever is wrong with the old log, it is what is being replaced
+        return None
+    return table
+
+
+def _config(store: Store, env: Environment) -> TableConfig:
+    table = Table.__new__(Table)
+    table.store, table.env, table.url, table._properties = store, env, store.url, b""
+    return table._read_config()
+
+
+def _publish(publisher: Publisher, commits: list[Commit]) -> None:
+    """The last commit may not be on the timeline yet, and the new log will not know it."""
+    try:
+        publisher.reconcile(commits)
+    except DamagedTableError:
+        _log.warning("a commit that is on no timeline cannot be published: what it did is lost", exc_info=True)
+
+
+def _latest(store: Store, config: TableConfig) -> str:
+    """The largest time that anything on the table has, also of what an older log left open (trap 8)."""
+    left = [*instants_with_markers(store), *store.names(HEARTBEATS)]
+    return max([read_timeline(store, config).latest_time or EARLIEST, *(name for name in left if is_time(name))])
+
+
+def _wait_for_silence(
+    store: Store, env: Environment, state: LogState, progress: Callable[[float], None] | None
+) -> None:
+    """Return when every heartbeat has been silent for the time-out. The log cannot tell who is open, so all count."""
+    watch, since, settings = Watch(store, env), env.monotonic(), state.settings
+    while True:
+        left = [name for name in store.names(HEARTBEATS) if is_time(name)]
+        waits = {
+            instant: settings.heartbeat_timeout_s - watch.silent_for(instant)
+            for instant in left
+            if not (begin := state.open.get(instant)) or not begin.process or not env.is_dead(begin.process)
+        }
+        _refuse_the_living(store.url, [instant for instant in waits if watch.has_beaten(instant, since=since)])
+        if (longest := max(waits.values(), default=0.0)) <= 0:
+            return
+        if progress:
+            progress(longest)
+        env.sleep(min(longest, max(settings.heartbeat_interval_s / 2, 0.05)))
+
+
+def _refuse_the_living(table: str, instants: Iterable[str]) -> None:
+    if alive := sorted(instants):
+        raise CommitError(
+            f"{table}: a writer is alive ({', '.join(alive[:3])}), and a new log would end what it does. Nothing was changed; "
+            "stop it, or wait for it, and try again. `lakelatch show` says who it is, where the log can be read",
+            table=table,
+            instants=tuple(alive),
+        )
+
+
+def _refuse_damage(store: Store, config: TableConfig) -> None:
+    """Whatever is on the timeline counts from now on, so it must be whole and understood."""
+    timeline = read_timeline(store, config)
+    contents = [timeline.metadata(instant) for instant in timeline.commits]
+    for each in () if config.merge_on_read else skipped(contents):
+        _log.warning("%s: %s. They are in %s until a cleaning takes it", store.url, each, each.path)
+    for entry in store.list(config.timeline_folder):
+        if unknown := parse_unknown(entry.name):
+            raise UnsupportedTableError(
+                f"{store.url}: {entry.name} is of action {unknown.action}, which this version does not know, so what it did "
+                "is not known either. Nothing was changed; upgrade lakelatch",
+                table=store.url,
+                instant=entry.name,
+            )
+    if not timeline.commits and not has_archive(store, config):
+        _refuse_files_without_commit(store)
+
+
+def _refuse_files_without_commit(store: Store) -> None:
+    listing = list_data_files(store)
+    if files := [*(base.path for base in listing.bases), *(log.path for log in listing.logs)]:
+        raise DamagedTableError(
+            f"{store.url} has {len(files)} data files ({files[0]}), but no commit: no reader counts them now, and every "
+            "reader would once there is a commit. Restore the timeline from a copy, or delete the files, then adopt the "
+            "table",
+            table=store.url,
+            path=files[0],
+        )

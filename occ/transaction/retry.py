@@ -1,0 +1,234 @@
+"""Running a whole transaction again when it lost: fresh instant, fresh snapshot, jittered, bounded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import tenacity
+
+from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
+from ..turns import Patience
+from .consumed_iterators import used_up
+
+if TYPE_CHECKING:
+    from ..session import CommitResult
+    from ..table import Table
+    from ..turns import Asked
+    from .transaction import Transaction
+
+T = TypeVar("T")
+_log = logging.getLogger("lakelatch.retry")
+# What a fresh attempt can mend. Bad input and unknown outcomes are not among them.
+_MENDABLE = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Generic[T]):
+    """What became of `Table.run`.
+
+    Attributes:
+        value: what the function returned in the attempt that landed.
+        commit: the transaction that landed, None when it had nothing to commit.
+        attempts: how often the function ran.
+        losses: the errors of the attempts before, oldest first.
+        wasted_s: seconds that they took.
+    """
+
+    value: T
+    commit: CommitResult | None
+    attempts: int = 1
+    losses: tuple[Exception, ...] = field(default=())
+    wasted_s: float = 0.0
+
+
+@dataclass
+class Contention:
+    """Remembers that this table is contended, so that the next attempts take the lock before their snapshot.
+
+    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and work
+    that takes long is never done under the lock: others would wait for it, or give up.
+    """
+
+    calm_after_s: float = 5.0
+    short_s: float = 5.0
+    _lost_at: float | None = None
+
+    def lost(self, now: float, *, took_s: float) -> None:
+        """An attempt lost at this monotonic time, after so many seconds."""
+        self._lost_at = now if took_s <= self.short_s else None
+
+    def lasts(self, now: float) -> bool:
+        """Whether a loss is recent."""
+        return self._lost_at is not None and now - self._lost_at < self.calm_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far `run` goes; the words are those of `Table.run`."""
+
+    attempts: int = 20
+    time_s: float = 600.0
+    pause_s: float = 0.05
+    work_s: float | None = None
+    reserve_after: int | None = 1
+
+
+class _Run(Generic[T]):
+    """One run: what its attempts have cost and learned."""
+
+    def __init__(
+        self,
+        table: Table,
+        work: Callable[[Transaction], T],
+        bounds: Bounds,
+        *,
+        operation: str,
+        isolation: str | None,
+        reserve: Asked | None,
+    ) -> None:
+        self._table, self._work, self._bounds = table, work, bounds
+        self._operation, self._isolation, self._reserve = operation, isolation, reserve
+        self._declared = reserve is not None
+        self._losses: list[Exception] = []
+        self._begun: list[str] = []
+        self._staged = False
+        self._first: int | None = None
+        self._began = self._attempt_began = table.env.monotonic()
+        self._wasted = 0.0
+
+    def attempt(self) -> RunResult[T]:
+        """One transaction, from begin to commit."""
+        table = self._table
+        self._attempt_began = table.env.monotonic()
+        # Whoever holds the lock from the snapshot on cannot lose, so short work needs no reservation.
+        lock_first = not self._declared and table.contention.lasts(self._attempt_began)
+        transaction = table.transaction(
+            self._operation,
+            lock_first=lock_first,
+            isolation=self._isolation,
+            reserve=None if lock_first else self._reserve,
+            first=self._first,
+        )
+        self._begun.append(transaction.instant)
+        self._first = transaction.begin_slot if self._first is None else self._first
+        try:
+            with transaction:
+                value = self._work(transaction)
+                self._look_for_kept_state(transaction)
+        except CommitError as e:
+            self._begun[-1] = transaction.instant  # it may have begun anew (`early`)
+            self._refuse_kept_transaction(e)
+            if isinstance(e, ConflictError):
+                self._learn(transaction)
+            raise
+        return RunResult(value, transaction.result, len(self._losses) + 1, tuple(self._losses), self._wasted)
+
+    def _learn(self, transaction: Transaction) -> None:
+        after = self._bounds.reserve_after
+        if not self._declared and after is not None and len(self._losses) + 1 >= after:
+            self._reserve = transaction.touched(attempt=len(self._losses) + 2 - after)
+
+    def _look_for_kept_state(self, transaction: Transaction) -> None:
+        if transaction.staged:
+            self._staged = True
+        elif self._staged and (empty := used_up(self._work)):
+            raise InputError(
+                f"{self._table.url}: the function takes its rows from {', '.join(empty)}, which its earlier call has used up, "
+                "and staged nothing now. Nothing landed. Keep the rows in a list or table, or make the iterator inside",
+                names=empty,
+            )
+        elif self._staged:
+            _log.warning(
+                "%s: attempt %d of %s staged nothing although an earlier one did; does the function keep state between its "
+                "calls, such as an iterator that is used up? It may be called several times",
+                self._table.url, len(self._begun), self._operation,
+            )  # fmt: skip
+
+    def _refuse_kept_transaction(self, error: CommitError) -> None:
+        if type(error) is CommitError and error.details.get("instant") in self._begun[:-1]:
+            raise InputError(
+                f"{self._table.url}: the function used the transaction {error.instant} of an earlier attempt, which is over. "
+                "Nothing landed. Use the one that it is called with, and what was made through it, and keep neither",
+                instant=error.instant,
+            ) from error
+
+    def lost(self, state: tenacity.RetryCallState) -> None:
+        """Note what it cost."""
+        error = state.outcome.exception() if state.outcome else None
+        assert isinstance(error, Exception)
+        self._losses.append(error)
+        now = self._table.env.monotonic()
+        took = now - self._attempt_began
+        self._wasted += took
+        if isinstance(error, ConflictError) and "early" not in error.details:  # which says nothing of how long it takes
+            self._table.contention.lost(now, took_s=took)
+        _log.info("attempt %d of %s lost, running it again: %s", len(self._losses), self._operation, error)
+
+    def pause(self, state: tenacity.RetryCallState) -> float:
+        """Full jitter: writers that lost together must not come back together."""
+        return self._table.env.random() * min(self._bounds.pause_s * 2.0 ** (state.attempt_number - 1), 5.0)
+
+    def sleep(self, seconds: float) -> None:
+        """Until the winner has ended, where it is still running: to try before that would be to lose again."""
+        table, winner = self._table, getattr(self._losses[-1], "winner", None)
+        if winner in table.log.catch_up().open:
+            Patience(table, wait_s=max(self._bounds.time_s - self._spent(), 0.0)).until(
+                lambda state: winner not in state.open,
+                who=f"the next attempt of {self._operation}",
+                whom=str(winner),
+                why="it won and has not ended",
+            )
+        else:
+            table.env.sleep(seconds)
+
+    def enough(self, state: tenacity.RetryCallState) -> bool:
+        """Whether no further attempt may begin. Asked before the last loss is noted."""
+        bounds, now = self._bounds, self._table.env.monotonic()
+        worked = self._wasted + now - self._attempt_began
+        return (
+            state.attempt_number >= bounds.attempts
+            or self._spent() >= bounds.time_s
+            or (bounds.work_s is not None and worked >= bounds.work_s)
+        )
+
+    def _spent(self) -> float:
+        return self._table.env.monotonic() - self._began
+
+    def gave_up(self) -> str:
+        """For the error of the last attempt."""
+        bounds, spent = self._bounds, self._spent()
+        worked = self._wasted + self._table.env.monotonic() - self._attempt_began
+        return (
+            f"gave up after {len(self._losses) + 1} attempts and {spent:.1f} s, of which {worked:.1f} s of work were wasted "
+            f"(attempts={bounds.attempts}, time_s={bounds.time_s:g}, "
+            f"work_s={'no bound' if bounds.work_s is None else format(bounds.work_s, 'g')})"
+        )
+
+
+def run(
+    table: Table,
+    work: Callable[[Transaction], T],
+    bounds: Bounds,
+    *,
+    operation: str,
+    isolation: str | None = None,
+    reserve: Asked | None = None,
+) -> RunResult[T]:
+    """See `Table.run`."""
+    this = _Run(table, work, bounds, operation=operation, isolation=isolation, reserve=reserve)
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda e: isinstance(e, _MENDABLE) and e.retryable),
+        stop=this.enough,
+        wait=this.pause,
+        before_sleep=this.lost,
+        sleep=this.sleep,
+        reraise=True,
+    )
+    try:
+        return retrying(this.attempt)
+    except _MENDABLE as e:
+        e.add_note(this.gave_up())
+        raise

@@ -1,0 +1,229 @@
+"""Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
+
+Memory: the rows handed in and one base file. Larger work belongs to Spark, which runs the same code in its tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...conflict import Condition, FileGroupId, Region, Where, where_of
+from ...errors import InputError
+from ...hudi.merge import Effects, plain, remove_where
+from ...hudi.table import TableConfig, partition_paths, record_keys
+from ...hudi.timeline import FileSlice, Snapshot, WriteStat
+from ..rebase import merge_rows, refuse_known
+from ..session import known_partition
+from ..staging import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
+from ..turns import take_turn, targets
+
+if TYPE_CHECKING:
+    from ..rebase import Lost
+    from .workspace import Terms, Work
+
+
+def upsert(txn: Work, rows: pa.Table) -> None:
+    """See `Work.upsert`."""
+
+    def planned() -> tuple[Plan, pa.Table]:
+        now = txn.current
+        spec = txn.file_spec(rows.schema)
+        return Plan(spec, _slices(now, partition_paths(rows, spec.config).unique().to_pylist())), rows
+
+    if rows.num_rows:
+        _apply(txn, planned)
+
+
+def delete(txn: Work, keys: pa.Table) -> None:
+    """See `Work.delete`."""
+    config = txn._table.config
+    if missing := [name for name in config.record_key_fields if name not in keys.column_names]:
+        raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
+
+    def planned() -> tuple[Plan, pa.Table] | None:
+        now, schema = txn.current, txn.written_schema
+        if schema is None:
+            return None
+        spec = txn.file_spec(schema)
+        if all(name in keys.column_names for name in config.partition_fields):
+            partitions = partition_paths(keys, config).unique().to_pylist()
+            rows = keys
+        else:
+            partitions = now.partitions()
+            copies = [keys.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), keys.num_rows)) for p in partitions]
+            if not copies:
+                return None
+            rows = pa.concat_tables(copies)
+        return Plan(spec, _slices(now, partitions), delete=True), rows
+
+    if keys.num_rows:
+        _apply(txn, planned)
+
+
+def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
+    def aimed_at(near: Region) -> Iterable[FileGroupId]:
+        if (made := planned()) is None:
+            return ()
+        slices = {partition: each for partition, each in made[0].slices.items() if near.covers(partition)}
+        return map(txn._staged.place_of, targets(replace(made[0], slices=slices), made[1]))
+
+    take_turn(txn, aimed_at)
+    txn._next_write()
+    if (made := planned()) is None:
+        return
+    plan, rows = made
+    hook = txn._hook_of(_RowsAgain)
+    with txn._staging(), Files(plan.spec, 0) as files:
+        files.kept = hook.kept
+        apply(plan, rows, files)
+        txn.add(files.stats())
+    for place in files.looked:
+        txn.looks_up(*place)
+    if not plan.delete:
+        hook.batches.append(rows)
+
+
+class _RowsAgain:
+    """What a transaction's upserts and deletes by key have done, for its rebase."""
+
+    by_condition: ClassVar = False
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Effects] = {}
+        self.batches: list[pa.Table] = []
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
+        # Keys to delete that somebody has written since are not looked for: to delete first is an order too.
+        for each in lost.appeared:
+            for rows in self.batches:
+                refuse_known(lost, each, _keys_in(rows, each.partition, lost.spec.config))
+        return merge_rows(lost, self.kept)
+
+
+def _keys_in(rows: pa.Table, partition: str, config: TableConfig) -> pa.Array:
+    here = rows.filter(pc.equal(partition_paths(rows, config), partition))
+    return pa.chunked_array(record_keys(here, config.record_key_fields)).combine_chunks()
+
+
+def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:
+    return {each: tuple(now.file_groups(each)) for each in partitions}
+
+
+# --- by condition ------------------------------------------------------------------------------------------------
+
+
+def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
+    """See `Work.delete_where`."""
+    if not isinstance(where, Sequence) or isinstance(where, str) or not where:
+        raise InputError(
+            f"no condition says which rows of {txn.url} are to be deleted ({where!r}); nothing was written. Give at least "
+            "one, as [('amount', '<', 10)], or say `delete_all`"
+        )
+    _delete(txn, where, partition)
+
+
+def delete_all(txn: Work, partition: str | None) -> None:
+    """See `Work.delete_all`."""
+    _delete(txn, (), partition)
+
+
+def _delete(txn: Work, where: Terms, partition: str | None) -> None:
+    conditions = where_of(where)
+    take_turn(
+        txn, lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)]
+    )
+    txn._next_write()
+    if partition is not None:
+        partition = known_partition(txn._table.store, txn._table.config, txn.current, partition)
+    slices = txn.reads(partition, where=where)
+    txn._staged.tells_all = True
+    schema = txn.written_schema
+    if schema is None:
+        return
+    hook = txn._hook_of(_ConditionsAgain)
+    with txn._staging(), Files(txn.file_spec(schema), 0) as files:
+        for each in slices:
+            _remove(files, each, [conditions])
+        txn.add(files.stats())
+    hook.conditions.append((partition, conditions))
+
+
+class _ConditionsAgain:
+    """The conditions by which a transaction deletes, for its rebase: all that landed there is looked at again."""
+
+    by_condition: ClassVar = True
+
+    def __init__(self) -> None:
+        self.conditions: list[tuple[str | None, Where]] = []
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
+        with Files(lost.spec, 0, round=lost.round) as files:
+            for each in (*(current for unit in lost.units for current in unit.current), *lost.appeared):
+                here = [where for partition, where in self.conditions if partition in (None, each.partition)]
+                _remove(files, each, here, lost.file_id(each))
+            return files.stats()
+
+
+def _remove(files: Files, each: FileSlice, conditions: Iterable[Where], file_id: str = "") -> None:
+    base = read_slice(files.spec, each)
+    gone = np.zeros(base.num_rows, bool)
+    for where in conditions:
+        gone |= mask_of(base, where).to_numpy(zero_copy_only=False)
+    merged = remove_where(base, gone)
+    write_successor(files, each, merged, file_id)
+
+
+def mask_of(rows: pa.Table, where: Where) -> pa.Array:
+    """Marks the rows that meet all conditions; a comparison with null is not true."""
+    mask = pa.repeat(pa.scalar(value=True), rows.num_rows)
+    for each in where:
+        if each.column in rows.column_names:
+            met = pc.fill_null(_met(plain(rows.column(each.column)), each), fill_value=False)
+        else:  # the file is older than the column
+            met = pa.repeat(pa.scalar(each.op == "is null"), rows.num_rows)
+        mask = pc.and_(mask, met)
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+
+_COMPARE = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _met(column: Any, condition: Condition) -> Any:
+    match condition.op:
+        case "is null":
+            return pc.is_null(column)
+        case "is not null":
+            return pc.is_valid(column)
+        case "in" if pa.types.is_floating(column.type):
+            none = pa.repeat(pa.scalar(value=False), len(column))
+            equal = (_compared("=", column, pa.scalar(each)) for each in condition.value)
+            return reduce(pc.or_, equal, none)
+        case "in":
+            return pc.is_in(column, value_set=pa.array(condition.value).cast(column.type))
+        case op:
+            return _compared(op, column, pa.scalar(condition.value))
+
+
+def _compared(op: str, column: Any, value: pa.Scalar) -> Any:
+    """As Spark compares: NaN is equal to itself and larger than every number, and -0.0 is 0.0."""
+    compare = _COMPARE[op]
+    if not pa.types.is_floating(column.type):
+        return compare(column, value)
+    nan = pc.is_nan(column)
+    if value.as_py() != value.as_py():
+        return compare(nan.cast(pa.int8()), 1)
+    return pc.or_(compare(column, value), nan) if op in (">", ">=") else compare(column, value)

@@ -1,0 +1,190 @@
+"""Unique constraints against the rows that a table holds: no two rows have the same values in these columns.
+
+    before the commit   what the transaction wrote, against all other rows of its snapshot: here, exactly
+    at the commit       against what has landed since it began: by hashes in the commits (`uniqueness`)
+
+Nulls are never equal, as in SQL. Only files whose footers do not exclude the values are read, and only these columns of
+them. Memory: the columns of the rows that were written, and those of a few files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...conflict import Condition, Values, Where, may_match
+from ...errors import ConstraintError
+from ...hudi.table import RECORD_KEY
+from ...hudi.timeline import FileSlice, WriteStat
+from ...storage import Store
+from ..check import refuse_misplaced
+from ..log import LogEntry, LogState, Setting, Settings, name_of, of_footer
+from ..staging import COMMIT_TIME, wanted_of
+
+if TYPE_CHECKING:
+    from ..table import Table
+
+_LISTED = 100  # so many values are looked for one by one in the statistics of a file, more as a span
+_SHOWN = 3
+_OTHER_KEY = "_lakelatch_other_key"
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Checks the rows of one transaction.
+
+    Attributes:
+        stats: its files.
+        values: hashes of what it wrote, by name of the constraint.
+        others: slices of its snapshot that it does not replace.
+    """
+
+    store: Store
+    url: str
+    instant: str
+    stats: Sequence[WriteStat]
+    values: Mapping[str, Values]
+    others: Sequence[FileSlice]
+
+    def check(self, constraint: tuple[str, ...]) -> None:
+        """Raise `ConstraintError` when a row that was written has the values of another row."""
+        name = name_of(constraint)
+        pieces = [stat.facts.values[name] for stat in self.stats if stat.facts and name in stat.facts.values]
+        # Of the own files the rows that were copied: they are other rows, and their old slices are gone.
+        paths = [stat.path for stat in self.stats if stat.num_inserts < stat.num_writes]
+        paths += [each.path for each in self.others]
+        several = len(self.values[name].hashes()) < sum(len(each.hashes) for each in pieces) if pieces else False
+        if not pieces or not (paths or several):
+            return
+        written = pa.concat_tables([self._written(stat.path, constraint) for stat in self.stats])
+        if several:
+            self._refuse(constraint, _repeated(written, constraint))
+        looked_for = _looked_for(written, constraint)
+        for path in paths:
+            self._refuse(constraint, self._held(path, written, constraint, looked_for))
+
+    def _written(self, path: str, constraint: Sequence[str]) -> pa.Table:
+        with self.store.open(path) as stream:
+            rows = pq.ParquetFile(stream).read([RECORD_KEY, COMMIT_TIME, *constraint], use_threads=False)
+        return _valid(rows.filter(pc.equal(rows.column(COMMIT_TIME), self.instant)), constraint)
+
+    def _held(self, path: str, written: pa.Table, constraint: Sequence[str], looked_for: Where) -> pa.Table:
+        """Rows of a file with values that were written, but not those that were written."""
+        with self.store.open(path) as stream:
+            file = pq.ParquetFile(stream)
+            names = file.schema_arrow.names
+            if any(name not in names for name in constraint) or not may_match(
+                looked_for, of_footer(file.metadata, constraint)
+            ):
+                return written.slice(0, 0)
+            rows = file.read([RECORD_KEY, COMMIT_TIME, *constraint], use_threads=False)
+        return _same(rows.filter(pc.not_equal(rows.column(COMMIT_TIME), self.instant)), written, constraint)
+
+    def _refuse(self, constraint: Sequence[str], same: pa.Table) -> None:
+        if same.num_rows:
+            next_ = "Nothing landed; give these rows other values, or leave them out"
+            raise _broken(self.url, constraint, same, next_, self.instant)
+
+
+def constrained(table: Table, changes: Mapping[str, Any]) -> Settings:
+    """`Table.change_settings` to settings that the rows must go with: they are looked at before a new one counts.
+
+    Under the table's lock, so that nothing lands meanwhile; where there is none, or it is lost, what has landed since
+    is looked at as well.
+    """
+    lease, checked = table.lease("settings that the rows must go with"), -1
+
+    def build(state: LogState) -> LogEntry | None:
+        unseen = state.last is not None and state.last.slot > checked
+        return None if unseen else Setting(state.settings.changed(**changes), table.writer)
+
+    try:
+        while True:
+            state = table.log.catch_up()
+            wanted, had = state.settings.changed(**changes), state.settings
+            checked = table.log.next_slot - 1
+            for constraint in sorted(set(wanted.unique) - set(had.unique)):
+                _refuse_broken(table, constraint)
+            if wanted.buckets != had.buckets:
+                refuse_misplaced(table.store, table.config, table.snapshot().file_groups(), wanted.buckets)
+            entry = table.log.append(build)
+            if isinstance(entry, Setting):
+                return entry.settings
+    finally:
+        lease.release()
+
+
+def _refuse_broken(table: Table, constraint: tuple[str, ...]) -> None:
+    schema, columns = table.schema(), [RECORD_KEY, *constraint]
+    if schema is None:
+        return
+    wanted_of(Settings(unique=(constraint,)), schema, "insert")
+    rows = [table.read_slice(each, columns=columns, meta=True) for each in table.snapshot().file_groups()]
+    held = [_valid(each, constraint) for each in rows if set(columns) <= set(each.column_names)]
+    if held and (same := _repeated(pa.concat_tables(held, promote_options="permissive"), constraint)).num_rows:
+        raise _broken(table.url, constraint, same, "The settings are as before; mend these rows first", None)
+
+
+def _broken(url: str, constraint: Sequence[str], same: pa.Table, next_: str, instant: str | None) -> ConstraintError:
+    few = same.slice(0, 100).to_pylist()
+    rows = [f"{_values(row, constraint)} in rows {row[RECORD_KEY]!r} and {row[_OTHER_KEY]!r}" for row in few[:_SHOWN]]
+    return ConstraintError(
+        f"{url}: {same.num_rows} values would stand twice that are unique in this table ({name_of(constraint)}): "
+        f"{'; '.join(rows)}. {next_}",
+        table=url,
+        instant=instant,
+        constraint=tuple(constraint),
+        values=[tuple(row[name] for name in constraint) for row in few],
+        keys=[row[RECORD_KEY] for row in few],
+    )
+
+
+def _values(row: dict[str, Any], constraint: Sequence[str]) -> str:
+    return ", ".join(f"{name}={row[name]!r}" for name in constraint)
+
+
+def _valid(rows: pa.Table, constraint: Iterable[str]) -> pa.Table:
+    for name in constraint:
+        if rows.column(name).null_count:
+            rows = rows.filter(rows.column(name).is_valid())
+    return rows
+
+
+def _repeated(rows: pa.Table, constraint: Sequence[str]) -> pa.Table:
+    """Values that several of these rows have: with two of their keys."""
+    asked = [(RECORD_KEY, "min"), (RECORD_KEY, "max"), (RECORD_KEY, "count")]
+    counted = rows.group_by(list(constraint)).aggregate(asked)
+    several = counted.filter(pc.greater(counted.column(f"{RECORD_KEY}_count"), 1))
+    chosen = several.select([f"{RECORD_KEY}_min", f"{RECORD_KEY}_max", *constraint])
+    return chosen.rename_columns([RECORD_KEY, _OTHER_KEY, *constraint])
+
+
+def _same(rows: pa.Table, written: pa.Table, constraint: Sequence[str]) -> pa.Table:
+    """Rows that have the values of one that was written, with both keys."""
+    for name in constraint:
+        kind = written.schema.field(name).type
+        place = rows.schema.get_field_index(name)
+        if rows.schema.field(place).type != kind:  # the table's column has become wider since
+            rows = rows.set_column(place, name, rows.column(name).cast(kind))
+        rows = rows.filter(pc.is_in(rows.column(name), value_set=written.column(name).combine_chunks()))
+    left = written.select([RECORD_KEY, *constraint])
+    right = rows.select([RECORD_KEY, *constraint]).rename_columns([_OTHER_KEY, *constraint])
+    return left.join(right, list(constraint), join_type="inner", use_threads=False)
+
+
+def _looked_for(written: pa.Table, constraint: Sequence[str]) -> Where:
+    """Conditions that every row meets that has values of one that was written."""
+    found = []
+    for name in constraint:
+        column = written.column(name)
+        if written.num_rows <= _LISTED:
+            found.append(Condition(name, "in", tuple(column.to_pylist())))
+        else:
+            span = pc.min_max(column)
+            found += [Condition(name, ">=", span["min"].as_py()), Condition(name, "<=", span["max"].as_py())]
+    return tuple(found)

@@ -1,0 +1,201 @@
+"""May a transaction land at this slot? Gathers what `conflict.resolve` needs to know, reading nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ...conflict import (
+    ISOLATION_LEVELS,
+    NOWHERE,
+    Conflict,
+    Kind,
+    Party,
+    Region,
+    Repeatable,
+    Verdict,
+    WriteSet,
+    kind_of,
+    refuse_contradiction,
+    refuse_isolation,
+    resolve,
+    settle_schema,
+    strategy,
+)
+from ...errors import ConflictError
+from ...hudi.files import BaseFile, LogFile
+from ..liveness import list_markers
+from ..log import Begin, Commit, LogState, groups_of, held, plain_metadata_of
+from ..staging import Staged, write_set_of
+
+if TYPE_CHECKING:
+    from ...storage import Store
+    from ..log import Settings
+
+
+class Judge:
+    """Decides about one transaction, at every slot that it tries.
+
+    Args:
+        isolation: the level it was begun with; None is the table's, which may only be raised.
+        priority: of its writer.
+        counts: whether what an open transaction has reserved is in force.
+
+    Raises:
+        ConfigError: a level or a priority that does not go with the table's settings.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        staged: Staged,
+        settings: Settings,
+        *,
+        isolation: str | None,
+        priority: int,
+        counts: Callable[[Begin], bool] = lambda _: False,
+    ) -> None:
+        refuse_contradiction(settings.strategy, buckets=settings.buckets, priority=priority)
+        if isolation is not None:
+            refuse_isolation(isolation, below=settings.isolation)
+        self._store, self._staged, self._isolation, self._priority = store, staged, isolation, priority
+        self._counts, self._began = counts, settings
+        self._plans: dict[str, WriteSet] = {}  # by requested time
+        # How many of the commits are no obstacle under these settings: begins take many of the slots that are tried. What
+        # is merged again later was merged with all of those (`since`).
+        self._cleared: tuple[int, Settings | None] = 0, None
+        self._seen: dict[int, Party] = {}  # by slot: a commit's side object is read once, however many slots are tried
+
+    def decide(
+        self,
+        state: LogState,
+        instant: str,
+        commits: Sequence[Commit],
+        *,
+        began: str | None,
+        wanted: str | None,
+        repeatable: Repeatable | None = None,
+        since: int = 0,
+    ) -> str | Conflict | Verdict | None:
+        """The schema that the commit leaves behind, the conflict that it loses, or what it may merge again.
+
+        Args:
+            state: the log up to the slot that is tried.
+            instant: T of the transaction, which is open.
+            commits: what has landed since it began, in slot order.
+            began, wanted: the table's schema at its begin, and the one that it writes.
+            repeatable: what it can merge again rather than lose.
+            since: slot up to which it has been compared with the commits already, and merged with them.
+        """
+        settings, staged, me = state.settings, self._staged, state.open[instant]
+        self._refuse_new_promises(settings, instant)
+        ours = Party(
+            instant,
+            "",
+            me.operation,
+            me.writer,
+            staged.write_set(),
+            self._priority,
+            reserved=me.reserved,
+            age=me.age,
+        )
+        landed = [self._landed(commit) for commit in commits]
+        others = (each for each in state.open.values() if each.instant != instant)
+        pending = self._pending(others, settings)
+
+        def compared(after: int) -> Verdict:
+            theirs = zip(landed[after:], commits[after:], strict=True)
+            return resolve(
+                ours,
+                staged.read_set(),
+                [*(party for party, commit in theirs if commit.slot >= since), *pending],
+                by=settings.strategy,
+                isolation=self.isolation(settings),
+                bucketed=settings.buckets is not None,
+                repeatable=repeatable,
+            )
+
+        count, under = self._cleared
+        known = count if under is settings else 0
+        verdict = compared(known)
+        if verdict.again and known:
+            verdict = compared(0)  # to merge again may be wrong because of one that was no obstacle by itself
+        if verdict.lost:
+            return verdict.lost
+        if not verdict.again:
+            self._cleared = len(commits), settings
+        schema = settle_schema(ours, began, wanted, [(p, c.schema) for p, c in zip(landed, commits, strict=True)])
+        if isinstance(schema, Conflict) or not verdict.again:
+            return schema
+        # Files were planned with one schema; to merge them onto slices of another one, the work has to be done anew.
+        return verdict if schema == (wanted or began) else verdict.again[0]
+
+    def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
+        if settings is self._began:
+            return
+        if settings.buckets != self._began.buckets:
+            rule = f"the table has another number of buckets since ({self._began.buckets}, now {settings.buckets})"
+        elif set(settings.unique) <= set(self._began.unique) and settings.unique_keys <= self._began.unique_keys:
+            return
+        else:
+            rule = "the table's settings say since that more is unique, which this transaction has not checked"
+        raise ConflictError(
+            f"{self._store.url}: {instant} cannot land: {rule}. Nothing of it landed; run the write again",
+            table=self._store.url,
+            instant=instant,
+            winner="",
+            winner_op="setting",
+            winner_writer="",
+            overlap=(),
+            rule=rule,
+        )
+
+    def isolation(self, settings: Settings) -> str:
+        """The level in force: the table's, or the one that the transaction raised it to."""
+        return max(self._isolation or settings.isolation, settings.isolation, key=ISOLATION_LEVELS.index)
+
+    def _landed(self, commit: Commit) -> Party:
+        if commit.slot not in self._seen:
+            writes = write_set_of(self._store, commit, plain_metadata_of(self._store, commit))
+            self._seen[commit.slot] = Party(
+                commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind
+            )
+        return self._seen[commit.slot]
+
+    def _pending(self, others: Iterable[Begin], settings: Settings) -> list[Party]:
+        """Open transactions that ours may yield to, with what their plan names or their markers announce."""
+        rules, ours = strategy(settings.strategy), kind_of(self._staged.operation.hudi_name)
+        found = []
+        for each in others:
+            first = rules.by_priority and each.priority > self._priority
+            yields = first or (ours, kind_of(each.operation)) in rules.yields
+            reserved = each.reserved if each.reserved and self._counts(each) else None
+            if reserved or yields:
+                writes = self.announced(each) if yields else WriteSet()
+                silent = yields and each.plan is None and not writes.groups
+                found.append(
+                    Party(
+                        each.instant,
+                        "",
+                        each.operation,
+                        each.writer,
+                        writes,
+                        each.priority,
+                        silent=silent,
+                        reserved=reserved,
+                        age=each.age,
+                    )
+                )
+        return found
+
+    def announced(self, other: Begin) -> WriteSet:
+        """What an open transaction will write, as far as its plan or its markers say."""
+        if other.plan is not None:
+            if other.instant not in self._plans:  # it never changes
+                self._plans[other.instant] = WriteSet(groups_of(held(self._store, other.plan)))
+            return self._plans[other.instant]
+        paths = [marker.path for marker in list_markers(self._store, other.instant)]
+        files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in paths]
+        groups = frozenset(file.group for file in files if file is not None)
+        overwrites = kind_of(other.operation) is Kind.OVERWRITE
+        return WriteSet(groups, Region(frozenset(g.partition for g in groups)) if overwrites else NOWHERE)

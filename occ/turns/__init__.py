@@ -1,0 +1,17 @@
+"""Who goes first: reservations, waiting for others, and conflicts found before the work is done."""
+
+from .early_conflicts import take_turn, targets
+from .reservations import Asked, reservation_of, touched
+from .waiting import InTheWay, Patience, Reservations, queue
+
+__all__ = [
+    "Asked",
+    "InTheWay",
+    "Patience",
+    "Reservations",
+    "queue",
+    "reservation_of",
+    "take_turn",
+    "targets",
+    "touched",
+]

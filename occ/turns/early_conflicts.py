@@ -1,0 +1,135 @@
+"""Early conflict detection: before a merge is made, a look whether others are making one of the same file groups.
+
+    off    nobody looks: both merge, and who lands second merges the file groups that they share once more
+    wait   a transaction that has done nothing yet ends, waits until the others have ended, and begins anew: one merge
+    fail   it loses against whoever goes first, before the work instead of after it
+
+For progress only: nothing is kept locked, what cannot be read does not count, and what may land is decided at the commit.
+
+**Nobody waits in a circle.** Who waits is not in the log: it has no snapshot, no marker and no reservation, so nobody
+waits for it. When it begins anew it has reserved what it is about to write, so that those who waited for the same go one
+after another, in the order of the log. It does not look again: whoever has markers there by then waits for *it*, at its
+commit. Under ``fail`` only those count that go first, so of two one always goes on.
+
+Source: Apache Hudi's RFC-56. There the candidates are found by comparing requested times, and the younger one aborts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from ...conflict import INGESTION, NOWHERE, FileGroupId, Region, Reservation, WriteSet, kind_of
+from ...errors import ConflictError, StorageError
+from ..log import FAIL, OFF, Begin
+from ..session import beaten_early
+from ..staging import NEW, Plan, owners, placed
+from .reservations import bounded
+from .waiting import Patience
+
+if TYPE_CHECKING:
+    from ..transaction import Transaction, Work
+
+# The file groups that a merge will write, of the partitions where others are at work.
+Targets = Callable[[Region], Iterable[FileGroupId]]
+_log = logging.getLogger("lakelatch.waiting")
+
+
+def take_turn(work: Work, targets: Targets, *, by_itself: bool = False) -> None:
+    """Whoever is at work on the same file groups has ended when this returns, or it is not worth waiting for.
+
+    Args:
+        work: the transaction; it may have another instant and a new snapshot afterwards.
+        targets: asked only when somebody is at work.
+        by_itself: the writer has looked at the snapshot for it, so that only the writer can begin anew.
+
+    Raises:
+        ConflictError: ours gives way; nothing was written by this merge.
+    """
+    txn = cast("Transaction", work)
+    mode = txn._table.settings.early_conflict_detection
+    # Who has reserved or holds the lock goes first: others wait for it.
+    if mode == OFF or txn._claim.reserved or txn._lease is not None:
+        return
+    gives_way = by_itself or mode == FAIL
+    if not gives_way and not txn.fresh:
+        return  # what was done on this snapshot would be done twice
+    try:
+        others = _at_work(txn, older_only=mode == FAIL)
+    except StorageError as e:
+        _log.warning("%s: who else is at work is not known, so %s goes on: %s", txn.url, txn.instant, e)
+        return
+    if not others:
+        return
+    near = NOWHERE
+    for _begin, theirs in others:
+        near |= theirs.region | Region(frozenset(group.partition for group in theirs.groups))
+    mine = frozenset(targets(near))
+    bucketed = txn._table.settings.buckets is not None
+    meets = ((begin, theirs.met_by(WriteSet(mine), bucketed=bucketed)) for begin, theirs in others)
+    met = [(begin, overlap) for begin, overlap in meets if overlap]
+    if met and gives_way:
+        begin, overlap = met[0]
+        txn._lost_on = overlap
+        raise beaten_early(txn, begin, overlap)
+    if met:
+        _wait(txn, [begin for begin, _overlap in met], bounded(NOWHERE, mine))
+
+
+def _at_work(txn: Transaction, *, older_only: bool) -> list[tuple[Begin, Reservation]]:
+    """Who is writing rows now, with the places where; one listing of markers for each of them."""
+    table = txn._table
+    state = table.log.catch_up()
+    by_priority = state.settings.strategy == "priority"
+    mine = state.open[txn.instant].claim if txn.instant in state.open else txn._claim
+    found = []
+    for begin in list(state.open.values()):
+        first = begin.claim.outranks(mine, by_priority=by_priority)
+        waits_for_ours = by_priority and begin.priority < mine.priority
+        service = begin.plan is not None or kind_of(begin.operation) not in INGESTION
+        if begin.instant == mine.instant or service or waits_for_ours or (older_only and not first):
+            continue
+        writes = txn._judge.announced(begin)
+        places = Reservation(writes.region, writes.groups)
+        if first and begin.reserved and table.reservations.counts(begin):
+            places |= begin.reserved
+        if places:
+            found.append((begin, places))
+    return found
+
+
+def _wait(txn: Transaction, others: list[Begin], wanted: Reservation) -> None:
+    names = {begin.instant for begin in others}
+    txn.abort("it waits for its turn")
+    try:
+        over = Patience(txn._table).until(
+            lambda state: names.isdisjoint(state.open),
+            who=f"{txn.operation} of {txn._table.writer}",
+            whom=", ".join(f"{begin.operation} {begin.instant} of {begin.writer}" for begin in others),
+            why="at work on the same file groups",
+        )
+    except StorageError:
+        over = False
+    try:
+        txn._begin_anew(wanted if over else None)
+    except ConflictError:  # others have had the place reserved for as long again
+        txn._begin_anew(None)
+
+
+def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
+    """The file groups that `rewrite.apply` would write: those of the plan, and of buckets that have none yet."""
+    found: set[FileGroupId] = set()
+    for partition, place, unit in placed(plan, rows):
+        if isinstance(place, str):
+            if not place.startswith(NEW):
+                found.add(FileGroupId(partition, place))
+        elif place is not None:
+            found.add(FileGroupId(partition, plan.spec.group_id(partition, 0, place, bucket=place)))
+        else:
+            slices, owner = owners(plan, partition, unit)
+            found |= {slices[number].group for number in np.unique(owner[owner >= 0])}
+    return found

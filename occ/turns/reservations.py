@@ -1,0 +1,100 @@
+"""What a transaction reserves: as its writer says it, or as a lost attempt has learned it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from ...conflict import EVERYWHERE, SNAPSHOT, FileGroupId, Region, Reservation
+from ...errors import InputError
+from ...hudi.timeline import FileSlice
+from ..session import refuse_misspelled, some
+from ..staging import Staged
+
+if TYPE_CHECKING:
+    from ..table import Table
+
+TABLE = "table"
+_NAMES_MAX = 256  # of one reservation; more file groups become their partitions, more partitions the table
+_CREATE_PARTITIONS = frozenset({"insert", "bulk_insert", "upsert", "insert_overwrite", "insert_overwrite_table"})
+
+# "table", or any of: partition paths, file slices, file groups as (partition, file id).
+Asked = str | Iterable["str | FileSlice | tuple[str, str]"] | Reservation
+
+
+def reservation_of(table: Table, wanted: Asked, operation: str) -> Reservation:
+    """The reservation that a writer asked for.
+
+    A partition that does not exist yet is fine where the operation can make it: somebody else may be about to.
+
+    Raises:
+        InputError: there is no such file group or partition; nothing was written.
+    """
+    if isinstance(wanted, Reservation):
+        return wanted
+    if wanted == TABLE:
+        return Reservation(EVERYWHERE)
+    if isinstance(wanted, str):
+        raise InputError(
+            f"reserve={wanted!r}: give 'table', or a list: reserve=[{wanted!r}] is the partition of that name"
+        )
+    partitions: set[str] = set()
+    groups: set[FileGroupId] = set()
+    for each in wanted:
+        if isinstance(each, str):
+            partitions.add(each)
+        else:
+            groups.add(each.group if isinstance(each, FileSlice) else FileGroupId(*each))
+    _refuse_unknown(table, partitions, groups, operation)
+    return bounded(Region(frozenset(partitions)), groups)
+
+
+def _refuse_unknown(table: Table, partitions: set[str], groups: set[FileGroupId], operation: str) -> None:
+    snapshot = table.view().snapshot
+    if gone := sorted(group for group in groups if snapshot.get(group) is None):
+        raise InputError(
+            f"{table.url} has no file group {gone[0]}, which was to be reserved; nothing was written. Take them from the "
+            "table's snapshot, or reserve their partition",
+            groups=tuple(map(str, gone)),
+        )
+    known = set(snapshot.partitions())
+    for partition in sorted(partitions - known):
+        if operation not in _CREATE_PARTITIONS:
+            raise InputError(
+                f"{table.url} has no partition {partition!r}, which was to be reserved for {operation}; nothing was written. "
+                f"It has {some(sorted(known))}",
+                partition=partition,
+            )
+        refuse_misspelled(table.url, table.config, partition, sorted(known))
+
+
+def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, attempt: int) -> Reservation:
+    """What the next attempt reserves: what the lost one wrote, claimed and looked at, and what it lost on.
+
+    Each further loss reserves more, file groups then their partitions then the table: the place where rows are may
+    have changed since, and a job that goes on losing has to end.
+    """
+    writes, reads = staged.write_set(), staged.read_set()
+    region = writes.region | staged.looked_where
+    if isolation != SNAPSHOT and not staged.untouched:
+        if reads.scans is None and not reads.blind:
+            return Reservation(EVERYWHERE)
+        for scan in reads.scans or ():
+            region |= scan.region
+    groups = {group for group in (*writes.groups, *lost_on) if group.file_id}
+    region |= Region(frozenset(group.partition for group in lost_on if not group.file_id))
+    if attempt > 2:
+        return Reservation(EVERYWHERE)
+    if attempt > 1:
+        region |= Region(frozenset(group.partition for group in groups))
+    return bounded(region, groups)
+
+
+def bounded(region: Region, groups: Collection[FileGroupId]) -> Reservation:
+    """These places, or larger ones that hold them where they are too many for a begin entry."""
+    groups = frozenset(group for group in groups if not region.covers(group.partition))
+    if len(groups) > _NAMES_MAX:
+        region, groups = region | Region(frozenset(group.partition for group in groups)), frozenset()
+    if region.whole_table or len(region.partitions) > _NAMES_MAX:
+        return Reservation(EVERYWHERE)
+    return Reservation(region, groups)

@@ -1,0 +1,80 @@
+"""What a Spark condition says in simple comparisons of columns with values, which the statistics of a file can exclude."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from .columns import spark_schema
+from .partition_pruning import analysed, conjuncts
+
+_OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NULLS = {"IsNull": "is null", "IsNotNull": "is not null"}
+
+
+def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any, ...]]:
+    """Comparisons that every row meets for which the condition is true; those that cannot be told are left out."""
+    empty = spark.createDataFrame([], spark_schema(schema))
+    found = (_comparison(each) for each in conjuncts(analysed(empty, condition)))
+    return [each for each in found if each is not None]
+
+
+def _comparison(expression: Any) -> tuple[Any, ...] | None:
+    kind = expression.nodeName()
+    children = expression.children()
+    parts = [children.apply(n) for n in range(children.size())]
+    if kind in _NULLS and _is_column(parts[0]):
+        return parts[0].name(), _NULLS[kind]
+    if kind == "In" and _is_column(parts[0]):
+        values = [_value(each) for each in parts[1:]]
+        return None if None in values else (parts[0].name(), "in", tuple(values))
+    if kind not in _OPERATORS:
+        return None
+    op = _OPERATORS[kind]
+    if _is_column(parts[1]):
+        parts, op = parts[::-1], _TURNED[op]
+    if not _is_column(parts[0]):
+        return None
+    value = _value(parts[1])
+    return None if value is None else (parts[0].name(), op, value)
+
+
+def _is_column(expression: Any) -> bool:
+    # Anything around it, a cast above all, may compare otherwise than the statistics do.
+    return bool(expression.nodeName() == "AttributeReference")
+
+
+def _value(expression: Any) -> Any:
+    """A constant as the value that statistics have for its type, or None. A literal may have got a cast around it."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    inner = expression
+    while inner.nodeName() == "Cast":
+        inner = inner.child()
+    if inner.nodeName() != "Literal":
+        return None  # the present day, for one, may be another one when the query runs
+    try:
+        value = expression.eval(None)
+    except Py4JError:  # a cast that fails when the query runs
+        return None
+    if value is None:
+        return None
+    match expression.dataType().typeName():
+        case "boolean" | "byte" | "short" | "integer" | "long" | "double":
+            return value
+        case "string":
+            return str(value.toString())
+        case "date":
+            return date(1970, 1, 1) + timedelta(days=value)
+        case "timestamp":
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+        case "timestamp_ntz":
+            return datetime(1970, 1, 1) + timedelta(microseconds=value)
+        case kind if kind.startswith("decimal"):
+            return Decimal(str(value.toString()))
+        case _:
+            return None

@@ -1,0 +1,119 @@
+"""The incoming rows: small ones come to the driver, where a whole upsert takes less time than one more job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from ..storage import Store
+from .columns import arrow_schema
+from .tasks import ANSWER, Packed, TaskOfJob, unpacked
+
+SMALL_ROWS = 20_000
+_SMALL_BYTES = (
+    1 << 20
+)  # as estimated: for rows in files their compressed size, and an explode or a long text is not seen
+_BROUGHT_ROWS_MAX = 1 << 20
+_BROUGHT_BYTES_MAX = 16 << 20  # as they are
+_KEPT = "_lakelatch_kept"
+_UNKNOWN_BYTES = 1 << 50
+# Asking a plan of these for a few rows costs no more than these rows; anything else might do all of its work first.
+_CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union", "Range", "GlobalLimit", "LocalLimit"})
+
+
+class Shuffled:
+    """Rows that Spark has shuffled for the tasks of a write, however often these are run.
+
+    Every run collects the same frame, whose shuffle stands after the first: what is upstream of it, the user's code
+    among it, is not computed again, and nothing is cached for that. So the frame cannot hold the task; it is told of it
+    by a property of the job. Properties are in Spark's event log, so what holds keys, the store, is in the frame.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self._answers: Any = None
+
+    def collect(self, store: Store) -> Any:
+        """What the job's task answers for these rows; ``store`` is the same in each call."""
+        answers, self._answers = self._answers or self.rows.mapInArrow(TaskOfJob(store), ANSWER), None
+        found = answers.collect()
+        self._answers = answers  # only now: Spark does not run a frame again of which a stage failed or was cancelled
+        return found
+
+
+class Source:
+    """The incoming rows. Computed once for all attempts where they are shuffled; else kept by Spark from the second on."""
+
+    def __init__(self, rows: Any, small: pa.Table | None) -> None:
+        self.rows, self.small = rows, small
+        self._uses = 0
+        self._kept: Any = None
+        self._shuffled: dict[Hashable, Shuffled] = {}
+
+    def shuffled(self, way: Hashable, shuffle: Callable[[Any], Any]) -> Shuffled:
+        """The rows shuffled in that way, for one more attempt; None is a way that depends on the attempt."""
+        if way is None:
+            return Shuffled(shuffle(self.use()))
+        if way not in self._shuffled:
+            self._shuffled[way] = Shuffled(shuffle(self.use()))
+        return self._shuffled[way]
+
+    def use(self) -> Any:
+        """The rows, for one more attempt."""
+        if self.small is not None:
+            return self.rows.sparkSession.createDataFrame(self.small)
+        self._uses += 1
+        if self._uses == 2:
+            from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+            # A plan that is nobody else's: Spark keeps by plan, and would drop what the user has cached with ours.
+            self._kept = self.rows.withColumn(_KEPT, F.lit(uuid4().hex)).persist()
+            self.rows = self._kept.drop(_KEPT)
+        return self.rows
+
+    @contextmanager
+    def until_done(self) -> Iterator[Source]:
+        """Whatever was kept is given back at the end."""
+        try:
+            yield self
+        finally:
+            if self._kept is not None:
+                self._kept.unpersist()
+
+
+def small_rows(rows: Any) -> pa.Table | None:
+    """The rows as Arrow when they are few and take little memory, else None; at most one job.
+
+    Spark's estimate only says whether it is worth to try.
+    """
+    plan = rows._jdf.queryExecution().optimizedPlan()
+    if int(str(plan.stats().sizeInBytes())) <= _SMALL_BYTES:
+        few = rows.limit(_BROUGHT_ROWS_MAX)
+    elif _cheap(plan):
+        # Rows from Python: either Spark has no idea of their size, or to ask for some of them costs nothing.
+        few = rows.limit(SMALL_ROWS + 1)
+    else:
+        return None
+    if plan.nodeName() == "LocalRelation":  # in this process already
+        found = few.toArrow()
+    else:  # after a limit they are in one task, which looks at what they are
+        found = unpacked(few.mapInArrow(Packed(_BROUGHT_BYTES_MAX), ANSWER).collect(), arrow_schema(rows.schema))
+    fits = found is not None and found.num_rows <= SMALL_ROWS and found.nbytes <= _BROUGHT_BYTES_MAX
+    return found if fits else None
+
+
+def estimated_bytes(rows: Any) -> int | None:
+    """Spark's estimate of the size, None when it has none."""
+    size = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return size if size < _UNKNOWN_BYTES else None
+
+
+def _cheap(plan: Any) -> bool:
+    if plan.nodeName() not in _CHEAP:
+        return False
+    children = plan.children()
+    return all(_cheap(children.apply(i)) for i in range(children.size()))

@@ -1,0 +1,96 @@
+"""One merge of rows, or of keys to delete: by Spark's tasks, or by the driver where a job would take longer than that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ..conflict import FileGroupId, Region
+from ..hudi.merge import Effects
+from ..hudi.table import partition_paths
+from ..hudi.timeline import Snapshot
+from ..occ.staging import PARTITION_COLUMN, Files, Plan
+from ..occ.transaction import Transaction
+from ..occ.turns import take_turn, targets
+from .incoming import SMALL_ROWS
+from .rebase import HERE_BYTES_MAX
+from .tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A merge before it runs: of the rows ``here`` on the driver, or of those of the source by tasks.
+
+    Attributes:
+        everywhere: the keys are to be looked for in all these partitions.
+    """
+
+    plan: Plan
+    here: pa.Table | None = None
+    everywhere: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What is done in each attempt, with a plan on its snapshot.
+
+    Args:
+        planned: None when there is nothing to merge into.
+        run: a task over the source's rows; each time over the same shuffled ones.
+    """
+
+    planned: Callable[[Transaction], Planned | None]
+    run: Callable[[Transaction, Planned, Task], list[Answer]]
+
+    def take_turn(self, txn: Transaction) -> None:
+        """See `early`."""
+
+        def aimed_at(near: Region) -> set[FileGroupId]:
+            if (made := self.planned(txn)) is None:
+                return set()
+            plan = replace(made.plan, slices={p: each for p, each in made.plan.slices.items() if near.covers(p)})
+            if made.here is not None:
+                found = targets(plan, made.here)
+            else:
+                found = looked_at(self.run(txn, made, TargetsTask(plan)))
+            return {txn._staged.place_of(group) for group in found}
+
+        take_turn(txn, aimed_at)
+
+    def answers(self, txn: Transaction, kept: dict[str, Effects]) -> list[Answer]:
+        """The rows are in the slices that hold their keys; ``kept`` remembers what the driver did, for a rebase."""
+        if (made := self.planned(txn)) is None:
+            return []
+        if made.here is None:
+            return self.run(txn, made, MergeTask(made.plan))
+        with Files(made.plan.spec, 0) as files:
+            files.kept = kept
+            return [applied(made.plan, made.here, files)]
+
+
+def plan_here(plan: Plan, rows: pa.Table, old: Snapshot) -> Plan | None:
+    """The plan with the slices that the rows may touch, or None when they are too much for the driver."""
+    if rows.num_rows > SMALL_ROWS:
+        return None
+    if PARTITION_COLUMN in rows.column_names:
+        partitions = old.partitions()
+    else:
+        partitions = partition_paths(rows, plan.spec.config).unique().to_pylist()
+    slices = {p: tuple(old.file_groups(p)) for p in partitions}
+    if sum(s.size for group in slices.values() for s in group) > HERE_BYTES_MAX:
+        return None
+    return Plan(plan.spec, slices, plan.delete)
+
+
+def in_each(rows: pa.Table, partitions: Sequence[str]) -> pa.Table:
+    """A copy of the rows for each partition, which is named in a column of its own."""
+    pieces = [
+        rows.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p, pa.string()), rows.num_rows)) for p in partitions
+    ]
+    return (
+        pa.concat_tables(pieces)
+        if pieces
+        else rows.slice(0, 0).append_column(PARTITION_COLUMN, pa.array([], pa.string()))
+    )

@@ -1,0 +1,165 @@
+"""Which partitions can a condition match? Asked of Spark itself, on the partitions' values instead of their rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..hudi.table import META_COLUMNS, TableConfig, parse_partition_path, partition_path
+from .columns import column_of, spark_schema
+
+_PATH = META_COLUMNS[3]
+# Their paths hold the values themselves; other key generators format them.
+_PLAIN_KEYGENS = ("SIMPLE", "COMPLEX")
+# Expressions that say the same of a value wherever and whenever they are asked: nothing of the user's code, of other
+# tables, of the day or of the session.
+_TIMELESS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        Abs Add And ArrayExists AttributeReference Between CaseWhen Cast Coalesce CommonExpressionDef
+        CommonExpressionRef Concat Contains CreateArray DateAdd DateSub DayOfMonth EndsWith EqualNullSafe
+        EqualTo GreaterThan GreaterThanOrEqual ILike If In InSet IsNotNull IsNull LambdaFunction Left Length
+        LessThan LessThanOrEqual Like LikeAll LikeAny Literal Lower Month Multiply NamedLambdaVariable Not
+        NotLikeAll NotLikeAny NullIf NullIfResult Or ParseToDate Quarter RLike Remainder Right StartsWith
+        StringTrim Substring Subtract TruncDate UnaryMinus Upper With Year
+        """,
+    )
+)
+_TODAY = ("epoch", "now", "today", "tomorrow", "yesterday")  # texts that are times, to Spark
+
+
+def matching_partitions(
+    spark: Any, config: TableConfig, schema: pa.Schema, partitions: Sequence[str], condition: Any
+) -> set[str]:
+    """The partitions that may hold rows for which the condition is true; on any doubt all of them."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    if not partitions or config.keygen not in _PLAIN_KEYGENS:
+        return set(partitions)
+    values, unknown = _values(config, schema, partitions)
+    known = spark.createDataFrame(values, spark_schema(values.schema))
+    try:
+        telling = [c for c in conjuncts(analysed(known, condition)) if _tells(c, config.partition_fields)]
+        if not telling:
+            return set(partitions)
+        for conjunct in telling:
+            known = known.where(column_of(conjunct))
+        return unknown | {row[0] for row in known.select(_PATH).collect()}
+    except (PySparkException, Py4JError):  # a cast that fails for a value, which may be in no row that is asked
+        return set(partitions)
+
+
+def pinned_partitions(spark: Any, config: TableConfig, schema: pa.Schema, condition: Any) -> set[str] | None:
+    """All partitions, existing or not, that can ever hold a row for which the condition is true; None when unbounded.
+
+    Bounded means that the condition names the values (``=`` or ``in``) of every partition column.
+    """
+    if not config.partition_fields:
+        return {""}
+    empty = spark.createDataFrame([], spark_schema(schema))
+    values: dict[str, list[Any]] = {}
+    for conjunct in conjuncts(analysed(empty, condition)):
+        named = _named_values(conjunct)
+        if named is not None and named[0] in config.partition_fields:
+            values.setdefault(*named)
+    if set(values) != set(config.partition_fields):
+        return None
+    try:
+        return {
+            partition_path(each, config) for each in itertools.product(*(values[f] for f in config.partition_fields))
+        }
+    except InputError:  # a value that no partition of ours can have
+        return None
+
+
+def analysed(empty: Any, condition: Any) -> Any:
+    """The condition as Spark's analyser understands it over the columns of ``empty``."""
+    plan = empty.where(condition)._jdf.queryExecution().analyzed()
+    while plan.nodeName() != "Filter":
+        plan = plan.children().apply(0)
+    return plan.condition()
+
+
+def conjuncts(expression: Any) -> Iterator[Any]:
+    """The parts that all have to be true."""
+    if expression.nodeName() == "And":
+        yield from conjuncts(expression.left())
+        yield from conjuncts(expression.right())
+    else:
+        yield expression
+
+
+def _tells(expression: Any, names: Sequence[str]) -> bool:
+    """True when it needs nothing but these columns, and gives the same answer at each time and place."""
+    from py4j.protocol import Py4JError
+
+    found = expression.references().toSeq()
+    used = [found.apply(i).name() for i in range(found.size())]
+    if not used or not all(n in names for n in used) or not expression.deterministic():
+        return False
+    try:
+        nodes = json.loads(expression.toJSON())  # all of them in one call
+    except Py4JError:  # some of the user's functions have no such form
+        return False
+    return all(
+        node["class"].rpartition(".")[2] in _TIMELESS
+        and not str(node.get("value", "")).strip().lower().startswith(_TODAY)
+        for node in nodes
+    )
+
+
+def _named_values(expression: Any) -> tuple[str, list[Any]] | None:
+    """Column and texts of ``column = 'x'`` and ``column in ('x', 'y')``; None for anything else."""
+    kind = expression.nodeName()
+    children = expression.children()
+    parts = [children.apply(i) for i in range(children.size())]
+    if kind == "EqualTo" and parts[1].nodeName() == "AttributeReference":
+        parts = parts[::-1]
+    if kind not in ("EqualTo", "In") or parts[0].nodeName() != "AttributeReference":
+        return None
+    # Only text is taken: other types may reach here with a cast, and their spelling in a path is not ours to guess.
+    if any(p.nodeName() != "Literal" or p.dataType().typeName() != "string" or p.value() is None for p in parts[1:]):
+        return None
+    if parts[0].dataType().typeName() != "string":
+        return None
+    return parts[0].name(), [p.value().toString() for p in parts[1:]]
+
+
+def _values(config: TableConfig, schema: pa.Schema, partitions: Sequence[str]) -> tuple[pa.Table, set[str]]:
+    """A row for each partition, with what its rows have in the partition columns; and those that do not tell it.
+
+    Null and an empty text have one folder, so that has a row for each. The other columns are there, and null.
+    """
+    fields = [schema.field(name) for name in config.partition_fields]
+    found: list[tuple[Any, ...]] = []
+    unknown: set[str] = set()
+    for path in partitions:
+        try:
+            texts = parse_partition_path(path, config)
+            rows = list(itertools.product(*(_read(texts[field.name], field.type) for field in fields)))
+            told = all(partition_path(row, config) == path for row in rows)
+        except (InputError, pa.ArrowException, ValueError, OverflowError):
+            told = False
+        if told:
+            found += [(*row, path) for row in rows]
+        else:
+            unknown.add(path)
+    columns = list(zip(*found, strict=True)) or [()] * (len(fields) + 1)
+    of_field = {field.name: pa.array(values, field.type) for field, values in zip(fields, columns, strict=False)}
+    arrays = [of_field.get(field.name, pa.nulls(len(found), field.type)) for field in schema]
+    return pa.table([*arrays, pa.array(columns[-1], pa.string())], names=[*schema.names, _PATH]), unknown
+
+
+def _read(text: str | None, kind: pa.DataType) -> list[Any]:
+    """The values that a text in a path can stand for."""
+    if pa.types.is_string(kind):
+        return [text] if text is not None else [None, ""]
+    return [pa.scalar(text, pa.string()).cast(kind).as_py()]

@@ -1,0 +1,304 @@
+"""What Spark's Python workers run: functions over Arrow batches that write data files and answer with one row.
+
+Everything here is found by import on the worker and gets plain values; nothing refers to the driver's objects.
+An error of this library comes back as a value, so that the driver raises the error itself and not Spark's report of
+it, and Spark does not run a task again whose rows are wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zlib
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..conflict import FileGroupId
+from ..errors import LatchError
+from ..hudi.merge import deduplicate
+from ..hudi.table import RECORD_KEY, partition_paths, record_keys
+from ..hudi.timeline import WriteStat
+from ..occ.rebase import Lost, merge_unit
+from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, refuse_if_over, remove_rows
+from ..occ.turns import targets
+from ..storage import Store
+
+ANSWER = "answer binary"
+JOB_TASK = "lakelatch.task"  # property of a job
+_STORE = "store"
+FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
+
+
+@dataclass
+class Answer:
+    """What one task did: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each.
+
+    ``looked`` and ``idle`` as in `Files`.
+    """
+
+    stats: list[WriteStat] = field(default_factory=list)
+    hashes: dict[str, bytes] = field(default_factory=dict)
+    error: LatchError | None = None
+    looked: set[FileGroupId] = field(default_factory=set)
+    idle: bool = False
+
+
+def unpack(rows: Iterable[Any]) -> list[Answer]:
+    """The answers of all tasks; raises the first error among them."""
+    answers: list[Answer] = [pickle.loads(row[0]) for row in rows]  # noqa: S301 - written by our own workers
+    for answer in answers:
+        if answer.error is not None:
+            raise answer.error
+    return answers
+
+
+def packed(task: Any, store: Store) -> str:
+    """A task as the property of a job, without the store; the functions of a shell or test travel by value."""
+    from pyspark import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, obj: Any) -> str | None:
+            assert obj is store or not hasattr(type(obj), "put_if_absent"), "a store would be in Spark's event log"
+            return _STORE if obj is store else None
+
+    body = io.BytesIO()
+    Pickler(body).dump(task)
+    return b64encode(zlib.compress(body.getvalue(), 1)).decode()
+
+
+@dataclass
+class TaskOfJob:
+    """Runs the task that the job's property `JOB_TASK` holds, on this store."""
+
+    store: Store
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """As `Task`."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        text = context.getLocalProperty(JOB_TASK)
+        assert text is not None
+        reader = pickle.Unpickler(io.BytesIO(zlib.decompress(b64decode(text))))  # noqa: S301 - written by our own driver
+        reader.persistent_load = {_STORE: self.store}.__getitem__  # type: ignore[method-assign]
+        yield from reader.load()(batches)
+
+
+@dataclass
+class Packed:
+    """Hands the rows on as one value, null when they take more than so many bytes."""
+
+    bytes_max: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Memory is ``bytes_max`` and a batch."""
+        kept: list[pa.RecordBatch] = []
+        body: bytes | None = b""
+        size = 0
+        for batch in batches:
+            kept.append(batch)
+            size += batch.nbytes
+            if size > self.bytes_max:
+                body = None
+                break
+        if body is not None and kept:
+            sink = io.BytesIO()
+            with pa.ipc.new_stream(sink, kept[0].schema) as stream:
+                for each in kept:
+                    stream.write_batch(each)
+            body = sink.getvalue()
+        yield pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], ["answer"])
+
+
+def unpacked(rows: Iterable[Any], schema: pa.Schema) -> pa.Table | None:
+    """What `Packed` was handed; None when it was too much."""
+    bodies = [row[0] for row in rows]
+    if None in bodies:
+        return None
+    tables = [pa.ipc.open_stream(body).read_all() for body in bodies if body]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+class Task(ABC):
+    """Callable for ``mapInArrow``; subclasses say what is done with the batches."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row, for whatever number of batches."""
+        try:
+            answer = self.run(batches, _task_number())
+        except LatchError as error:
+            answer = Answer(error=error)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(answer)], pa.binary())], ["answer"])
+
+    @abstractmethod
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Do the work of one task."""
+
+
+@dataclass
+class InsertTask(Task):
+    """Rows into new file groups, one open file for each partition that the task meets.
+
+    With ``exact`` the task has all rows of its keys (they were shuffled by key), so it removes repetitions itself; with
+    ``check`` it answers the hashes of its keys, and the driver sees whether there are any.
+    """
+
+    spec: FileSpec
+    exact: bool = False
+    check: bool = False
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Write as the rows come; memory is one row group for each open file."""
+        groups: dict[str, NewGroups] = {}
+        with Files(self.spec, task, keep_hashes=self.check) as files:
+            chunks = [_table(list(batches))] if self.exact else _chunks(batches, self.spec.row_group_rows)
+            for chunk in chunks:
+                if not chunk.num_rows:
+                    continue
+                rows = self._unique(chunk) if self.exact else chunk
+                for partition, part in _by_partition(rows, self.spec):
+                    if partition not in groups:
+                        groups[partition] = NewGroups(files, partition)
+                    groups[partition].write(part)
+                files.limit_memory()
+            stats = files.stats()
+            hashes = {p: np.sort(np.concatenate(found)).tobytes() for p, found in files.hashes.items()}
+        return Answer(stats, hashes)
+
+    def _unique(self, rows: pa.Table) -> pa.Table:
+        config = self.spec.config
+        keyed = rows.append_column(RECORD_KEY, record_keys(rows, config.record_key_fields))
+        parts = [deduplicate(part, ordering=config.ordering_field) for _, part in _by_partition(keyed, self.spec)]
+        return pa.concat_tables(parts)
+
+
+def applied(plan: Plan, rows: pa.Table, files: Files) -> Answer:
+    """Rows, or keys to delete, are in the file groups that hold them."""
+    apply(plan, rows, files)
+    return Answer(files.stats(), looked=files.looked, idle=files.idle)
+
+
+@dataclass
+class MergeTask(Task):
+    """Rows, or keys to delete, into the file groups that hold them. All rows of one unit meet in one task."""
+
+    plan: Plan
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Memory is the task's rows and one base file."""
+        refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
+        with Files(self.plan.spec, task) as files:
+            return applied(self.plan, _table(list(batches)), files)
+
+
+@dataclass
+class TargetsTask(Task):
+    """Which file groups the same rows would be merged into; nothing is written."""
+
+    plan: Plan
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
+        """Memory is the task's rows and the keys of one base file."""
+        return Answer(looked=targets(self.plan, _table(list(batches))))
+
+
+def looked_at(answers: Iterable[Answer]) -> set[FileGroupId]:
+    """What all tasks have looked at."""
+    return set[FileGroupId]().union(*(answer.looked for answer in answers))
+
+
+@dataclass
+class RemoveTask(Task):
+    """Rows named by file and position out of their file groups: a condition was evaluated by Spark's own scan."""
+
+    plan: Plan
+    lost: Lost | None = None  # in a round of a rebase
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Memory is two numbers for each row to remove and one base file."""
+        rows = _table(list(batches))
+        slices = {s.path.rpartition("/")[2]: s for group in self.plan.slices.values() for s in group}
+        with Files(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
+            if rows.num_rows:
+                named = rows.column(FILE_COLUMN).combine_chunks().dictionary_encode()
+                codes, positions = np.asarray(named.indices), np.asarray(rows.column(ROW_COLUMN))
+                for code, name in enumerate(named.dictionary.to_pylist()):
+                    file_id = self.lost.file_id(slices[name]) if self.lost else ""
+                    remove_rows(self.plan, files, slices[name], positions[codes == code], file_id)
+            return Answer(files.stats())
+
+
+@dataclass
+class RebaseTask(Task):
+    """What the transaction did in some units of what it lost, done again; the rows are numbers of units."""
+
+    lost: Lost
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Memory is the rows that the transaction changed in one unit and one base file."""
+        with Files(self.lost.spec, task, round=self.lost.round) as files:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    merge_unit(self.lost, self.lost.units[number], files)
+            return Answer(files.stats())
+
+
+def repeated_keys(answers: Iterable[Answer]) -> bool:
+    """False only when no two inserted rows of one partition have the same key, in whatever tasks they were."""
+    by_partition: dict[str, list[bytes]] = {}
+    for answer in answers:
+        for partition, packed in answer.hashes.items():
+            by_partition.setdefault(partition, []).append(packed)
+    for pieces in by_partition.values():
+        hashes = np.sort(np.frombuffer(b"".join(pieces), np.uint64), kind="stable")  # merges runs that are sorted
+        if (hashes[1:] == hashes[:-1]).any():
+            return True
+    return False
+
+
+def _task_number() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return int(context.partitionId()) if context is not None else 0
+
+
+def _table(batches: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches).combine_chunks() if batches else pa.table({})
+
+
+def _chunks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Batches joined to about ``rows`` rows: each kernel call then does enough to be worth it."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield _table(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield _table(waiting)
+
+
+def _by_partition(rows: pa.Table, spec: FileSpec) -> Iterator[tuple[str, pa.Table]]:
+    paths = partition_paths(rows, spec.config).dictionary_encode()
+    names = paths.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], rows
+        return
+    codes = np.asarray(paths.indices)
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names)), side="right").tolist()
+    start = 0
+    for name, end in zip(names, ends, strict=True):
+        # A copy of its own: a view would keep the whole batch in memory for as long as a few rows of it wait.
+        yield name, rows.take(pa.array(order[start:end]))
+        start = end

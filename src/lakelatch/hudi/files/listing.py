@@ -1,0 +1,137 @@
+"""All data files of a table, as the store lists them: what is there, not yet what counts.
+
+A partition is a folder with a `.hoodie_partition_metadata` file: the JVM finds partitions only by it. The other reader
+takes any folder that has data files; such a folder is listed as well and named in `Listing.unmarked`, because what
+only one reader sees is damage that a check must find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...conflict import FileGroupId
+from .file_names import PARTITION_METADATA, parse_base_name, parse_log_name
+
+if TYPE_CHECKING:
+    from ...storage import Entry, Store
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFile:
+    """A base file: ``path`` relative to the table, ``instant`` T of its commit, ``size`` in bytes."""
+
+    path: str
+    partition: str
+    file_id: str
+    write_token: str
+    instant: str
+    extension: str
+    size: int
+
+    @classmethod
+    def at(cls, path: str, size: int) -> BaseFile | None:
+        """The base file at a path, or None when the name is no base file's."""
+        partition, _, name = path.rpartition("/")
+        parts = parse_base_name(name)
+        if parts is None:
+            return None
+        return cls(path, partition, parts.file_id, parts.write_token, parts.instant, parts.extension, size)
+
+    @property
+    def group(self) -> FileGroupId:
+        """The file group it belongs to."""
+        return FileGroupId(self.partition, self.file_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file. ``instant`` is the time in its name, ``completed`` C of its commit ("" until a snapshot knows it).
+
+    ``among``: in version 6, where several commits write into one file, those whose blocks count.
+    """
+
+    path: str
+    partition: str
+    file_id: str
+    instant: str
+    version: int
+    write_token: str
+    size: int
+    completed: str = ""
+    among: Container[str] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, path: str, size: int, *, completed: str = "") -> LogFile | None:
+        """The log file at a path, or None when the name is no log file's."""
+        partition, _, name = path.rpartition("/")
+        parts = parse_log_name(name)
+        if parts is None or parts.cdc:
+            return None
+        return cls(path, partition, parts.file_id, parts.instant, parts.version, parts.write_token, size, completed)
+
+    @property
+    def group(self) -> FileGroupId:
+        """The file group it belongs to."""
+        return FileGroupId(self.partition, self.file_id)
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Sort key: the order in which the files of one group are merged."""
+        return (self.instant, self.version, self.write_token)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What was found, sorted by path.
+
+    Attributes:
+        bases: base files, whatever became of their commits.
+        logs: log files, the same.
+        partitions: folders that are partitions; "" for the root of an unpartitioned table.
+        unmarked: partitions without their metadata file.
+        others: everything else outside ``.hoodie``: stray files.
+    """
+
+    bases: tuple[BaseFile, ...] = ()
+    logs: tuple[LogFile, ...] = ()
+    partitions: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
+    others: tuple[Entry, ...] = ()
+
+
+def list_data_files(store: Store, partitions: Iterable[str] | None = None) -> Listing:
+    """List the data files of the table at the store's root, or of some of its partitions ("" is the root itself)."""
+    if partitions is not None:
+        return _sort(entry for partition in sorted(set(partitions)) for entry in store.list(partition))
+    entries = store.list("")
+    for folder in store.folders(""):
+        # Hidden folders hold no rows; `.hoodie` may hold a metadata table, whose files look like data.
+        if not folder.startswith("."):
+            entries.extend(store.list(folder, recursive=True))
+    return _sort(entries)
+
+
+def _sort(entries: Iterable[Entry]) -> Listing:
+    bases: list[BaseFile] = []
+    logs: list[LogFile] = []
+    others: list[Entry] = []
+    marked: set[str] = set()
+    for entry in entries:
+        if entry.name.startswith(PARTITION_METADATA):  # with a base format's ending where that was asked for
+            marked.add(entry.path.rpartition("/")[0])
+        elif (base := BaseFile.at(entry.path, entry.size)) is not None:
+            bases.append(base)
+        elif (log := LogFile.at(entry.path, entry.size)) is not None:
+            logs.append(log)
+        else:
+            others.append(entry)
+    holding = {base.partition for base in bases} | {log.partition for log in logs}
+    return Listing(
+        bases=tuple(sorted(bases, key=lambda file: file.path)),
+        logs=tuple(sorted(logs, key=lambda file: file.path)),
+        partitions=tuple(sorted(holding | marked)),
+        unmarked=tuple(sorted(holding - marked)),
+        others=tuple(sorted(others, key=lambda entry: entry.path)),
+    )

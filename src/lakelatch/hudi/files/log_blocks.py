@@ -1,0 +1,252 @@
+"""Log files of merge-on-read tables: the blocks of one, and what each of them says of rows.
+
+    magic "#HUDI#", size, format version 1, kind, header, content, footer, and the length of all that once more
+
+All numbers are big endian. A block whose frame is not whole is torn: readers go on at the next magic, and so does this,
+but it tells of them. Whatever cannot be read for sure is refused, because a block that is left out is rows lost.
+
+Source: log files that Hudi 0.14 to 1.2 wrote.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import DamagedTableError, LatchError, UnsupportedTableError
+from ..table import decoder_of, from_avro
+
+_MAGIC = b"#HUDI#"
+_INSTANT, _TARGET, _SCHEMA, _COMMAND, _COMPACTED, _PARTIAL = 0, 1, 2, 3, 4, 7  # keys of the header
+COMMAND, DELETE, _CORRUPT, AVRO, _HFILE, PARQUET, _CDC = range(7)
+_KINDS = {_HFILE: "HFile data", _CDC: "change data"}
+_ROLLBACK = "0"
+NATURAL = object()  # orders a delete that takes whatever came before it
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One whole block; ``path`` is that of its file. ``header`` is by Hudi's numbers."""
+
+    path: str
+    kind: int
+    header: dict[int, str]
+    content: bytes = field(repr=False)
+
+    @property
+    def instant(self) -> str:
+        """T of the commit that wrote it."""
+        return self.header.get(_INSTANT, "")
+
+    @property
+    def rolls_back(self) -> str:
+        """T of the commit whose blocks before this one do not count; "" for a block of another kind."""
+        if self.kind != COMMAND:
+            return ""
+        if self.header.get(_COMMAND) != _ROLLBACK:
+            raise _unsupported(self.path, f"a command block of type {self.header.get(_COMMAND)}")
+        return self.header.get(_TARGET, "")
+
+    def rows(self) -> pa.Table:
+        """The rows of a data block, with meta columns."""
+        try:
+            return self._parquet() if self.kind == PARQUET else self._avro()
+        except LatchError:
+            raise
+        except Exception as e:  # decoders raise whatever they stumble on
+            raise self._damaged(e) from e
+
+    def _parquet(self) -> pa.Table:
+        return pq.read_table(io.BytesIO(self.content), use_threads=False)
+
+    def _avro(self) -> pa.Table:
+        import fastavro
+
+        text = self.header[_SCHEMA]
+        schema, found = _parsed(text), []
+        _version_3(self)
+        (count,) = struct.unpack_from(">i", self.content, 4)
+        at = 8
+        for _ in range(count):
+            record, at = _piece(self.content, at)
+            found.append(fastavro.schemaless_reader(io.BytesIO(record), schema, None))
+        return pa.Table.from_pylist(found, schema=from_avro(text))
+
+    def deletes(self) -> Iterator[tuple[str, Any]]:
+        """Keys that a delete block takes away, each with its ordering value, or `NATURAL`."""
+        import fastavro
+
+        try:
+            _version_3(self)
+            body, _ = _piece(self.content, 4)
+            listed: Any = fastavro.schemaless_reader(io.BytesIO(body), _delete_schema(), None, return_record_name=True)
+        except LatchError:
+            raise
+        except Exception as e:
+            raise self._damaged(e) from e
+        for each in listed["deleteRecordList"]:
+            branch, value = each["orderingVal"] or ("", None)
+            if branch.endswith("ArrayWrapper"):
+                raise _unsupported(self.path, "deletes that are ordered by several columns")
+            plain = None if value is None else value["value"]
+            # Hudi writes the number 0 where it has no ordering value.
+            natural = plain is None or (branch.endswith("IntWrapper") and plain == 0)
+            yield each["recordKey"], NATURAL if natural else plain
+
+    def _damaged(self, cause: Exception) -> DamagedTableError:
+        return DamagedTableError(
+            f"A block of commit {self.instant} in log file {self.path} cannot be decoded ({type(cause).__name__}: {cause}). "
+            "Restore the file from a copy, or roll the commit back with Hudi.",
+            path=self.path,
+            instant=self.instant,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """Bytes of a log file that are no whole block; no reader counts what they hold."""
+
+    path: str
+    start: int
+    end: int
+
+
+def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
+    """All of a log file in order.
+
+    Raises:
+        UnsupportedTableError: a block of a kind that is not read here.
+    """
+    found: list[Block | Torn] = []
+    at = 0
+    while at < len(body):
+        end = _end_of_block(body, at)
+        if end is not None:
+            found.append(_block(body[at:end], path))
+        else:
+            following = body.find(_MAGIC, at + 1)
+            end = following if following >= 0 else len(body)
+            if found and isinstance(before := found[-1], Torn):
+                found[-1] = Torn(path, before.start, end)
+            else:
+                found.append(Torn(path, at, end))
+        at = end
+    return found
+
+
+def _end_of_block(body: bytes, at: int) -> int | None:
+    """Where the block that begins here ends; None when its frame is not whole."""
+    if len(body) < at + 38 or not body.startswith(_MAGIC, at):
+        return None
+    (size,) = struct.unpack_from(">q", body, at + 6)
+    end = int(at + 14 + size)
+    if size < 24 or end > len(body) or struct.unpack_from(">q", body, end - 8) != (size + 6,):
+        return None
+    # Fewer bytes than a magic after it are its end too, for the JVM as well.
+    return end if len(body) - end < len(_MAGIC) or body.startswith(_MAGIC, end) else None
+
+
+def _block(frame: bytes, path: str) -> Block:
+    try:
+        version, kind = struct.unpack_from(">ii", frame, 14)
+        header, at = _header(frame, 22)
+        (length,) = struct.unpack_from(">q", frame, at)
+        if not 0 <= length <= len(frame) - at - 8:
+            raise ValueError(f"content of {length} bytes")
+        block = Block(path, kind, header, frame[at + 8 : at + 8 + length])
+    except (struct.error, ValueError) as e:
+        raise DamagedTableError(
+            f"A block of log file {path} has a header that cannot be read ({e}). Restore the file from a copy.",
+            path=path,
+        ) from e
+    if version != 1:
+        raise _unsupported(path, f"format version {version}")
+    if kind not in (COMMAND, DELETE, AVRO, PARQUET):
+        raise _unsupported(path, f"a block of {_KINDS.get(kind, f'kind {kind}')}")
+    if _COMPACTED in header:
+        raise _unsupported(path, "a block of a log compaction")
+    if header.get(_PARTIAL, "").lower() == "true":
+        raise _unsupported(path, "a block of partial updates")
+    return block
+
+
+def _header(frame: bytes, at: int) -> tuple[dict[int, str], int]:
+    (count,) = struct.unpack_from(">i", frame, at)
+    at, found = at + 4, {}
+    for _ in range(count):
+        (key,) = struct.unpack_from(">i", frame, at)
+        text, at = _piece(frame, at + 4)
+        found[key] = text.decode()
+    return found, at
+
+
+def _piece(body: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes behind their length, and where they end. Raises ValueError when they are not all there."""
+    (length,) = struct.unpack_from(">i", body, at)
+    end = at + 4 + length
+    if not 0 <= length <= len(body) - at - 4:
+        raise ValueError(f"{length} bytes at {at}")
+    return body[at + 4 : end], end
+
+
+def _version_3(block: Block) -> None:
+    (version,) = struct.unpack_from(">i", block.content, 0)
+    if version != 3:
+        raise _unsupported(block.path, f"a block whose content is of version {version}")
+
+
+def _unsupported(path: str, what: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"Log file {path} has {what}, which is not read here. Compact the table with Hudi.",
+        path=path,
+        feature="log_block",
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    schema, shape = decoder_of(text, logical=True)
+    if shape.kind != "record":
+        raise ValueError(f"rows of {shape.kind}")
+    return schema
+
+
+@functools.cache
+def _delete_schema() -> Any:
+    import fastavro
+
+    def wrapper(name: str, kind: Any, logical: str = "", **more: int) -> dict[str, Any]:
+        value = {"type": kind, "logicalType": logical, **more} if logical else kind
+        return {"type": "record", "name": f"{name}Wrapper", "fields": [{"name": "value", "type": value}]}
+
+    plain = ("Boolean", "Int", "Long", "Float", "Double", "Bytes", "String")
+    kinds: list[Any] = [
+        "null",
+        *(wrapper(name, name.lower()) for name in plain),
+        wrapper("Date", "int", "date"),
+        wrapper("Decimal", "bytes", "decimal", precision=30, scale=15),
+        wrapper("TimeMicros", "long", "time-micros"),
+        wrapper("TimestampMicros", "long", "timestamp-micros"),
+    ]
+    names = [kind if isinstance(kind, str) else kind["name"] for kind in kinds]
+    kinds.append(wrapper("Array", {"type": "array", "items": names}))
+    record = {
+        "type": "record",
+        "name": "HoodieDeleteRecord",
+        "fields": [
+            {"name": "recordKey", "type": ["null", "string"]},
+            {"name": "partitionPath", "type": ["null", "string"]},
+            {"name": "orderingVal", "type": kinds},
+        ],
+    }
+    items = {"type": "array", "items": record}
+    return fastavro.parse_schema(
+        {"type": "record", "name": "HoodieDeleteRecordList", "fields": [{"name": "deleteRecordList", "type": items}]}
+    )

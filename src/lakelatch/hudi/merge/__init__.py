@@ -1,0 +1,25 @@
+"""Which version of a record wins, and how rows of a base file and of log files are combined."""
+
+from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
+from .log_records import merged_rows
+from .merge_mode import ordering_of
+from .rows import Effects, Merged, deduplicate, merge, remove, remove_where, widened
+
+__all__ = [
+    "TEXTS",
+    "Effects",
+    "Merged",
+    "cast",
+    "deduplicate",
+    "filled",
+    "holds",
+    "merge",
+    "merged_rows",
+    "ordering_of",
+    "plain",
+    "remove",
+    "remove_where",
+    "stored_texts",
+    "widened",
+    "without_unused",
+]

@@ -1,0 +1,47 @@
+"""By which rule the rows of log files supersede others, as the table's properties say."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedTableError
+from ..table import COMMIT_TIME_ORDERING, EVENT_TIME_ORDERING, TableConfig
+
+# Before there was a merge mode, the class of the payload said it.
+_MODE_OF_PAYLOAD = {
+    "": None,
+    "DefaultHoodieRecordPayload": EVENT_TIME_ORDERING,
+    "OverwriteWithLatestAvroPayload": COMMIT_TIME_ORDERING,
+}
+
+
+def ordering_of(config: TableConfig) -> str | None:
+    """The column by which versions of a row are ordered; None: by their commits only.
+
+    Raises:
+        UnsupportedTableError: log files of the table are merged by rules that are not known here.
+    """
+    payload = config.raw.get("hoodie.compaction.payload.class", "").strip().rpartition(".")[2]
+    if reason := _unknown(config, payload):
+        raise UnsupportedTableError(
+            f"Table {config.name} has log files, and {reason}: how to merge them is not known here. Read it with Hudi on "
+            "Spark, or compact it with Hudi.",
+            table=config.name,
+            feature="merge_rules",
+        )
+    mode = config.merge_mode or _MODE_OF_PAYLOAD[payload]
+    return None if mode == COMMIT_TIME_ORDERING else config.ordering_field
+
+
+def _unknown(config: TableConfig, payload: str) -> str:
+    if not config.populate_meta_fields:
+        return "it has no meta columns, so that rows cannot be told apart"
+    if config.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
+        return f"its merge mode is {config.merge_mode}"
+    if config.merge_mode is None and payload not in _MODE_OF_PAYLOAD:
+        return f"its payload class is {payload}"
+    if config.partial_update_mode is not None:
+        return f"it has partial updates ({config.partial_update_mode})"
+    if named := sorted(key for key in config.raw if key.endswith("payload.delete.field")):
+        return f"a column marks its deletes ({named[0]})"
+    if len(names := config.ordering_fields or config.precombine_fields) > 1:
+        return f"it has several ordering fields ({', '.join(names)})"
+    return ""

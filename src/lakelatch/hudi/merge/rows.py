@@ -1,0 +1,177 @@
+"""New rows onto old ones, with Arrow kernels: pure functions that keep the order of the rows.
+
+Rules, the same in every writer of this library:
+
+- without an ordering field the incoming row wins;
+- with one, the row with the greater ordering value wins, and the incoming row on a tie: an older event never
+  overwrites a newer one, a repeated batch changes nothing;
+- a null ordering value is older than every value;
+- one batch may hold a key twice only when there is an ordering field; the last row wins a tie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import InputError
+from ..table import RECORD_KEY, shown
+from .dictionaries import cast, plain
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The rows after a merge and what became of the incoming ones."""
+
+    rows: pa.Table
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+    @property
+    def inserted_keys(self) -> pa.Array:
+        """Keys of the rows that the old ones lack; these rows stand at the end."""
+        return _array(self.rows.slice(self.rows.num_rows - self.inserts), RECORD_KEY)
+
+    @property
+    def changed(self) -> bool:
+        """False when the old rows stand as they are, so that nothing has to be written."""
+        return bool(self.inserts or self.updates or self.deletes)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What one writer did in one place: rows that it set (of keys that it met, and new ones), keys that it removed."""
+
+    updated: pa.Table
+    added: pa.Table
+    removed: pa.Array
+
+    @classmethod
+    def of(cls, base: pa.Table, incoming: pa.Table, *, delete: bool) -> Effects:
+        """Of a merge, or with ``delete`` of the removal of these keys; also those that made no difference."""
+        keys = _array(incoming, RECORD_KEY)
+        known = pc.is_in(keys, value_set=_array(base, RECORD_KEY))
+        if delete:
+            return cls(incoming.slice(0, 0), incoming.slice(0, 0), keys.filter(known))
+        return cls(incoming.filter(known), incoming.filter(pc.invert(known)), keys.slice(0, 0))
+
+
+def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) -> Merged:
+    """``base`` with the incoming rows in the place of those they replace, new keys at the end.
+
+    Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are
+    null in the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
+    """
+    schema = _union(base.schema, incoming.schema)
+    if not base.num_rows:
+        return Merged(widened(incoming, schema), inserts=incoming.num_rows)
+    old_keys, new_keys = _array(base, RECORD_KEY), _array(incoming, RECORD_KEY)
+    match = pc.index_in(old_keys, value_set=new_keys)
+    matched = np.asarray(match.is_valid())
+    partner = np.asarray(pc.fill_null(match, 0)).astype(np.int64)
+    wins = matched
+    if ordering is not None and matched.any():
+        wins = matched & _newer(base, incoming, ordering, partner)
+    known = np.zeros(incoming.num_rows, bool)
+    known[partner[matched]] = True
+    added = np.flatnonzero(~known)
+    source = np.where(wins, partner + base.num_rows, np.arange(base.num_rows))
+    positions = np.concatenate([source, added + base.num_rows])
+    both = pa.concat_tables([widened(base, schema), widened(incoming, schema)])
+    return Merged(both.take(pa.array(positions)), inserts=len(added), updates=int(wins.sum()))
+
+
+def _newer(base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Marks the base rows whose place the incoming row at ``partner`` may take."""
+    if ordering not in base.column_names:
+        return np.ones(base.num_rows, bool)
+    old, new = plain(_array(base, ordering)), plain(_array(incoming, ordering)).take(pa.array(partner))
+    greater = pc.fill_null(pc.greater_equal(new, old), fill_value=False)
+    return np.asarray(pc.or_(greater, pc.is_null(old)))
+
+
+def remove(base: pa.Table, keys: pa.Array) -> Merged:
+    """``base`` without the rows that have one of the keys."""
+    gone = pc.is_in(_array(base, RECORD_KEY), value_set=keys)
+    return remove_where(base, np.asarray(gone))
+
+
+def remove_where(base: pa.Table, gone: npt.NDArray[np.bool_]) -> Merged:
+    """``base`` without the rows marked in ``gone``."""
+    count = int(gone.sum())
+    return Merged(base.filter(pa.array(~gone)) if count else base, deletes=count)
+
+
+def deduplicate(rows: pa.Table, *, ordering: str | None = None) -> pa.Table:
+    """One row per key of `RECORD_KEY`, the newest by ``ordering``; rows keep their order.
+
+    Raises:
+        InputError: a key occurs twice and there is no ordering field to decide; the message names a few.
+    """
+    keys = _array(rows, RECORD_KEY)
+    if ordering is not None:
+        _refuse_nan(rows, ordering)
+    codes = np.asarray(pc.dictionary_encode(keys).indices)
+    if not len(codes) or int(codes.max()) + 1 == len(codes):
+        return rows
+    if ordering is None:
+        repeated = pc.filter(keys, pa.array(np.bincount(codes)[codes] > 1)).unique()
+        raise InputError(
+            f"{len(repeated)} record keys occur more than once in the rows: {shown(repeated)}; remove the repetitions, "
+            "or give the table an ordering field so that the newest row wins",
+            keys=repeated.slice(0, 100).to_pylist(),
+        )
+    age = np.empty(len(codes), np.int64)
+    order = pc.sort_indices(_array(rows, ordering), sort_keys=[("", "ascending", "at_start")])
+    ranks = _ranks(_array(rows, ordering).take(order))
+    age[np.asarray(order)] = ranks
+    # Sorted by key, then age, then place in the batch: the last of each key is the winner.
+    by_key = np.lexsort((np.arange(len(codes)), age, codes))
+    last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
+    return rows.take(pa.array(np.sort(by_key[last])))
+
+
+def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
+    """Equal values have equal ranks, nulls the first."""
+    before, after = ascending[:-1], ascending[1:]
+    nulls = np.asarray(ascending.is_null())
+    differs = np.asarray(pc.fill_null(pc.not_equal(before, after), fill_value=True)) & ~(nulls[:-1] & nulls[1:])
+    return np.concatenate([[0], np.cumsum(differs)]).astype(np.int64)
+
+
+def _refuse_nan(rows: pa.Table, ordering: str) -> None:
+    column = rows.column(ordering)
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column), min_count=0).as_py():
+        raise InputError(
+            f"the ordering column {ordering!r} holds NaN, which is neither older nor newer than any value; fill these "
+            "rows with a number or null",
+            column=ordering,
+        )
+
+
+def _union(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
+    known = set(base.names)
+    return pa.schema([*base, *(field for field in incoming if field.name not in known)])
+
+
+def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with these columns in these types; those that they lack are null."""
+    columns: list[Any] = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+            continue
+        column = rows.column(field.name)
+        columns.append(cast(column, field.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in schema]))
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

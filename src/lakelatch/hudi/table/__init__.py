@@ -1,0 +1,52 @@
+"""What `hoodie.properties` and the schema say: configuration, column types, record keys, partition paths."""
+
+from .avro_schema import from_avro, to_avro
+from .avro_shape import Shape, decoder_of, refuse_other, shape_of
+from .column_types import META_COLUMNS, storable, widen
+from .config import (
+    _V8_MERGE,
+    BACKUP_PATH,
+    COMMIT_TIME_ORDERING,
+    COPY_ON_WRITE,
+    EVENT_TIME_ORDERING,
+    PROPERTIES_PATH,
+    TableConfig,
+)
+from .java_properties import parse
+from .key_order import all_outside, java_span, may_be_span
+from .partition_path import distinct_paths, parse_partition_path, partition_path, partition_paths
+from .record_keys import RECORD_KEY, bucket_ids, key_parts, record_keys, refuse_key_type, shown, wide_hashes
+
+__all__ = [
+    "BACKUP_PATH",
+    "COMMIT_TIME_ORDERING",
+    "COPY_ON_WRITE",
+    "EVENT_TIME_ORDERING",
+    "META_COLUMNS",
+    "PROPERTIES_PATH",
+    "RECORD_KEY",
+    "_V8_MERGE",
+    "Shape",
+    "TableConfig",
+    "all_outside",
+    "bucket_ids",
+    "decoder_of",
+    "distinct_paths",
+    "from_avro",
+    "java_span",
+    "key_parts",
+    "may_be_span",
+    "parse",
+    "parse_partition_path",
+    "partition_path",
+    "partition_paths",
+    "record_keys",
+    "refuse_key_type",
+    "refuse_other",
+    "shape_of",
+    "shown",
+    "storable",
+    "to_avro",
+    "wide_hashes",
+    "widen",
+]

@@ -1,0 +1,188 @@
+"""Column types between Arrow and the Avro JSON that commits carry.
+
+Source: schemas in commits that Hudi 0.14 to 1.2 wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DamagedTableError
+from .avro_shape import read_schema
+from .column_types import storable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def to_avro(schema: pa.Schema, table: str) -> str:
+    """Avro JSON of the data columns, each ``["null", type]`` with default null, as the JVM names its records.
+
+    Raises:
+        InputError: a name or type that the readers cannot hold.
+    """
+    record = re.sub(r"[^A-Za-z0-9_]", "_", table) or "table"
+    if record[0].isdigit():
+        record = f"_{record}"
+    namespace = f"hoodie.{record}"
+    columns = _avro_fields(storable(schema), f"{namespace}.{record}_record")
+    return json.dumps(
+        {"type": "record", "name": f"{record}_record", "namespace": namespace, "fields": columns}, separators=(",", ":")
+    )
+
+
+def from_avro(text: str) -> pa.Schema:
+    """The Arrow schema of a commit's Avro JSON. Reads more types than are written.
+
+    Raises:
+        DamagedTableError: the text is no Avro record schema.
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.schema(_arrow_fields(read_schema(text), {}))
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise DamagedTableError(
+            f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`.",
+            schema=text,
+        ) from error
+
+
+# --- plain Arrow to Avro -----------------------------------------------------------------------------------------
+
+
+def _avro_fields(fields: Any, namespace: str) -> list[dict[str, Any]]:
+    return [
+        {"name": field.name, "type": ["null", _avro(field.type, field.name, namespace)], "default": None}
+        for field in fields
+    ]
+
+
+def _avro(kind: pa.DataType, name: str, namespace: str) -> Any:
+    """``namespace`` keeps the names of nested records and fixed types apart, as the JVM does it."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    simple = {
+        pa.bool_(): "boolean",
+        pa.int32(): "int",
+        pa.int64(): "long",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.string(): "string",
+        pa.binary(): "bytes",
+    }
+    if kind in simple:
+        return simple[kind]
+    if types.is_date32(kind):
+        return {"type": "int", "logicalType": "date"}
+    if types.is_timestamp(kind):
+        return {"type": "long", "logicalType": "timestamp-micros"}
+    if types.is_decimal(kind):
+        return {
+            "type": "fixed",
+            "name": "fixed",
+            "namespace": f"{namespace}.{name}",
+            "size": decimal_bytes(kind.precision),
+            "logicalType": "decimal",
+            "precision": kind.precision,
+            "scale": kind.scale,
+        }
+    if types.is_list(kind):
+        return {"type": "array", "items": ["null", _avro(kind.value_type, name, namespace)]}
+    if types.is_map(kind):
+        return {"type": "map", "values": ["null", _avro(kind.item_type, name, namespace)]}
+    assert types.is_struct(kind), kind
+    children = [kind.field(at) for at in range(kind.num_fields)]
+    return {
+        "type": "record",
+        "name": name,
+        "namespace": namespace,
+        "fields": _avro_fields(children, f"{namespace}.{name}"),
+    }
+
+
+def decimal_bytes(precision: int) -> int:
+    """Bytes of the fixed type that holds every decimal of that precision, as Spark computes it."""
+    return (int("9" * precision).bit_length() + 1 + 7) // 8
+
+
+# --- Avro to Arrow -----------------------------------------------------------------------------------------------
+
+
+def _arrow_fields(record: Any, named: dict[str, Any]) -> list[pa.Field]:
+    import pyarrow as pa
+
+    return [pa.field(field["name"], _arrow(field["type"], named), nullable=True) for field in record["fields"]]
+
+
+def _arrow(kind: Any, named: dict[str, Any]) -> pa.DataType:
+    import pyarrow as pa
+
+    if isinstance(kind, list):
+        branches = [branch for branch in kind if branch != "null"]
+        if len(branches) != 1:
+            raise ValueError(f"union {kind}")
+        return _arrow(branches[0], named)
+    if isinstance(kind, str):
+        return named[kind] if kind in named else _PRIMITIVES[kind](pa)
+    logical = _logical(kind, pa)
+    if logical is None:
+        logical = _arrow_complex(kind, named)
+    if "name" in kind:
+        named[kind["name"]] = named[f"{kind.get('namespace', '')}.{kind['name']}".lstrip(".")] = logical
+    return logical
+
+
+def _arrow_complex(kind: Mapping[str, Any], named: dict[str, Any]) -> pa.DataType:
+    import pyarrow as pa
+
+    match kind["type"]:
+        case "record":
+            return pa.struct(_arrow_fields(kind, named))
+        case "array":
+            return pa.list_(pa.field("element", _arrow(kind["items"], named)))
+        case "map":
+            return pa.map_(pa.string(), _arrow(kind["values"], named))
+        case "enum":
+            return pa.string()
+        case "fixed":
+            return pa.binary(kind["size"])
+        case inner:
+            return _arrow(inner, named)
+
+
+def _logical(kind: Mapping[str, Any], pa: Any) -> pa.DataType | None:
+    match kind.get("logicalType"):
+        case "decimal":
+            return pa.decimal128(kind["precision"], kind.get("scale", 0))
+        case "date":
+            return pa.date32()
+        case "timestamp-micros":
+            return pa.timestamp("us", "UTC")
+        case "timestamp-millis":
+            return pa.timestamp("ms", "UTC")
+        case "local-timestamp-micros":
+            return pa.timestamp("us")
+        case "local-timestamp-millis":
+            return pa.timestamp("ms")
+        case "time-millis":
+            return pa.time32("ms")
+        case "time-micros":
+            return pa.time64("us")
+    return None
+
+
+_PRIMITIVES: dict[str, Any] = {
+    "null": lambda pa: pa.null(),
+    "boolean": lambda pa: pa.bool_(),
+    "int": lambda pa: pa.int32(),
+    "long": lambda pa: pa.int64(),
+    "float": lambda pa: pa.float32(),
+    "double": lambda pa: pa.float64(),
+    "string": lambda pa: pa.string(),
+    "bytes": lambda pa: pa.binary(),
+}

@@ -1,0 +1,194 @@
+"""Columns: which types a table can hold, and what may change from commit to commit.
+
+All columns are nullable in a Hudi table that this library writes: a column added later has no value in older rows.
+Types that one of the readers cannot hold, or reads as something else, are refused with the way out.
+
+`avro_types` translates them to what commits carry.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+META_COLUMNS = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
+_RESERVED = "_hoodie_"
+# Columns that a scan of Spark has beside those of the file; with one of the same name rows are lost or a query fails.
+_SPARKS = ("_metadata", "_tmp_metadata_row_index")
+_OURS = "_lakelatch_"  # columns that writes add for themselves on the way
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def storable(schema: pa.Schema) -> pa.Schema:
+    """The data columns in the plain types that are stored; rows must be cast to it before they are written.
+
+    Meta columns are left out, everything becomes nullable, and types that differ only in memory (large, view and
+    dictionary forms, small integers, other time units) become the one form that readers share.
+
+    Raises:
+        InputError: a name or type that the readers cannot hold.
+    """
+    import pyarrow as pa
+
+    fields: list[pa.Field] = []
+    seen: dict[str, str] = {}
+    for field in schema:
+        if field.name in META_COLUMNS:
+            continue
+        lower = field.name.lower()
+        keeper = (
+            "Hudi"
+            if field.name.startswith(_RESERVED)
+            else "Spark"
+            if lower in _SPARKS
+            else "this library"
+            if lower.startswith(_OURS)
+            else None
+        )
+        if keeper:
+            raise InputError(
+                f"Column {field.name!r} has a name that {keeper} keeps for itself. Rename it.", column=field.name
+            )
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other != field.name or field.name in {each.name for each in fields}:
+            raise InputError(
+                f"Columns {other!r} and {field.name!r} have the same name for Spark, which ignores case. Rename one.",
+                column=field.name,
+            )
+        _check_name(field.name, field.name)
+        fields.append(pa.field(field.name, _plain(field.type, field.name), nullable=True))
+    return pa.schema(fields)
+
+
+def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """``old`` with the columns that only ``new`` has at its end, nullable.
+
+    Raises:
+        InputError: ``new`` drops a column or gives it another type; all of them are named.
+    """
+    import pyarrow as pa
+
+    before, after = storable(old), storable(new)
+    dropped = [field.name for field in before if field.name not in after.names]
+    retyped = [
+        f"{field.name} from {field.type} to {after.field(field.name).type}"
+        for field in before
+        if field.name in after.names and not after.field(field.name).type.equals(field.type)
+    ]
+    problems = []
+    if dropped:
+        problems.append(f"lack {_list(dropped)} (keep such columns, with nulls if need be)")
+    if retyped:
+        problems.append(f"change the type of {_list(retyped)} (cast to the table's type)")
+    if problems:
+        raise InputError(
+            f"The rows {' and '.join(problems)}. A table's columns can only be added to.",
+            dropped=dropped,
+            retyped=retyped,
+        )
+    return storable(pa.schema([*before, *(field for field in after if field.name not in before.names)]))
+
+
+def to_storable(table: pa.Table) -> pa.Table:
+    """The rows with `storable` types. Raises `InputError` when a value would be changed by that."""
+    import pyarrow as pa
+
+    schema = storable(table.schema)
+    try:
+        return table.select(schema.names).cast(schema)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"A value does not fit the stored type of its column ({error}). Round or cast it first."
+        ) from error
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+def _check_name(name: str, where: str) -> None:
+    if not _AVRO_NAME.fullmatch(name):
+        raise InputError(
+            f"Column {where!r} has a name that Avro cannot hold: letters, digits and underscores, not beginning with a "
+            "digit. Rename it.",
+            column=where,
+        )
+
+
+# --- Arrow to plain Arrow ----------------------------------------------------------------------------------------
+
+
+def _plain(kind: pa.DataType, where: str) -> pa.DataType:
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    for tests, plain in (
+        (("is_boolean",), pa.bool_()),
+        (("is_int8", "is_int16", "is_int32"), pa.int32()),
+        (("is_int64",), pa.int64()),
+        (("is_float32",), pa.float32()),
+        (("is_float64",), pa.float64()),
+        (("is_string", "is_large_string", "is_string_view"), pa.string()),
+        (("is_binary", "is_large_binary", "is_binary_view"), pa.binary()),
+        (("is_date32", "is_date64"), pa.date32()),
+    ):
+        # The oldest supported pyarrow has no views.
+        if any(getattr(types, test, _never)(kind) for test in tests):
+            return plain
+    if types.is_dictionary(kind):
+        return _plain(kind.value_type, where)
+    if types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp("us", "UTC")
+    if types.is_struct(kind) and kind.num_fields:
+        children = [kind.field(at) for at in range(kind.num_fields)]
+        for child in children:
+            _check_name(child.name, f"{where}.{child.name}")
+        return pa.struct([pa.field(child.name, _plain(child.type, f"{where}.{child.name}")) for child in children])
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(pa.field("element", _plain(kind.value_type, f"{where}.element")))
+    if types.is_map(kind):
+        if not pa.types.is_string(_plain(kind.key_type, f"{where}.key")):
+            raise _refused(kind, where, "Avro maps have text keys; convert the keys to text")
+        return pa.map_(pa.string(), _plain(kind.item_type, f"{where}.value"))
+    raise _refused(kind, where, _way_out(kind))
+
+
+def _never(_kind: object) -> bool:
+    return False
+
+
+def _way_out(kind: pa.DataType) -> str:
+    import pyarrow.types as types
+
+    if types.is_timestamp(kind):
+        return "one reader fails on times without a zone; say which zone it is in (cast to timestamp('us', 'UTC'))"
+    if types.is_unsigned_integer(kind):
+        return "neither Avro nor Spark has unsigned integers; cast to int64 or decimal"
+    if types.is_time(kind) or types.is_duration(kind):
+        return "store it as int64 with the unit in its name"
+    if types.is_null(kind):
+        return "it holds nulls only; cast it to the type that it is meant to have"
+    if types.is_fixed_size_binary(kind):
+        return "cast to binary"
+    if types.is_floating(kind):
+        return "cast to float32"
+    return "convert it, for example to text"
+
+
+def _refused(kind: pa.DataType, where: str, way_out: str) -> InputError:
+    return InputError(
+        f"Column {where!r} has type {kind}, which is not stored: {way_out}.", column=where, type=str(kind)
+    )

@@ -1,0 +1,369 @@
+"""`hoodie.properties`: the table's configuration, with each key declared once.
+
+Source: properties of tables that Hudi 0.14 to 1.2 wrote (keys and values); the text format is in `java_properties`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ...errors import DamagedTableError, UnsupportedTableError
+from .java_properties import parse, render
+
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+BACKUP_PATH = ".hoodie/hoodie.properties.backup"
+
+COPY_ON_WRITE = "COPY_ON_WRITE"
+MERGE_ON_READ = "MERGE_ON_READ"
+EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
+COMMIT_TIME_ORDERING = "COMMIT_TIME_ORDERING"
+
+READABLE_VERSIONS = (6, 8, 9)
+WRITABLE_VERSIONS = (8, 9)
+_LAYOUT_OF_VERSION = {6: 1, 8: 2, 9: 2}
+# Version 8 names a merge mode three times, and the JVM refuses a table whose three names disagree.
+_V8_MERGE = {
+    EVENT_TIME_ORDERING: ("eeb8d96f-b1e4-49fd-bbf8-28ac514178e5", "DefaultHoodieRecordPayload"),
+    COMMIT_TIME_ORDERING: ("ce9acb64-bde0-424c-9b91-f6ebba25356d", "OverwriteWithLatestAvroPayload"),
+}
+_KEYGEN_OF_CLASS = {
+    "SimpleKeyGenerator": "SIMPLE",
+    "ComplexKeyGenerator": "COMPLEX",
+    "NonpartitionedKeyGenerator": "NON_PARTITION",
+    "TimestampBasedKeyGenerator": "TIMESTAMP",
+    "CustomKeyGenerator": "CUSTOM",
+}
+_WRITABLE_KEYGENS = ("SIMPLE", "COMPLEX", "NON_PARTITION")
+
+
+def checksum(database: str, table: str) -> int:
+    """What `hoodie.table.checksum` must hold for these two names."""
+    return zlib.crc32(f"{database}.{table}".encode())
+
+
+def _text(value: str) -> str:
+    return value.strip()
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _bare_names(value: str) -> tuple[str, ...]:
+    # A custom key generator writes `field:TYPE`.
+    return tuple(name.partition(":")[0] for name in _names(value))
+
+
+def _flag(value: str) -> bool:
+    return value.strip().lower() == "true"
+
+
+def _key(name: str, read: Callable[[str], Any] = _text, **default: Any) -> Any:
+    return field(metadata={"key": name, "read": read}, **default)
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """What `hoodie.properties` says of a table. Each field is one key; ``raw`` holds all keys as they were read."""
+
+    name: str = _key("hoodie.table.name")
+    table_type: str = _key("hoodie.table.type")
+    version: int = _key("hoodie.table.version", int)
+    layout: int = _key("hoodie.timeline.layout.version", int)
+    initial_version: int | None = _key("hoodie.table.initial.version", int, default=None)
+    database: str = _key("hoodie.database.name", default="")
+    record_key_fields: tuple[str, ...] = _key("hoodie.table.recordkey.fields", _names, default=())
+    partition_fields: tuple[str, ...] = _key("hoodie.table.partition.fields", _bare_names, default=())
+    keygen: str = _key("hoodie.table.keygenerator.type", default="")
+    keygen_class: str = _key("hoodie.table.keygenerator.class", default="")
+    precombine_fields: tuple[str, ...] = _key("hoodie.table.precombine.field", _names, default=())
+    ordering_fields: tuple[str, ...] = _key("hoodie.table.ordering.fields", _names, default=())
+    merge_mode: str | None = _key("hoodie.record.merge.mode", default=None)
+    partial_update_mode: str | None = _key("hoodie.table.partial.update.mode", default=None)
+    hive_style: bool = _key("hoodie.datasource.write.hive_style_partitioning", _flag, default=False)
+    url_encode: bool = _key("hoodie.datasource.write.partitionpath.urlencode", _flag, default=False)
+    drop_partition_columns: bool = _key("hoodie.datasource.write.drop.partition.columns", _flag, default=False)
+    populate_meta_fields: bool = _key("hoodie.populate.meta.fields", _flag, default=True)
+    base_file_format: str = _key("hoodie.table.base.file.format", default="PARQUET")
+    several_base_formats: bool = _key("hoodie.table.multiple.base.file.formats.enable", _flag, default=False)
+    bootstrap_path: str = _key("hoodie.bootstrap.base.path", default="")
+    cdc: bool = _key("hoodie.table.cdc.enabled", _flag, default=False)
+    create_schema: str | None = _key("hoodie.table.create.schema", default=None)
+    timeline_timezone: str | None = _key("hoodie.table.timeline.timezone", default=None)
+    timeline_path: str = _key("hoodie.timeline.path", default="timeline")
+    metadata_partitions: tuple[str, ...] = _key("hoodie.table.metadata.partitions", _names, default=())
+    raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def from_bytes(cls, body: bytes, *, table: str = "") -> TableConfig:
+        """Read the file; ``table`` (its place) is for messages.
+
+        Raises:
+            DamagedTableError: empty, torn, without a key that every reader needs, or with a wrong checksum. A JVM
+                rewrites the file in steps, so look at `BACKUP_PATH` before giving up.
+        """
+        where = f"{PROPERTIES_PATH} of {table}" if table else PROPERTIES_PATH
+        if not body.strip():
+            raise _damaged(where, "is empty", table)
+        if not body.endswith((b"\n", b"\r")):
+            raise _damaged(where, "ends in the middle of a line", table)
+        try:
+            raw = parse(body)
+        except ValueError as error:
+            raise _damaged(where, f"cannot be parsed ({error})", table) from error
+        values: dict[str, Any] = {}
+        for each in fields(cls):
+            key = each.metadata.get("key")
+            if key in raw:
+                try:
+                    values[each.name] = each.metadata["read"](raw[key])
+                except ValueError as error:
+                    raise _damaged(where, f"says {key}={raw[key]}", table) from error
+        missing = [
+            each.metadata["key"] for each in fields(cls)[:4] if each.name not in values or values[each.name] == ""
+        ]
+        if missing:
+            raise _damaged(where, f"lacks {', '.join(missing)}", table)
+        config = cls(**values, raw=raw)
+        config._check_checksum(where, table)
+        return config if config.keygen else replace(config, keygen=config._guess_keygen())
+
+    def _check_checksum(self, where: str, table: str) -> None:
+        stored = self.raw.get("hoodie.table.checksum")
+        expected = checksum(self.database, self.name)
+        if stored is not None and stored.strip() != str(expected):
+            raise _damaged(
+                where, f"has checksum {stored}, but {self.database}.{self.name} needs {expected}", table, stored=stored
+            )
+
+    def _guess_keygen(self) -> str:
+        """Version 6 names a class instead of a type, and may leave out both."""
+        if self.keygen_class:
+            short = self.keygen_class.rpartition(".")[2]
+            return _KEYGEN_OF_CLASS.get(short, short)
+        if not self.partition_fields:
+            return "NON_PARTITION"
+        return "SIMPLE" if len(self.partition_fields) == len(self.record_key_fields) == 1 else "COMPLEX"
+
+    def to_bytes(self) -> bytes:
+        """The whole file: keys that this library does not know are kept as they were read."""
+        if self.version not in WRITABLE_VERSIONS or self.keygen not in _WRITABLE_KEYGENS:
+            # A custom key generator keeps types beside the field names, which would be lost.
+            raise UnsupportedTableError(
+                f"The properties of table {self.name} (version {self.version}, key generator {self.keygen}) are only "
+                "read here; change them with Hudi.",
+                table=self.name,
+            )
+        # The checksum comes last, so that it vouches for the lines above when a store tears the file.
+        owned = {each.metadata["key"] for each in fields(self) if "key" in each.metadata} | _DERIVED_KEYS
+        kept = {key: value for key, value in sorted(self.raw.items()) if key not in owned}
+        written = {key: value for key, value in self._properties().items() if value is not None}
+        total = {"hoodie.table.checksum": str(checksum(self.database, self.name))}
+        return render({**written, **kept, **total})
+
+    def _properties(self) -> dict[str, str | None]:
+        v8 = self.version == 8
+        strategy, payload = _V8_MERGE.get(self.merge_mode or "", (None, None))
+        ordering = ",".join(self.ordering_fields or self.precombine_fields) or None
+        raw = self.raw
+        return {
+            "hoodie.table.name": self.name,
+            "hoodie.database.name": self.database,
+            "hoodie.table.type": self.table_type,
+            "hoodie.table.version": str(self.version),
+            "hoodie.table.initial.version": str(self.initial_version or self.version),
+            "hoodie.table.format": None if v8 else raw.get("hoodie.table.format", "native"),
+            "hoodie.timeline.layout.version": str(self.layout),
+            "hoodie.timeline.path": self.timeline_path,
+            "hoodie.timeline.history.path": raw.get("hoodie.timeline.history.path", "history"),
+            "hoodie.archivelog.folder": raw.get("hoodie.archivelog.folder", "archived"),
+            "hoodie.table.timeline.timezone": self.timeline_timezone,
+            "hoodie.table.recordkey.fields": ",".join(self.record_key_fields) or None,
+            "hoodie.table.partition.fields": ",".join(self.partition_fields) or None,
+            "hoodie.table.keygenerator.type": self.keygen or None,
+            "hoodie.table.keygenerator.class": self.keygen_class or None,
+            "hoodie.table.precombine.field": ordering if v8 else None,
+            "hoodie.table.ordering.fields": None if v8 else ordering,
+            "hoodie.record.merge.mode": self.merge_mode,
+            "hoodie.record.merge.strategy.id": (strategy or raw.get("hoodie.record.merge.strategy.id")) if v8 else None,
+            "hoodie.compaction.payload.class": (
+                f"org.apache.hudi.common.model.{payload}" if payload else raw.get("hoodie.compaction.payload.class")
+            )
+            if v8
+            else None,
+            "hoodie.table.partial.update.mode": self.partial_update_mode,
+            "hoodie.datasource.write.hive_style_partitioning": _java(self.hive_style),
+            "hoodie.datasource.write.partitionpath.urlencode": _java(self.url_encode),
+            "hoodie.datasource.write.drop.partition.columns": _java(self.drop_partition_columns),
+            "hoodie.populate.meta.fields": None if self.populate_meta_fields else "false",
+            "hoodie.table.base.file.format": None if self.base_file_format == "PARQUET" else self.base_file_format,
+            "hoodie.table.multiple.base.file.formats.enable": "true" if self.several_base_formats else None,
+            "hoodie.bootstrap.base.path": self.bootstrap_path or None,
+            "hoodie.table.cdc.enabled": "true" if self.cdc else None,
+            "hoodie.table.create.schema": self.create_schema,
+            "hoodie.table.metadata.partitions": ",".join(self.metadata_partitions) or None,
+        }
+
+    @property
+    def merge_on_read(self) -> bool:
+        """True when file slices may have log files."""
+        return self.table_type == MERGE_ON_READ
+
+    @property
+    def ordering_field(self) -> str | None:
+        """The one column that decides which version of a row is newer, or None."""
+        names = self.ordering_fields or self.precombine_fields
+        return names[0] if names else None
+
+    @property
+    def timeline_folder(self) -> str:
+        """Where the active timeline lies, relative to the table."""
+        return ".hoodie" if self.layout == 1 else f".hoodie/{self.timeline_path}"
+
+    def refuse_opening(self) -> None:
+        """Raise `UnsupportedTableError` unless timeline and file names can be understood."""
+        if self.version not in READABLE_VERSIONS:
+            raise self._unsupported(
+                f"Table version {self.version} of {self.name} is not supported; versions 6, 8 and 9 are. "
+                + ("Upgrade it with Hudi's upgrade_table." if self.version < 9 else "Keep its writers at version 9."),
+                "version",
+            )
+        if self.layout != _LAYOUT_OF_VERSION[self.version]:
+            raise self._unsupported(
+                f"Table {self.name} has version {self.version} and timeline layout {self.layout}, which do not belong "
+                f"together; version {self.version} needs layout {_LAYOUT_OF_VERSION[self.version]}.",
+                "layout",
+            )
+
+    def refuse_reading(self) -> None:
+        """Raise `UnsupportedTableError` when rows cannot be read, with the way out."""
+        self.refuse_opening()
+        if self.base_file_format.upper() != "PARQUET" or self.several_base_formats:
+            raise self._unsupported(
+                f"Table {self.name} keeps its rows in {self.base_file_format} files; only Parquet base files can be "
+                "read here. Its timeline and file slices can be listed; read its rows with Hudi itself.",
+                "base_file_format",
+            )
+        if self.drop_partition_columns:
+            raise self._unsupported(
+                f"Table {self.name} leaves its partition columns out of the data files "
+                "(hoodie.datasource.write.drop.partition.columns=true), which is not supported; use Hudi on Spark.",
+                "drop_partition_columns",
+            )
+        if self.bootstrap_path:
+            raise self._unsupported(
+                f"Table {self.name} is bootstrapped from {self.bootstrap_path}: part of its rows lie there. "
+                "Read it with Hudi on Spark.",
+                "bootstrap",
+            )
+
+    def refuse_scanning(self) -> None:
+        """Raise `UnsupportedTableError` when the rows are not just those of the base files."""
+        self.refuse_reading()
+        if self.merge_on_read:
+            raise self._unsupported(
+                f"Table {self.name} is merge-on-read, and Spark's own scan does not merge its log files. Read it with "
+                "`lakelatch.open(...).read()`, or with Hudi on Spark.",
+                "merge_on_read",
+            )
+
+    def refuse_writing(self, *, rows: bool = True) -> None:
+        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
+
+        Without ``rows``: one that changes none, of those services that merge-on-read tables have.
+        """
+        self.refuse_opening()
+        for feature, message in self._obstacles():
+            if rows or feature != "merge_on_read":
+                raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
+        self.refuse_reading()
+
+    def _obstacles(self) -> Iterator[tuple[str, str]]:
+        """Every reason not to write: its short name, and the sentence."""
+        ordering = self.ordering_fields or self.precombine_fields
+        if self.version not in WRITABLE_VERSIONS:
+            yield (
+                "version",
+                (
+                    f"version {self.version} has no completion times. Upgrade it with a Hudi 1.x writer "
+                    "(hoodie.write.table.version=8)."
+                ),
+            )
+        if self.metadata_partitions:
+            yield (
+                "metadata_table",
+                (
+                    "it has a metadata table, which would hide our files from its readers. Remove it by one JVM write "
+                    "with hoodie.metadata.enable=false, and keep that option in every JVM writer."
+                ),
+            )
+        if self.merge_on_read:
+            yield (
+                "merge_on_read",
+                "it is merge-on-read, which is read, compacted and cleaned here, and nothing else. Write it with Hudi.",
+            )
+        if not self.populate_meta_fields:
+            yield (
+                "no_meta_fields",
+                (
+                    "it has no meta columns (hoodie.populate.meta.fields=false), so changed rows cannot be told apart. "
+                    "It can be read; write a copy of it into a new table."
+                ),
+            )
+        if not self.record_key_fields:
+            yield (
+                "no_record_key",
+                "it names no record key (hoodie.table.recordkey.fields). Write a copy of it into a new table.",
+            )
+        if self.keygen not in _WRITABLE_KEYGENS:
+            yield (
+                "keygen",
+                (
+                    f"its partition paths come from key generator {self.keygen}; only SIMPLE, COMPLEX and "
+                    "NON_PARTITION are reproduced here. Write it with Hudi."
+                ),
+            )
+        if len(ordering) > 1:
+            yield (
+                "ordering_fields",
+                (
+                    f"it has several ordering fields ({', '.join(ordering)}), which not every reader understands. "
+                    "Keep one in hoodie.table.ordering.fields."
+                ),
+            )
+        if self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
+            yield "merge_mode", f"its merge mode {self.merge_mode} is not supported. Write it with Hudi."
+        if self.cdc or self.partial_update_mode is not None:
+            yield "cdc", "it records change data or partial updates, which is not supported. Write it with Hudi."
+
+    def _unsupported(self, message: str, feature: str) -> UnsupportedTableError:
+        return UnsupportedTableError(message, table=self.name, feature=feature)
+
+
+# Written from other fields; the copy in ``raw`` would contradict them after a change.
+_DERIVED_KEYS = frozenset(
+    {
+        "hoodie.table.checksum",
+        "hoodie.table.format",
+        "hoodie.timeline.history.path",
+        "hoodie.archivelog.folder",
+        "hoodie.record.merge.strategy.id",
+        "hoodie.compaction.payload.class",
+    }
+)
+
+
+def _java(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _damaged(where: str, what: str, table: str, **details: Any) -> DamagedTableError:
+    return DamagedTableError(
+        f"{where} {what}. Restore it from {BACKUP_PATH} or a copy; `lakelatch check` tells more.",
+        table=table,
+        path=PROPERTIES_PATH,
+        **details,
+    )

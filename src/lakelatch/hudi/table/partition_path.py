@@ -1,0 +1,228 @@
+"""Partition paths: the values of the partition columns as a folder below the table, as Hudi spells it.
+
+    hive style       origin=JFK/month=1        (`hoodie.datasource.write.hive_style_partitioning`)
+    otherwise        JFK/1
+    null or empty    __HIVE_DEFAULT_PARTITION__
+    URL encoding     a%2Fb                     (`hoodie.datasource.write.partitionpath.urlencode`)
+
+What would leave the table, hide the folder from a reader or read back as another value is refused, because no reader
+tells: rows in such a folder are silently missing.
+
+Source: Apache Hudi `PartitionPathEncodeUtils` and `KeyGenUtils` (the rules), both readers (what they find again).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import itertools
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError
+from .config import TableConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+SPARKS_OWN = "_spark_metadata"  # a folder that no scan of Spark looks into
+ELEMENT_BYTES_MAX = 255  # the longest file name of every common file system
+_FEW_ROWS = 64  # up to here a loop is quicker than an Arrow kernel
+
+_TO_ESCAPE = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
+_ESCAPED = re.compile(r"%([0-9a-fA-F]{2})")
+# Without encoding these either separate folders or are no part of a name that every store and reader keeps.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]")
+
+
+def escape(value: str) -> str:
+    """The value with Hudi's set of characters replaced by ``%XX``; others, non-ASCII included, stay."""
+    return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", value)
+
+
+def unescape(element: str) -> str:
+    """The reverse of `escape`; a ``%`` that starts no code stays."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), element)
+
+
+def partition_path(values: Sequence[Any], config: TableConfig) -> str:
+    """The partition's path relative to the table, "" for an unpartitioned table.
+
+    Args:
+        values: one value for each of ``config.partition_fields``, in their order.
+        config: says which fields, and how they are spelled.
+
+    Raises:
+        InputError: a value that cannot be a folder name. Nothing was written.
+    """
+    assert len(values) == len(config.partition_fields), (values, config.partition_fields)
+    return "/".join(
+        _element(field, value, config) for field, value in zip(config.partition_fields, values, strict=True)
+    )
+
+
+def parse_partition_path(path: str, config: TableConfig) -> dict[str, str | None]:
+    """The values in a partition's path by field, as text; None for a null or empty value.
+
+    A path whose depth is not that of the fields comes from a key generator that formats values (a date as
+    ``2024/01/17``): a single field then has the whole path, several fields are an `InputError`.
+    """
+    fields = config.partition_fields
+    elements = path.split("/") if path else []
+    if len(fields) == 1 and len(elements) > 1:
+        elements = [path]
+    if len(fields) != len(elements):
+        raise InputError(
+            f"Partition path {path!r} has {len(elements)} levels, but table {config.name} is partitioned by "
+            f"{', '.join(fields) or 'nothing'}. Pass a path as `lakelatch files` prints it.",
+            path=path,
+        )
+    return {field: _value(field, element, config) for field, element in zip(fields, elements, strict=True)}
+
+
+def partition_paths(table: pa.Table, config: TableConfig) -> pa.Array:
+    """The partition path of every row, as a string array. The work is per distinct value, not per row.
+
+    Raises:
+        InputError: a column is missing or of a type that is no folder name, or a value is refused.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns: list[Any] = []
+    for field in config.partition_fields:
+        column = _column(table, field, config).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        elements = pa.array([_element(field, value, config) for value in encoded.dictionary.to_pylist()], pa.string())
+        spelled = elements.take(encoded.indices)
+        columns.append(spelled.fill_null(_element(field, None, config)))
+    if not columns:
+        return pa.repeat(pa.scalar("", pa.string()), table.num_rows)
+    return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "/")
+
+
+def distinct_paths(table: pa.Table, config: TableConfig) -> list[str]:
+    """The partition paths that `partition_paths` would give, each once or twice; quicker where there is only one."""
+    fields = config.partition_fields
+    spelled = [[_element(f, v, config) for v in _distinct(_column(table, f, config))] for f in fields]
+    if sum(len(elements) > 1 for elements in spelled) > 1:
+        return list(partition_paths(table, config).unique().to_pylist())
+    return ["/".join(path) for path in itertools.product(*spelled)]
+
+
+def _distinct(column: pa.ChunkedArray) -> list[Any]:
+    if len(column) < _FEW_ROWS:
+        return list(dict.fromkeys(column.to_pylist()))
+    found: list[Any] = column.unique().to_pylist()
+    return found
+
+
+def _column(table: pa.Table, field: str, config: TableConfig) -> pa.ChunkedArray:
+    if field not in table.column_names:
+        raise InputError(
+            f"The rows have no column {field!r}, which table {config.name} is partitioned by. Add it.", column=field
+        )
+    column = table.column(field)
+    _check_type(field, column.type)
+    return column
+
+
+def check_partition_path(path: str) -> None:
+    """Raise `InputError` for a path that would leave the table or be invisible to a reader."""
+    for element in path.split("/") if path else ():
+        if not element or element.startswith(".") or _UNSAFE.search(element):
+            raise InputError(
+                f"Partition path {path!r} has the part {element!r}, which is no folder that every reader finds.",
+                path=path,
+            )
+
+
+def _element(field: str, value: Any, config: TableConfig) -> str:
+    text = _spell(field, value)
+    if not text:
+        element = NULL_PARTITION
+    else:
+        if text == NULL_PARTITION:
+            raise _refused(field, text, "stands for null; it would read back as no value")
+        element = escape(text) if config.url_encode else text
+    if config.hive_style:
+        element = f"{field}={element}"
+    _check_element(field, text, element)
+    return element
+
+
+def _check_element(field: str, text: str, element: str) -> None:
+    try:
+        length = len(element.encode())
+    except UnicodeEncodeError:
+        raise _refused(field, text, "is not valid Unicode") from None
+    if length > ELEMENT_BYTES_MAX:
+        raise _refused(field, text, f"makes a folder name of {length} bytes; at most {ELEMENT_BYTES_MAX} are possible")
+    # Hudi's own check, which looks at the value before the column name is put in front.
+    if ".." in text and ".." in re.split(r"[/\\]", text):
+        raise _refused(field, text, "holds '..', which would lead out of the table")
+    if element.startswith("."):
+        raise _refused(field, text, "starts with a dot, and readers skip hidden folders")
+    if element == SPARKS_OWN:
+        raise _refused(field, text, "is the name of a folder that Spark keeps for itself and never reads")
+    if found := _UNSAFE.search(element):
+        raise _refused(
+            field,
+            text,
+            f"holds {found[0]!r}, which cannot be part of a folder name; create the table with URL-encoded partitions "
+            "(hoodie.datasource.write.partitionpath.urlencode=true) or replace the character",
+        )
+
+
+def _value(field: str, element: str, config: TableConfig) -> str | None:
+    prefix = f"{field}="
+    if config.hive_style and element.startswith(prefix):
+        element = element[len(prefix) :]
+    if element == NULL_PARTITION:
+        return None
+    return unescape(element) if config.url_encode else element
+
+
+def _spell(field: str, value: Any) -> str:
+    """The text of a value as Hudi's key generators spell it."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | decimal.Decimal):
+        return str(value)
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value.isoformat()
+    raise _wrong_type(field, type(value).__name__)
+
+
+def _check_type(field: str, kind: Any) -> None:
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    # String views have no predicate in the oldest supported pyarrow.
+    fine = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date, types.is_decimal)
+    if not (any(test(kind) for test in fine) or str(kind) == "string_view" or types.is_null(kind)):
+        raise _wrong_type(field, str(kind))
+
+
+def _wrong_type(field: str, kind: str) -> InputError:
+    return InputError(
+        f"Column {field!r} of type {kind} cannot be a partition column: readers spell such values differently. "
+        "Partition by a string, integer, boolean, decimal or date, for example one derived from it.",
+        column=field,
+    )
+
+
+def _refused(field: str, text: str, why: str) -> InputError:
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return InputError(
+        f"Value {shown!r} of partition column {field!r} {why}. Nothing was written.", column=field, value=text
+    )

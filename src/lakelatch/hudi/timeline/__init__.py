@@ -1,0 +1,83 @@
+"""Instants, active and archived: names, times, the Avro in them, and the file slices they make visible."""
+
+from .archived import Archived, History
+from .commit_metadata import (
+    NO_PREVIOUS_COMMIT,
+    CommitMetadata,
+    WriteStat,
+    decode_commit,
+    decode_container,
+    encode_commit,
+)
+from .instant import (
+    ACTIONS,
+    COMMIT_ACTIONS,
+    COMPLETED_AS,
+    Instant,
+    State,
+    file_name,
+    from_epoch_ms,
+    is_time,
+    parse,
+    parse_unknown,
+    to_epoch_ms,
+)
+from .instant_time import EARLIEST, next_label, refuse_clock
+from .lineage import skipped
+from .service_metadata import (
+    MOMENT,
+    encode_clean,
+    encode_clean_plan,
+    encode_clustering_plan,
+    encode_compaction_plan,
+    encode_restore,
+    encode_savepoint,
+)
+from .snapshot import FileSlice, Replacement, Snapshot, TimelineView, build
+from .timeline import TIMELINE, Timeline, has_archive, read_timeline
+from .times import Time, same_time, time_of
+
+__all__ = [
+    "ACTIONS",
+    "COMMIT_ACTIONS",
+    "COMPLETED_AS",
+    "EARLIEST",
+    "MOMENT",
+    "NO_PREVIOUS_COMMIT",
+    "TIMELINE",
+    "Archived",
+    "CommitMetadata",
+    "FileSlice",
+    "History",
+    "Instant",
+    "Replacement",
+    "Snapshot",
+    "State",
+    "Time",
+    "Timeline",
+    "TimelineView",
+    "WriteStat",
+    "build",
+    "decode_commit",
+    "decode_container",
+    "encode_clean",
+    "encode_clean_plan",
+    "encode_clustering_plan",
+    "encode_commit",
+    "encode_compaction_plan",
+    "encode_restore",
+    "encode_savepoint",
+    "file_name",
+    "from_epoch_ms",
+    "has_archive",
+    "is_time",
+    "next_label",
+    "parse",
+    "parse_unknown",
+    "read_timeline",
+    "refuse_clock",
+    "same_time",
+    "skipped",
+    "time_of",
+    "to_epoch_ms",
+]

@@ -1,0 +1,275 @@
+"""The archived timeline: instants that have left the active one, in the place and form that JVM Hudi has for them.
+
+    .hoodie/timeline/history/<first T>_<last T>_<level>.parquet   rows: T, C, action, the instant's content, its plan
+    .hoodie/timeline/history/manifest_<n>                         JSON: the files that count, with their lengths
+    .hoodie/timeline/history/_version_                            the n in force; written last
+
+An instant is put here first and leaves the active timeline afterwards, so one that stands in both is archived, and will be
+gone there soon. One may stand here twice, after a crash of another engine; it is the same then.
+
+Source: Apache Hudi 1.x, `HoodieLSMTimelineInstant`; files that Hudi 1.2.0 wrote.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DamagedTableError, StorageError
+from ...storage import Outcome, put_secured
+from .commit_metadata import CommitMetadata, decode_commit
+from .instant import ACTIONS, COMMIT_ACTIONS, Instant, file_name, is_time
+
+if TYPE_CHECKING:
+    from ...storage import Store
+
+_FILE = re.compile(r"(\d+)_(\d+)_(\d+)\.parquet")
+_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]*")
+_TRIES = 20
+_TEXTS = ("instantTime", "completionTime", "action")
+_SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "HoodieLSMTimelineInstant",
+        "namespace": "org.apache.hudi.avro.model",
+        "fields": [
+            *({"name": each, "type": ["null", "string"], "default": None} for each in _TEXTS),
+            *({"name": each, "type": ["null", "bytes"], "default": None} for each in ("metadata", "plan")),
+            {"name": "version", "type": "int", "default": 1},
+        ],
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A completed instant with its content, and the content of its plan where it had one."""
+
+    instant: Instant
+    content: bytes
+    plan: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Version (0: there is none) and the files that count: name -> length, oldest first."""
+
+    version: int = 0
+    files: tuple[tuple[str, int], ...] = ()
+
+    def reaching(self, first: str, last: str) -> list[str]:
+        """The files that may hold an instant with T between these two."""
+        spans = ((name, _FILE.fullmatch(name)) for name, _ in self.files)
+        return [name for name, span in spans if span is None or (span[1] <= last and span[2] >= first)]
+
+
+class History:
+    """The archived timeline of one table. What it has read of a file it keeps, since files never change."""
+
+    def __init__(self, store: Store, timeline_folder: str) -> None:
+        self._store, self.folder = store, f"{timeline_folder}/history"
+        self._read: dict[str, dict[str, Instant]] = {}
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def manifest(self) -> Manifest:
+        """What counts now. Raises `DamagedTableError` when the manifest in force is gone or torn."""
+        stored = self._store.get(f"{self.folder}/_version_")
+        # The JVM deletes it before it writes the next one, and may die in between.
+        version = self._largest() if stored is None else stored.body.decode(errors="replace")
+        if not version:
+            return Manifest()
+        name = f"manifest_{version}"
+        stored = self._store.get(f"{self.folder}/{name}")
+        if stored is None:
+            raise self._damaged(name, "is in force and not there")
+        try:
+            files = tuple((_plain(each["fileName"]), int(each["fileLen"])) for each in json.loads(stored.body)["files"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
+            raise self._damaged(name, "is torn") from e
+        return Manifest(int(version), files)
+
+    def _largest(self) -> str:
+        names = self._store.names(self.folder)
+        found = [n for name in names if (n := name.removeprefix("manifest_")) != name and n.isdigit()]
+        return max(found, key=int, default="")
+
+    def begun(self) -> bool:
+        """Whether anything has been archived. One request, for those who ask often."""
+        return self._store.head(f"{self.folder}/_version_") is not None
+
+    def instants(self, *, first: str = "", last: str = "9") -> dict[str, Instant]:
+        """Archived instants by the names that they had on the active timeline; perhaps more than those with T in between."""
+        found: dict[str, Instant] = {}
+        for name in self.manifest().reaching(first, last):
+            found |= self._names(name)
+        return found
+
+    def completion_of(self, requested: str) -> str | None:
+        """C of an archived transaction, None for another."""
+        found = self.instants(first=requested, last=requested).values()
+        return next((each.completed for each in found if each.requested == requested), None)
+
+    def newest_completion(self) -> str:
+        """The largest C of an archived commit, "" where there is none."""
+        commits = (i for i in self.instants().values() if i.action in COMMIT_ACTIONS)
+        return max((each.completed or "" for each in commits), default="")
+
+    def contents(self, wanted: Iterable[Instant]) -> dict[Instant, bytes]:
+        """What these instants say of themselves; those that are not archived are left out."""
+        asked = set(wanted)
+        times = sorted(each.requested for each in asked)
+        found: dict[Instant, bytes] = {}
+        for name in self.manifest().reaching(times[0], times[-1]) if times else ():
+            if not asked.isdisjoint(self._names(name).values()):
+                rows = self._rows(name, [*_TEXTS, "metadata"])
+                found |= {_instant(row): row["metadata"] or b"" for row in rows if _instant(row) in asked}
+        return found
+
+    def metadata(self, instant: Instant) -> CommitMetadata | None:
+        """What an archived commit says of itself, None where it is not archived."""
+        body = self.contents([instant]).get(instant)
+        return None if body is None else decode_commit(body, name=file_name(instant), layout=2, table=self._store.url)
+
+    def _names(self, file: str) -> dict[str, Instant]:
+        if file not in self._read:
+            found = (_instant(row) for row in self._rows(file, list(_TEXTS)))
+            self._read[file] = {file_name(each): each for each in found}
+        return self._read[file]
+
+    def _rows(self, file: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        stored = self._store.get(f"{self.folder}/{file}")
+        if stored is None:
+            raise self._damaged(file, "is in the manifest and not there")
+        try:
+            rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(stored.body), columns=columns).to_pylist()
+            _refuse_strange(rows)
+        except (pa.ArrowException, OSError, ValueError, LookupError) as e:
+            raise self._damaged(file, "is torn") from e
+        return rows
+
+    def _damaged(self, name: str, what: str) -> DamagedTableError:
+        return DamagedTableError(
+            f"{self._store.url}: {self.folder}/{name} of the archived timeline {what}; restore it from a copy. Nothing was "
+            "changed, and the table's rows do not depend on it",
+            path=f"{self.folder}/{name}",
+        )
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def add(self, instants: Sequence[Archived]) -> None:
+        """These are archived when this returns, for every reader. Anybody may ask for the same again, also at once.
+
+        Raises:
+            StorageError: the store gave no answer; ask again.
+        """
+        rows = sorted(instants, key=lambda each: each.instant.order[::-1])
+        wanted = {file_name(each.instant) for each in rows}
+        name, size = self._put(rows, wanted)
+        for _ in range(_TRIES):
+            if self._put_in_force(name, size, wanted):
+                return
+        raise self._unanswered("_version_")
+
+    def _put(self, rows: Sequence[Archived], wanted: set[str]) -> tuple[str, int]:
+        body = _parquet(rows)
+        for level in range(_TRIES):
+            # A name that is taken is that of the same rows; or of others, which somebody put there and then gave up.
+            name = f"{rows[0].instant.requested}_{rows[-1].instant.requested}_{level}.parquet"
+            put = put_secured(self._store, f"{self.folder}/{name}", body)
+            if put.outcome is Outcome.UNKNOWN or (there := self._store.head(f"{self.folder}/{name}")) is None:
+                break
+            if self._names(name).keys() == wanted:
+                return name, there.size
+        raise self._unanswered(name)
+
+    def _put_in_force(self, name: str, size: int, wanted: set[str]) -> bool:
+        """One try; True when a manifest that is in force names files with all that is wanted."""
+        path = f"{self.folder}/_version_"
+        stored, manifest = self._store.get(path), self.manifest()
+        if stored is None and manifest.version:
+            # Of a JVM that died, or of a put that is still on its way and would then take back what came after it.
+            self._store.put_if_absent(path, str(manifest.version).encode())
+            return False
+        if all(each in self.instants() for each in wanted):
+            return self._store.secure(path).done  # another put it in force, or we without an answer
+        files = [*manifest.files, (name, size)]
+        body = json.dumps({"files": [{"fileName": n, "fileLen": length} for n, length in files]}, indent=2).encode()
+        version = manifest.version + 1
+        # What stands under the next number is that of somebody who died before it was in force; it may be our very own.
+        while self._store.put_if_absent(at := f"{self.folder}/manifest_{version}", body).outcome is not Outcome.DONE:
+            there = self._store.get(at)
+            if there is None:
+                return False
+            if there.body == body:
+                if not self._store.secure(at).done:
+                    return False
+                break
+            version += 1
+        number = str(version).encode()
+        if stored is None:
+            return self._store.put_if_absent(path, number).done
+        return self._store.replace_if_match(path, number, stored.tag).done
+
+    def _unanswered(self, name: str) -> StorageError:
+        return StorageError(
+            f"{self._store.url}: {self.folder}/{name} could not be written; whatever was to be archived is on the active "
+            "timeline still, try again",
+            path=f"{self.folder}/{name}",
+        )
+
+
+def _plain(name: Any) -> str:
+    """A file's name in the manifest. Raises ValueError for one that could lead elsewhere."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(name)
+    return name
+
+
+def _instant(row: dict[str, Any]) -> Instant:
+    return Instant(row["instantTime"], row["action"], "completed", row["completionTime"])
+
+
+def _refuse_strange(rows: list[dict[str, Any]]) -> None:
+    """Raise ValueError for a row that is no instant: its times become names."""
+    for row in rows:
+        times = [row[name] for name in ("instantTime", "completionTime") if name in row]
+        if row["action"] not in ACTIONS or not all(isinstance(each, str) and is_time(each) for each in times):
+            raise ValueError(row)
+
+
+def _parquet(rows: Sequence[Archived]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = [pa.field(each, pa.string()) for each in _TEXTS]
+    fields += [pa.field(each, pa.binary()) for each in ("metadata", "plan")]
+    schema = pa.schema(
+        [*fields, pa.field("version", pa.int32(), nullable=False)],
+        metadata={"parquet.avro.schema": _SCHEMA, "writer.model.name": "avro"},
+    )
+    columns = [
+        [each.instant.requested for each in rows],
+        [each.instant.completed for each in rows],
+        [each.instant.action for each in rows],
+        [each.content for each in rows],
+        [each.plan for each in rows],
+        [1] * len(rows),
+    ]
+    out = io.BytesIO()
+    pq.write_table(
+        pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema),
+        out,
+        compression="gzip",
+        store_schema=False,
+        use_dictionary=False,
+        write_statistics=list(_TEXTS),
+    )
+    return out.getvalue()

@@ -1,0 +1,54 @@
+"""Which version of a file group was each version made from? One that was passed over is a lost update.
+
+    t=0  another engine reads slice 1 of a file group; so does a transaction of ours
+    t=1  ours lands slice 3, made from 1
+    t=2  the other completes slice 2, made from 1, and tells its user so: no reader ever shows it
+
+The log knows nothing of the other, and the timeline shows it only when it is too late. But what each was made from stands
+in the commits (``prevCommit``), so the loss can be told afterwards, for as long as they are on the active timeline.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..files import BaseFile
+from .commit_metadata import CommitMetadata, WriteStat
+from .instant import is_time
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The rows that ``lost`` has at ``path`` are in no version since ``kept``, which was made from ``built_on``."""
+
+    lost: str
+    path: str
+    kept: str
+    built_on: str
+
+    def __str__(self) -> str:
+        return (
+            f"rows of {self.lost} are lost: {self.kept} has written the same file group on top of {self.built_on}, as if "
+            f"{self.lost} had not been"
+        )
+
+
+def skipped(commits: Iterable[CommitMetadata]) -> list[Skipped]:
+    """Versions that the next one of their file group was not made from, of base files that these commits name.
+
+    Not for merge-on-read tables, where what a version was made from is log files too.
+    """
+    versions: dict[object, list[tuple[str, WriteStat]]] = defaultdict(list)
+    for stat in (stat for commit in commits for stat in commit.stats if stat.path):
+        if (base := BaseFile.at(stat.path, 0)) is not None:
+            versions[base.group].append((base.instant, stat))
+    found = []
+    for group in versions.values():
+        for (lost, before), (kept, stat) in pairwise(sorted(group, key=lambda each: each[0])):
+            # Not every engine says it of every file.
+            if is_time(stat.prev_commit) and stat.prev_commit < lost:
+                found.append(Skipped(lost, before.path, kept, stat.prev_commit))
+    return found

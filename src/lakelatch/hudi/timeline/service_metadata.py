@@ -1,0 +1,174 @@
+"""Avro records of table services: clean, savepoint, restore, and the plans of clean, clustering and compaction.
+
+Source: the schemas that are compiled into Apache Hudi 1.2.0 (`org.apache.hudi.avro.model`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..files import join
+from .avro_schemas import schema_of
+from .commit_metadata import encode_container
+from .instant import Instant
+
+_CLUSTERING = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+MOMENT = "lakelatch.earliest"  # of a clean: from this completion time on the table's states are kept
+
+
+def encode_clean_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) -> bytes:
+    """`T.clean.requested`. ``uri`` spells a file as the JVM does, which may execute the plan."""
+    files = {
+        partition: [{"filePath": uri(join(partition, name)), "isBootstrapBaseFile": False} for name in names]
+        for partition, names in content["slices"].items()
+    }
+    record = {
+        "earliestInstantToRetain": {
+            "timestamp": content["earliest"]["T"],
+            "action": content["earliest"]["action"],
+            "state": "COMPLETED",
+        },
+        "lastCompletedCommitTimestamp": content["last"],
+        "policy": content["policy"],
+        "filesToBeDeletedPerPartition": {},
+        "filePathsToBeDeletedPerPartition": files,
+        "partitionsToBeDeleted": [],
+        "extraMetadata": {MOMENT: content["earliest"]["C"]},
+        "version": 2,
+    }
+    return encode_container(schema_of("HoodieCleanerPlan"), record)
+
+
+def encode_clean(content: Mapping[str, Any], *, started: str, took_ms: int) -> bytes:
+    """`T_C.clean`."""
+    partitions = {
+        partition: {
+            "partitionPath": partition,
+            "policy": content["policy"],
+            "deletePathPatterns": names,
+            "successDeleteFiles": names,
+            "failedDeleteFiles": [],
+            "isPartitionDeleted": False,
+        }
+        for partition, names in content["slices"].items()
+    }
+    record = {
+        "startCleanTime": started,
+        "timeTakenInMillis": took_ms,
+        "totalFilesDeleted": sum(len(names) for names in content["slices"].values()),
+        "earliestCommitToRetain": content["earliest"]["T"],
+        "lastCompletedCommitTimestamp": content["last"],
+        "partitionMetadata": partitions,
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": {MOMENT: content["earliest"]["C"]},
+        "version": 2,
+    }
+    return encode_container(schema_of("HoodieCleanMetadata"), record)
+
+
+def encode_savepoint(content: Mapping[str, Any], *, at_ms: int) -> bytes:
+    """`T_C.savepoint`."""
+    partitions = {
+        partition: {"partitionPath": partition, "savepointDataFile": names}
+        for partition, names in content["slices"].items()
+    }
+    record = {
+        "savepointedBy": content["by"],
+        "savepointedAt": at_ms,
+        "comments": content["comment"],
+        "partitionMetadata": partitions,
+        "version": 1,
+    }
+    return encode_container(schema_of("HoodieSavepointMetadata"), record)
+
+
+def encode_restore(undone: Sequence[Instant], *, started: str, took_ms: int) -> bytes:
+    """`T_C.restore`."""
+    named = [{"commitTime": each.requested, "action": each.action} for each in undone]
+    rolled = {
+        each.requested: [
+            {
+                "startRollbackTime": started,
+                "timeTakenInMillis": 0,
+                "totalFilesDeleted": 0,
+                "commitsRollback": [each.requested],
+                "partitionMetadata": {},
+                "instantsRollback": [info],
+                "version": 1,
+            }
+        ]
+        for each, info in zip(undone, named, strict=True)
+    }
+    record = {
+        "startRestoreTime": started,
+        "timeTakenInMillis": took_ms,
+        "instantsToRollback": [each.requested for each in undone],
+        "hoodieRestoreMetadata": rolled,
+        "restoreInstantInfo": named,
+        "version": 1,
+    }
+    return encode_container(schema_of("HoodieRestoreMetadata"), record)
+
+
+def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], str]) -> bytes:
+    """`T.clustering.requested`."""
+    groups = [
+        {
+            "slices": [
+                {
+                    "dataFilePath": uri(join(group["partition"], name)),
+                    "deltaFilePaths": [],
+                    "fileId": name.partition("_")[0],
+                    "partitionPath": group["partition"],
+                    "bootstrapFilePath": "",
+                    "version": 1,
+                }
+                for name in group["files"]
+            ],
+            "metrics": {"TOTAL_IO_READ_MB": 0.0, "TOTAL_LOG_FILES": 0.0},
+            "numOutputFileGroups": 1,
+            "extraMetadata": {},
+            "version": 1,
+        }
+        for group in content["groups"]
+    ]
+    plan = {
+        "inputGroups": groups,
+        "strategy": {"strategyClassName": _CLUSTERING, "strategyParams": {}, "version": 1},
+        "extraMetadata": {},
+        "preserveHoodieMetadata": True,
+        "missingSchedulePartitions": [],
+        "version": 1,
+    }
+    record = {"operationType": "CLUSTER", "clusteringPlan": plan, "extraMetadata": {}, "version": 1}
+    return encode_container(schema_of("HoodieRequestedReplaceMetadata"), record)
+
+
+def encode_compaction_plan(content: Mapping[str, Any]) -> bytes:
+    """`T.compaction.requested`."""
+    operations = [
+        {
+            "baseInstantTime": group["instant"],
+            "deltaFilePaths": group["logs"],
+            "dataFilePath": group["base"] or None,
+            "fileId": group["file_id"],
+            "partitionPath": group["partition"],
+            # The JVM fails where the bytes of the log files are not told.
+            "metrics": {
+                "TOTAL_LOG_FILES": float(len(group["logs"])),
+                "TOTAL_LOG_FILES_SIZE": float(group["log_bytes"]),
+            },
+            "bootstrapFilePath": None,
+        }
+        for group in content["groups"]
+    ]
+    record = {
+        "operations": operations,
+        "extraMetadata": {},
+        "version": 2,
+        "strategy": None,
+        "preserveHoodieMetadata": True,
+        "missingSchedulePartitions": [],
+    }
+    return encode_container(schema_of("HoodieCompactionPlan"), record)

@@ -1,0 +1,265 @@
+"""The requests that `CloudStore` makes of S3, GCS and Azure, by obstore: the one module that imports it.
+
+obstore's threads do not survive a fork: in the child of a process that has used it, its first request hangs for
+ever. There a `Relay` takes the place of the `Client`: it starts a fresh interpreter, which asks in its stead and
+ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Protocol
+
+from ...errors import ConfigError
+from ..location import Location
+from .loop_thread import Helper, line_of
+
+__all__ = ["Client", "Failure", "Found", "Requests", "Verdict", "connect"]
+
+Found = tuple[str, int, float]  # path, size, modification time
+_CLIENT_OPTIONS = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "read_timeout",
+    "root_certificate",
+    "timeout",
+    "user_agent",
+}
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+# reqwest's words for a connection that never came about: nothing was sent.
+_NOT_SENT = re.compile(r"client error \(Connect\)|tcp connect error|dns error|URL scheme is not allowed|BadScheme")
+
+_PLAIN_HTTP = re.compile(r"URL scheme is not allowed|BadScheme")
+
+
+class Verdict(Enum):
+    """What a failed request tells about the object."""
+
+    ABSENT = "absent"
+    TAKEN = "taken"  # the condition of the write did not hold
+    REFUSED = "refused"  # certainly nothing was written
+    UNSURE = "unsure"  # the request may have been carried out, or may still be
+
+
+class Failure(Exception):
+    """A request that did not succeed; ``text`` is one line without secrets."""
+
+    def __init__(self, verdict: Verdict, text: str) -> None:
+        super().__init__(verdict, text)
+        self.verdict = verdict
+        self.text = text
+
+
+class Requests(Protocol):
+    """What both `Client` and `Relay` can be asked. Each raises `Failure`."""
+
+    def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str: ...
+    def get(self, path: str) -> tuple[bytes, str, float]: ...
+    def get_range(self, path: str, start: int, end: int) -> bytes: ...
+    def head(self, path: str) -> Found: ...
+    def listing(self, folder: str, after: str | None) -> list[Found]: ...
+    def level(self, folder: str) -> tuple[list[Found], list[str]]: ...
+    def delete(self, path: str) -> None: ...
+
+
+_lock = threading.Lock()
+_started_in: int | None = None  # the process in which obstore's threads were started
+
+
+def connect(place: Location) -> Requests:
+    """Open the way to ``place`` that works in this process. No request is sent yet."""
+    global _started_in
+    with _lock:
+        if _started_in is None:
+            _started_in = os.getpid()
+    return Client(place) if _started_in == os.getpid() else Relay(place)
+
+
+def _new_lock() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that no longer exists may have held the old one
+
+
+os.register_at_fork(after_in_child=_new_lock)
+
+
+class Client:
+    """Requests made in this process."""
+
+    def __init__(self, place: Location) -> None:
+        try:
+            import obstore
+            from obstore import store as kinds
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"{place.kind}:// needs: pip install 'lakelatch[cloud]'") from error
+        self._kind = place.kind
+        self._obstore = obstore
+        make: Any = {"s3": kinds.S3Store, "gs": kinds.GCSStore, "az": kinds.AzureStore}[place.kind]
+        client = {key: value for key, value in place.options.items() if key in _CLIENT_OPTIONS}
+        config = {key: value for key, value in place.options.items() if key not in _CLIENT_OPTIONS}
+        patience_s = float(config.pop("retry_s", 60))  # for how long what may be repeated is begun again
+        if place.account:
+            config["account_name"] = place.account
+        shared: dict[str, Any] = {"config": config, "prefix": place.path or None}
+        if client:
+            shared["client_options"] = client
+        patient = {"max_retries": 5, "retry_timeout": timedelta(seconds=patience_s)}
+        try:
+            self._patient: Any = make(place.bucket, retry_config=patient, **shared)
+            # A write with a condition is sent once: obstore would send it again after a lost reply, find the first
+            # one's effect, and tell the winner that he lost.
+            self._once: Any = make(place.bucket, retry_config={"max_retries": 0}, **shared)
+        except obstore.exceptions.BaseError as error:
+            raise ConfigError(f"{place.url} cannot be opened: {_line(error)}") from error
+
+    def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:
+        store = self._patient if mode == "overwrite" else self._once
+        result = self._ask(self._obstore.put, store, path, body, mode=mode, use_multipart=False)
+        return _tag(result)
+
+    def get(self, path: str) -> tuple[bytes, str, float]:
+        answer = self._ask(self._obstore.get, self._patient, path)
+        return bytes(self._ask(answer.bytes)), _tag(answer.meta), answer.meta["last_modified"].timestamp()
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        return bytes(self._ask(self._obstore.get_range, self._patient, path, start=start, end=end))
+
+    def head(self, path: str) -> Found:
+        return _found(self._ask(self._obstore.head, self._patient, path))
+
+    def listing(self, folder: str, after: str | None) -> list[Found]:
+        pages = self._ask(self._obstore.list, self._patient, folder or None, offset=after)
+        return [_found(item) for page in self._ask(list, pages) for item in page]
+
+    def level(self, folder: str) -> tuple[list[Found], list[str]]:
+        answer = self._ask(self._obstore.list_with_delimiter, self._patient, folder or None)
+        return [_found(item) for item in answer["objects"]], list(answer["common_prefixes"])
+
+    def delete(self, path: str) -> None:
+        self._ask(self._obstore.delete, self._patient, path)
+
+    def _ask(self, request: Any, *args: Any, **options: Any) -> Any:
+        errors = self._obstore.exceptions
+        try:
+            return request(*args, **options)
+        except (errors.BaseError, OSError, ValueError) as error:
+            raise Failure(_judge(error, self._kind, errors), _line(error)) from error
+
+
+class Relay:
+    """Requests made by a helper process, one at a time."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._helper: Helper | None = None
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        try:
+            with self._lock:
+                if self._helper is None:
+                    self._helper = Helper(serve)
+                    self._helper.send(self._place)
+                self._helper.send((name, args))
+                return self._helper.receive()
+        except (OSError, EOFError) as error:
+            if self._helper is not None:
+                self._helper.close()
+            self._helper = None  # the next request starts another one
+            raise Failure(Verdict.UNSURE, "the helper process that makes requests after a fork has ended") from error
+
+    def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:
+        return str(self._ask("put", path, body, mode))
+
+    def get(self, path: str) -> tuple[bytes, str, float]:
+        body, tag, mtime = self._ask("get", path)
+        return body, tag, mtime
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        return bytes(self._ask("get_range", path, start, end))
+
+    def head(self, path: str) -> Found:
+        path, size, mtime = self._ask("head", path)
+        return path, size, mtime
+
+    def listing(self, folder: str, after: str | None) -> list[Found]:
+        return list(self._ask("listing", folder, after))
+
+    def level(self, folder: str) -> tuple[list[Found], list[str]]:
+        found, folders = self._ask("level", folder)
+        return found, folders
+
+    def delete(self, path: str) -> None:
+        self._ask("delete", path)
+
+
+def serve(fd: int) -> None:
+    """Be the helper process of a `Relay`: answer requests until the other end is closed."""
+    line = line_of(fd)
+    try:
+        client: Client | None = None
+        place = line.recv()
+        while True:
+            name, args = line.recv()
+            try:
+                client = client or Client(place)
+                answer = getattr(client, name)(*args)
+            except (Failure, ConfigError) as error:
+                answer = error
+            line.send(answer)
+    except (EOFError, ConnectionError):
+        return
+
+
+def _tag(meta: Any) -> str:
+    """Both halves of what obstore needs to name a version; a tag has no spaces, so one separates them."""
+    return f"{meta.get('version') or ''} {meta.get('e_tag') or ''}"
+
+
+def _found(meta: Any) -> Found:
+    return meta["path"], meta["size"], meta["last_modified"].timestamp()
+
+
+def _judge(error: Exception, kind: str, errors: Any) -> Verdict:
+    text = str(error)
+    match = _STATUS.search(text)
+    status = int(match[1]) if match else 0
+    if _NO_BUCKET.search(text):
+        return Verdict.REFUSED
+    if status == 409:
+        # S3's 409 is no verdict about the object ("a conflicting operation occurred", to be sent again), though obstore
+        # reports it as AlreadyExists. Azure's is one, if it says so.
+        return Verdict.TAKEN if kind == "az" and "BlobAlreadyExists" in text else Verdict.UNSURE
+    if isinstance(error, errors.AlreadyExistsError | errors.PreconditionError) or status == 412:
+        return Verdict.TAKEN
+    if isinstance(error, FileNotFoundError | errors.NotFoundError) or status == 404:
+        return Verdict.ABSENT
+    if isinstance(error, ValueError | errors.InvalidPathError | errors.NotSupportedError):
+        return Verdict.REFUSED
+    if isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError):
+        return Verdict.REFUSED
+    if status:
+        return Verdict.UNSURE if status in (408, 429) or status >= 500 else Verdict.REFUSED
+    return Verdict.REFUSED if _NOT_SENT.search(text) else Verdict.UNSURE
+
+
+def _line(error: Exception) -> str:
+    """Take from obstore's message what helps, without queries and users of URLs: one may be signed, one a password."""
+    text = re.sub(r"//[^\s/@]*@", "//…@", str(error))
+    line = re.sub(r"\?[^\s\"')]*", "", text.partition("\n")[0].partition(": <")[0])[:300]
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code:
+        line += f" ({code[1]})"
+    if _PLAIN_HTTP.search(text):
+        line += "; an endpoint that begins with http:// needs the option allow_http=true"
+    return line

@@ -1,0 +1,6 @@
+"""The store on a local disk."""
+
+from .byte_locks import BUSY, OFD, byte_lock
+from .store import LocalStore
+
+__all__ = ["BUSY", "OFD", "LocalStore", "byte_lock"]

@@ -1,0 +1,503 @@
+"""The system calls behind `LocalStore`: files that get their name last, folders, locks, flushes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import functools
+import hashlib
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, NoReturn
+
+from ...errors import InputError, StorageError
+from ..interface import Durable, Outcome, Put
+
+Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
+
+TEMP_PREFIX = ".lakelatch-tmp-"
+_HASHED_BYTES_MAX = 1 << 20
+_LOCK_WAIT_S = 30.0
+_DELETE_WAIT_S = 1.0
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # From linux/fcntl.h and linux/fs.h.
+# From linux/fs.h and fs/ext4/ext4.h.
+_GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x00020000
+_SPREAD = {".hoodie", ".lakelatch"}
+
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
+_NEXT_STEP = {
+    errno.ENOSPC: "Make room on the disk and run it again.",
+    errno.EDQUOT: "Make room in the quota and run it again.",
+    errno.EFBIG: "Raise the limit on file size and run it again.",
+    errno.EACCES: "Give this user permission on the folder.",
+    errno.EPERM: "Give this user permission on the folder.",
+    errno.EROFS: "Mount the file system for writing.",
+    errno.EMFILE: "Raise the limit on open files (ulimit -n).",
+}
+
+
+class NewFile:
+    """An open file on its way to the name ``full``; ``temp`` is its present name, or "" for none."""
+
+    def __init__(self, full: str, fd: int, temp: str, temp_folder: Callable[[str], str], flush: Flush) -> None:
+        self.full = full
+        self.temp = temp
+        self._fd = fd
+        self._temp_folder = temp_folder
+        self._flush = flush
+        self._stream: IO[bytes] | None = None
+        self._settled = False
+
+    @property
+    def stream(self) -> IO[bytes]:
+        if self._stream is None:
+            # On a descriptor of its own: a Parquet writer may close it before the object is published.
+            self._stream = os.fdopen(os.dup(self._fd), "wb")
+        return self._stream
+
+    def write(self, body: bytes) -> None:
+        rest = memoryview(body)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+
+    def copy(self, fd: int) -> None:
+        """Write what the other open file holds."""
+        size, at = os.fstat(fd).st_size, 0
+        try:
+            while at < size:
+                at += os.sendfile(self._fd, fd, at, size - at)
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+
+    def settle(self, durable: Durable) -> None:
+        """Make the bytes final, once: stamped and, if ``durable``, on disk."""
+        if self._settled:
+            return
+        try:
+            if self._stream is not None:
+                self._stream.close()
+            stamp(self._fd)
+            if durable:
+                self._flush(self._fd)
+            self._settled = True
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+
+    def publish(self, *, durable: Durable = True) -> Put:
+        self.settle(durable)
+        with self.naming(durable) as folder:
+            try:
+                self._link(durable)
+            except FileExistsError:
+                return Put(Outcome.LOST)
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                    raise StorageError(
+                        f"{self.full} was not written: this file system has no hard links ({error.strerror}), without "
+                        "which writers cannot be kept apart. Put the table on one that has them, or into an object store.",
+                        path=self.full,
+                    ) from error
+                refuse(error, self.full, "was not written")
+            return self.done(folder)
+
+    @contextmanager
+    def naming(self, durable: Durable) -> Iterator[int]:
+        """Yield what `done` flushes the new name by; -1 where that is not wanted.
+
+        The folder is opened before the name is made. Whose flush failed the kernel tells to everybody who had the folder
+        open then, and to nobody who opens it later: somebody else's failed flush may have lost our name.
+        """
+        if durable is not True:
+            yield -1
+            return
+        folder = folder_of(self.full)
+        try:
+            make_folder(folder, self._flush)  # it may be new, or pruned while we wrote
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def replace(self) -> None:
+        """Put the file at its path whatever stands there; the caller holds the folder's lock."""
+        try:
+            os.rename(self.temp, self.full)
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+        self.temp = ""
+
+    def take_place(self) -> bool:
+        """Put the file in the place of the object that stands at its path; False when that was deleted meanwhile."""
+        try:
+            if not _exchange(self.temp, self.full):
+                self.replace()  # no such call here: an object that was deleted in this moment comes back
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            refuse(error, self.full, "was not written")
+        return True
+
+    def done(self, folder: int) -> Put:
+        """Flush the new name by what `naming` gave and give the answer."""
+        if folder >= 0:
+            try:
+                if os.path.samestat(os.fstat(folder), os.stat(folder_of(self.full))):
+                    self._flush(folder)
+                else:
+                    sync_folder(folder_of(self.full), self._flush)  # pruned meanwhile, and made anew
+            except OSError as error:
+                cause = f"{self.full} is there, but its folder was not flushed: {error.strerror}"
+                return Put(Outcome.UNKNOWN, cause=cause, unflushed=True)
+        found = os.fstat(self._fd)
+        body = os.pread(self._fd, found.st_size, 0) if found.st_size <= _HASHED_BYTES_MAX else None
+        return Put(Outcome.DONE, tag_of(found, body))
+
+    def close(self) -> None:
+        if self._stream is not None:
+            with suppress(OSError):  # bytes that nobody published and the disk would not take
+                self._stream.close()
+        os.close(self._fd)
+
+    def _link(self, durable: Durable) -> None:
+        if self.temp:
+            self._link_named(durable)
+        else:
+            self._link_unnamed(durable)
+
+    def _link_unnamed(self, durable: Durable) -> None:
+        """Give the file its name. Without src_dir_fd CPython calls link(), which does not follow it; it says nothing else."""
+        try:
+            os.link(f"/proc/self/fd/{self._fd}", self.full, src_dir_fd=self._fd, follow_symlinks=True)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if error.errno in DISK_FULL | {errno.EROFS, errno.ENAMETOOLONG}:
+                raise
+            # No /proc, a sandbox that forbids this, or the folder was pruned while we wrote: the slow way decides.
+            with temporary(self.full, self._temp_folder, durable, self._flush) as copy:
+                copy.copy(self._fd)
+                copy.settle(durable)
+                copy._link_named(durable)
+                os.dup2(copy._fd, self._fd, inheritable=False)  # the answer's tag is that of the file that was linked
+
+    def _link_named(self, durable: Durable) -> None:
+        try:
+            os.link(self.temp, self.full)
+        except FileNotFoundError:
+            make_folder(folder_of(self.full), self._flush if durable else None)  # pruned while we wrote
+            os.link(self.temp, self.full)
+        except FileExistsError:
+            # NFS repeats a request whose reply was lost, and the repetition finds our own link.
+            if os.fstat(self._fd).st_nlink < 2:
+                raise
+
+
+@contextmanager
+def unnamed(full: str, temp_folder: Callable[[str], str], durable: Durable, flush: Flush) -> Iterator[NewFile]:
+    """Yield a file without a name, to be published as ``full``; one with a hidden name where there is no such thing."""
+    try:
+        fd = _open_unnamed(folder_of(full), flush if durable else None)
+    except OSError as error:
+        refuse(error, full, "was not written")
+    if fd < 0:
+        with temporary(full, temp_folder, durable, flush) as new:
+            yield new
+        return
+    new = NewFile(full, fd, "", temp_folder, flush)
+    try:
+        yield new
+    finally:
+        new.close()
+
+
+@contextmanager
+def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable, flush: Flush) -> Iterator[NewFile]:
+    """Yield a file with a hidden name, to be moved to ``full``; removed afterwards unless it was."""
+    try:
+        make_folder(folder_of(full), flush if durable else None)
+        name = os.path.join(temp_folder(full), f"{TEMP_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        refuse(error, full, "was not written")
+    new = NewFile(full, fd, name, temp_folder, flush)
+    try:
+        yield new
+    finally:
+        new.close()
+        if new.temp:
+            with suppress(OSError):  # cannot be removed: listings skip it
+                os.unlink(new.temp)
+
+
+def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
+    """Create the file if it is absent. Nothing can be torn in it, so it needs no name of its own before: a tenth of the cost."""
+    new = NewFile(full, -1, "", folder_of, flush)
+    with new.naming(durable) as folder:
+        try:
+            while True:
+                try:
+                    new._fd = os.open(full, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+                    break
+                except FileNotFoundError:
+                    make_folder(folder_of(full), flush if durable else None)
+        except FileExistsError:
+            return Put(Outcome.LOST)
+        except OSError as error:
+            refuse(error, full, "was not written")
+        try:
+            new.settle(durable)
+            return new.done(folder)
+        except StorageError as error:
+            return Put(Outcome.UNKNOWN, cause=f"{full} is there, but was not flushed: {error}")
+        finally:
+            new.close()
+
+
+def _open_unnamed(folder: str, flush: Flush | None) -> int:
+    """Open a file without a name in the folder, which is made if needed; -1 where the file system has no such thing."""
+    if not hasattr(os, "O_TMPFILE"):
+        return -1
+    while True:
+        try:
+            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            make_folder(folder, flush)
+        except OSError as error:
+            if error.errno in _NO_UNNAMED and os.path.isdir(folder):
+                return -1
+            raise
+
+
+def folder_of(full: str) -> str:
+    """The folder that it lies in: of a path in one spelling, at a quarter of the cost of `os.path.dirname`."""
+    return full.rpartition("/")[0]
+
+
+def read(fd: int, size: int) -> bytes:
+    """Read the whole file, which is expected to have ``size`` bytes, wherever the descriptor stands.
+
+    Few system calls for a small file: every commit reads the log entries of all other writers.
+    """
+    body = os.pread(fd, size + 1, 0)
+    while more := os.pread(fd, 1 << 20, len(body)) if len(body) != size else b"":
+        body += more
+    return body
+
+
+def tag_of(found: os.stat_result, body: bytes | None) -> str:
+    """Name this version of the file; the name changes with every write.
+
+    Ours: another inode, or at least another time (`stamp`). Others' (JVM Hudi, an editor) may overwrite in place,
+    within one tick of the kernel's clock and at the same size: therefore the content as well. Large objects are
+    data files, which nobody overwrites.
+    """
+    small = body is not None and len(body) <= _HASHED_BYTES_MAX
+    content = hashlib.blake2b(body or b"", digest_size=8).hexdigest() if small else ""
+    return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}-{content}"
+
+
+def stamp(fd: int) -> None:
+    """Add less than a millisecond to the file's time.
+
+    The kernel's stamp is coarse (4 ms), and an inode is used again at once: delete and create would give one tag
+    twice. The stamp itself stays the file server's, because heartbeats are judged by it.
+    """
+    found = os.fstat(fd)
+    os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns + random.randrange(1_000_000)))
+
+
+def make_folder(folder: str, flush: Flush | None) -> None:
+    """Make the folder and its parents; each new name is flushed, unless ``flush`` is None."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    if parent != folder:
+        make_folder(parent, flush)
+    try:
+        os.mkdir(folder)
+        if os.path.basename(folder) in _SPREAD:
+            _spread(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+    if flush is None:
+        return
+    try:
+        sync_folder(parent, flush)  # also when another process made it: that one may not have got here yet
+    except OSError:
+        with suppress(OSError):  # somebody has put something into it already
+            os.rmdir(folder)  # or the next one would find it and flush its name no more
+        raise
+
+
+def _spread(folder: str) -> None:
+    """Ask ext4 to put the folder's sub-folders into different block groups (``chattr +T``); others ignore it.
+
+    ext4 does not use an inode again for a minute after its deletion, and looks at every such inode of the group when it
+    makes a file there. Markers and heartbeats come and go with every commit, so they had better not lie beside the log
+    and the timeline (docs/benchmarks.md has what it gains).
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flags = bytearray(8)
+        fcntl.ioctl(fd, _GET_FLAGS, flags)
+        word = int.from_bytes(flags[:4], sys.byteorder) | _TOP_FOLDER
+        fcntl.ioctl(fd, _SET_FLAGS, word.to_bytes(4, sys.byteorder) + bytes(4))
+    except OSError:
+        pass  # another file system, or not ours to set: it is only a hint
+    finally:
+        os.close(fd)
+
+
+def sync_folder(folder: str, flush: Flush) -> None:
+    """Flush the names in the folder to disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flush(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[None]:
+    """Hold the folder's own flock, so that nothing is replaced or deleted between another's look and its rename.
+
+    The folder itself is locked and not a file in it: such a file would be one more thing for readers to meet, and
+    could be deleted under its holder. The kernel frees the lock of a process that died. Where folders cannot be
+    locked (NFS), conditional replacement is refused, and puts and deletes, which need not exclude it then, go on.
+    """
+    fd = _open_locked(folder, fcntl.LOCK_EX, required, make)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def alone(full: str, *, required: bool, make: bool = False) -> Iterator[None]:
+    """Hold the flock of one object, so that it is not replaced or deleted between another's look and its rename.
+
+    Whoever is suspended in it holds up that one object, and not the folder, of which all hold the flock together: that
+    keeps out `exclusive`, which versions before this one use for all. A delete (not ``required``) goes on after a second:
+    `NewFile.take_place` brings nothing back that was deleted.
+    """
+    folder = _open_locked(folder_of(full), fcntl.LOCK_SH, required, make)
+    try:
+        own = _open_own(full, required)
+        try:
+            yield
+        finally:
+            if own >= 0:
+                os.close(own)
+    finally:
+        os.close(folder)
+
+
+def _open_own(full: str, required: bool) -> int:
+    """The object, locked; -1 when there is none that could be."""
+    while True:
+        try:
+            fd = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        try:
+            _flock(fd, full, fcntl.LOCK_EX, _LOCK_WAIT_S if required else _DELETE_WAIT_S)
+            if os.path.samestat(os.fstat(fd), os.stat(full, follow_symlinks=False)):
+                return fd  # and not one that was replaced while we waited
+        except FileNotFoundError:
+            pass
+        except (OSError, StorageError):
+            if not required:
+                return fd
+            os.close(fd)
+            raise
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
+    while True:
+        if make:
+            make_folder(folder, None)
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _flock(fd, folder, how, _LOCK_WAIT_S)
+            if os.path.samestat(os.fstat(fd), os.stat(folder)):
+                return fd  # and not a folder that was pruned, and perhaps made again, while we waited
+        except OSError as error:
+            if not required and not isinstance(error, FileNotFoundError):
+                return fd
+            os.close(fd)
+            if isinstance(error, FileNotFoundError):
+                if make:
+                    continue
+                raise
+            raise StorageError(
+                f"{folder} cannot be locked ({error.strerror}); replacing an object only if it is unchanged needs "
+                "that. NFS has no locks on folders: keep the table on a local disk or in an object store.",
+                path=folder,
+            ) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
+    """Take the lock, waiting in ever longer steps: a holder needs microseconds, unless it was suspended."""
+    give_up = time.monotonic() + wait_s
+    pause_s = 0.0002
+    while True:
+        try:
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise StorageError(
+                    f"{full} has been locked by another process for {wait_s:.0f} s; nothing was written. "
+                    "Look for a suspended process (fuser shows who has it open).",
+                    path=full,
+                ) from None
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(pause_s * 1.5, 0.01)
+        else:
+            return
+
+
+@functools.cache
+def _renameat2() -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Give each the other's name at once; False where this system or file system cannot."""
+    call = _renameat2()
+    if call is None:
+        return False
+    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(code, os.strerror(code), other)
+
+
+def refuse(error: OSError, full: str, what: str) -> NoReturn:
+    """Raise what the store's caller is to see, with the next step."""
+    if error.errno == errno.ENAMETOOLONG:
+        raise InputError(f"{full} {what}: a name in it is longer than the file system allows.", path=full) from error
+    step = _NEXT_STEP.get(error.errno or 0, "See the cause above.")
+    raise StorageError(f"{full} {what}: {error.strerror or error}. {step}", path=full, errno=error.errno) from error

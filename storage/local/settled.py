@@ -1,0 +1,48 @@
+"""Bytes that are on disk before it is known what their file will be called.
+
+Who holds a lock while he writes lets others wait for the disk. What an object will say is often known before, and only
+its name is not: then it is written and flushed first, and under the lock there is nothing left but to link it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+
+from ...errors import StorageError
+from .files import NewFile
+
+
+class Settled(bytes):
+    """Bytes that a new file holds already, on disk, for the first who takes it."""
+
+    def __init__(self, _: bytes) -> None:
+        self._files: list[tuple[NewFile, ExitStack]] = []
+
+    @contextmanager
+    def taken(self) -> Iterator[NewFile | None]:
+        """Yield the file, closed afterwards; None when there is none any more."""
+        try:
+            file, closing = self._files.pop()  # in one step: a number of an open file must not be used by two
+        except IndexError:
+            yield None
+            return
+        with closing:
+            yield file
+
+
+@contextmanager
+def settled(body: bytes, new: AbstractContextManager[NewFile]) -> Iterator[Settled]:
+    """Yield the bytes, written into the new file and flushed. If that fails, it is for the put to say so."""
+    found = Settled(body)
+    del body  # that of a large commit is not kept twice
+    with suppress(StorageError), ExitStack() as stack:
+        file = stack.enter_context(new)
+        file.write(found)
+        file.settle("bytes")
+        found._files.append((file, stack.pop_all()))
+    try:
+        yield found
+    finally:
+        with found.taken():
+            pass

@@ -1,0 +1,374 @@
+"""A folder on local disk (or a file system shared by hosts that has hard links), by native calls.
+
+An object appears whole or not at all because its bytes are written to a file without a name, which then gets its
+name by `link`: the one call that fails when the name is taken. Replacing goes by `rename`, under a lock on the folder.
+
+    t=0  A links 0007 (its bytes are on disk already)        t=1  B finds 0007 taken: LOST
+    t=2  A flushes the folder; a power cut before this may forget the name, after this nothing does
+    t=3  B appends 0008 and flushes the same folder, which makes 0007 durable as well, whatever became of A
+
+A flush that fails is not repaired by another one: the kernel may have dropped what it could not write, and then has nothing
+left to flush (fsync(2); since Linux 4.13 every descriptor that was open is told once). So the put's answer is UNKNOWN, and
+only `secure`, which writes the object anew, makes it DONE.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import IO
+
+from ...errors import InputError
+from ..interface import Durable, Entry, Outcome, Put, Stored
+from ..location import check_path, parse
+from .files import (
+    DISK_FULL,
+    TEMP_PREFIX,
+    Flush,
+    NewFile,
+    alone,
+    create_empty,
+    exclusive,
+    folder_of,
+    make_folder,
+    read,
+    refuse,
+    sync_folder,
+    tag_of,
+    temporary,
+    unnamed,
+)
+from .settled import Settled, settled
+from .turn import turn
+
+__all__ = ["LocalStore"]
+
+_SMALL_BYTES = 1 << 14
+_TABLE = ".hoodie"
+_TEMP_FOLDER = ".hoodie/.lakelatch/tmp"
+_TURNS = f".hoodie/.lakelatch/{TEMP_PREFIX}turns"
+# Folders of our own are removed with their last object, or each transaction would leave empty ones behind for ever.
+# Other folders stay: JVM Hudi expects some of its own to exist.
+_MARKERS = ".hoodie/.temp/"
+_PRUNED_BELOW = (_MARKERS, ".hoodie/.lakelatch/", ".lakelatch-probe-")
+
+
+class LocalStore:
+    """The objects below one folder. Keeps nothing open, so it pickles and survives fork."""
+
+    unnamed_files = True  # try O_TMPFILE first; a subclass for a file system that lacks it may spare the attempt
+
+    def __init__(self, root: str | os.PathLike[str], *, flush: Flush = os.fsync) -> None:
+        place = parse(os.path.abspath(root))
+        self.root = place.path
+        self.url = place.url
+        self._flush = flush
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.root!r})"
+
+    def uri(self, path: str) -> str:
+        return f"file://{self._full(path, folder=True)}"
+
+    # Writing -----------------------------------------------------------------------------------------------------
+
+    def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
+        full = self._full(path)
+        if not body:
+            return create_empty(full, durable, self._flush)
+        with turn(f"{self.root}/{_TURNS}", path) if durable else nullcontext():
+            if os.path.lexists(full):
+                return Put(Outcome.LOST)  # without the cost of a flush; the link below is what decides
+            with self._filled(path, body, durable) as new:
+                return new.publish(durable=durable)
+
+    def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
+        return settled(body, self._new(f"{folder}/settled", "bytes"))
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[NewFile]:
+        with self._new(path, durable=True) as new:
+            try:
+                yield new
+            except OSError as error:
+                if error.errno in DISK_FULL:  # met by whoever wrote to the stream; say it as every other write does
+                    refuse(error, new.full, "was not written")
+                raise
+
+    def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
+        with self._named(path, body, durable) as temp, temp.naming(durable) as folder:
+            with exclusive(folder_of(temp.full), required=False, make=True):
+                temp.replace()
+            return temp.done(folder)
+
+    def replace_if_match(self, path: str, body: bytes, tag: str) -> Put:
+        if not self._has(path, tag):
+            return Put(Outcome.LOST)  # without writing anything first
+        with self._named(path, body, durable=True) as temp, temp.naming(durable=True) as folder:
+            with alone(temp.full, required=True, make=True):
+                if not self._has(path, tag) or not temp.take_place():
+                    return Put(Outcome.LOST)
+            return temp.done(folder)
+
+    def secure(self, path: str) -> Put:
+        full = self._full(path)
+        if (fd := _open_to_read(full)) is None:
+            return Put(Outcome.LOST)
+        try:
+            with temporary(full, self._temp_folder, True, self._flush) as temp:
+                temp.copy(fd)
+                temp.settle(True)
+                with temp.naming(True) as folder:
+                    with alone(full, required=False, make=True):
+                        if not _is(fd, full) or not temp.take_place():
+                            return Put(Outcome.LOST)
+                    return temp.done(folder)
+        finally:
+            os.close(fd)
+
+    def delete(self, path: str) -> Outcome:
+        full = self._full(path)
+        self._refuse_links(path)
+        try:
+            # Nobody replaces a marker.
+            with nullcontext() if path.startswith(_MARKERS) else alone(full, required=False):
+                os.unlink(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return Outcome.DONE
+        except OSError as error:
+            refuse(error, full, "was not deleted")
+        self._prune(folder_of(path))
+        return Outcome.DONE
+
+    def sync(self, folder: str) -> None:
+        full = self._full(folder, folder=True)
+        try:
+            sync_folder(full, self._flush)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            refuse(error, full, "was not flushed")
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> Stored | None:
+        full = self._full(path)
+        if (fd := _open_to_read(full)) is None:
+            return None
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            body = read(fd, found.st_size)
+            return Stored(body, tag_of(found, body))
+        except OSError as error:
+            refuse(error, full, "was not read")
+        finally:
+            os.close(fd)
+
+    def body(self, path: str) -> bytes | None:
+        full = self._full(path)
+        if (fd := _open_to_read(full)) is None:
+            return None
+        try:
+            return read(fd, _SMALL_BYTES)
+        except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ESPIPE):  # a folder, or a pipe
+                return None
+            refuse(error, full, "was not read")
+        finally:
+            os.close(fd)
+
+    def head(self, path: str) -> Entry | None:
+        full = self._full(path)
+        try:
+            found = os.stat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            refuse(error, full, "was not read")
+        return Entry(path, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[IO[bytes]]:
+        full = self._full(path)
+        try:
+            stream = open(full, "rb")  # noqa: SIM115 - closed below; only the opening is guarded
+        except OSError as error:
+            refuse(error, full, "was not read")
+        with stream:
+            yield stream
+
+    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+        folder = check_path(folder, folder=True)
+        start = len(folder) + 1 if folder else 0
+        found: builtins.list[Entry] = []
+        for path, item in self._walk(folder, recursive=recursive):
+            if path[start:] > after:
+                with suppress(FileNotFoundError):  # gone since the folder was read, or a link to nothing
+                    info = item.stat()
+                    found.append(Entry(path, info.st_size, info.st_mtime))
+        return sorted(found, key=lambda entry: entry.path)
+
+    def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
+        folder = check_path(folder, folder=True)
+        start = len(folder) + 1 if folder else 0
+        found = (path[start:] for path, _ in self._walk(folder, recursive=recursive))
+        return sorted(name for name in found if name > after)
+
+    def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
+        folder = check_path(folder, folder=True)
+        full = self._full(folder, folder=True)
+        try:
+            names = os.listdir(full)  # most often nothing is left of it: every commit asks for newer epochs of the log
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            refuse(error, full, "was not listed")
+        wanted = sorted(name for name in names if name > after and not name.startswith(TEMP_PREFIX))
+        return [n for n in wanted if os.path.isdir(f"{full}/{n}") and self._holds(_join(folder, n))]
+
+    def empty_folders(self) -> builtins.list[str]:
+        """Paths of the folders that hold no file at any depth; object stores have none, so `Store` has no such call."""
+        found: builtins.list[str] = []
+
+        def holds(folder: str) -> bool:
+            items = self._scan(folder)
+            below = [holds(_join(folder, each.name)) for each in items if each.is_dir(follow_symlinks=False)]
+            full = any(below) or any(not each.is_dir(follow_symlinks=False) for each in items)
+            if folder and not full:
+                found.append(folder)
+            return full
+
+        holds("")
+        return sorted(found)
+
+    # Inside ------------------------------------------------------------------------------------------------------
+
+    def _full(self, path: str, *, folder: bool = False) -> str:
+        path = check_path(path, folder=folder)
+        return f"{self.root}/{path}" if path else self.root
+
+    def _refuse_links(self, path: str) -> None:
+        """Raise `InputError` when a symbolic link below the root leads to the path: what lies there is not the table's.
+
+        The root may be one, and so may ``.hoodie``, which is nobody's but the table's.
+        """
+        folders = path.split("/")[:-1]
+        for depth in range(2 if folders[:1] == [_TABLE] else 1, len(folders) + 1):
+            folder = "/".join(folders[:depth])
+            if os.path.islink(f"{self.root}/{folder}"):
+                raise InputError(
+                    f"{path} was not deleted, because {folder} is a symbolic link and leads out of {self.root}; delete what "
+                    "lies there yourself, or replace the link by a folder",
+                    path=path,
+                )
+
+    def _scan(self, folder: str) -> builtins.list[os.DirEntry[str]]:
+        full = self._full(folder, folder=True)
+        try:
+            with os.scandir(full) as items:
+                return [item for item in items if not item.name.startswith(TEMP_PREFIX)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            refuse(error, full, "was not listed")
+
+    def _walk(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Every file as (path, item), in no order."""
+        for item in self._scan(folder):
+            path = _join(folder, item.name)
+            # A link to a folder is not followed downwards: it may lead back up.
+            if item.is_dir(follow_symlinks=not recursive):
+                if recursive:
+                    yield from self._walk(path, recursive=True)
+            elif not item.is_dir():
+                yield path, item
+
+    def _holds(self, folder: str) -> bool:
+        # Stops at the first object: a folder of the log holds a thousand, and every commit asks.
+        try:
+            with os.scandir(self._full(folder, folder=True)) as items:
+                return any(
+                    self._holds(_join(folder, item.name)) if item.is_dir(follow_symlinks=False) else True
+                    for item in items
+                    if not item.name.startswith(TEMP_PREFIX)
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _has(self, path: str, tag: str) -> bool:
+        now = self.get(path)
+        return now is not None and now.tag == tag
+
+    def _prune(self, folder: str) -> None:
+        while folder.startswith(_PRUNED_BELOW):
+            full = os.path.join(self.root, folder)
+            try:
+                with nullcontext() if folder.startswith(_MARKERS) else exclusive(full, required=False):
+                    os.rmdir(full)
+            except OSError:
+                return  # not empty, or somebody else's doing
+            folder = folder_of(folder)
+
+    def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:
+        full = self._full(path)
+        if self.unnamed_files:
+            return unnamed(full, self._temp_folder, durable, self._flush)
+        return temporary(full, self._temp_folder, durable, self._flush)
+
+    @contextmanager
+    def _filled(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
+        """Yield a new file that holds ``body``."""
+        with body.taken() if isinstance(body, Settled) else nullcontext() as made:
+            if made is not None:
+                made.full = self._full(path)
+                yield made
+                return
+        with self._new(path, durable) as new:
+            new.write(body)
+            yield new
+
+    @contextmanager
+    def _named(self, path: str, body: bytes, durable: Durable) -> Iterator[NewFile]:
+        """Yield a temporary file that holds ``body``, flushed if ``durable``."""
+        with temporary(self._full(path), self._temp_folder, durable, self._flush) as temp:
+            temp.write(body)
+            temp.settle(durable)
+            yield temp
+
+    def _temp_folder(self, full: str) -> str:
+        """Choose where the temporary file for ``full`` goes: in a table not beside it, where readers would meet it."""
+        folder = folder_of(full)
+        if os.path.isdir(os.path.join(self.root, _TABLE)):
+            ours = os.path.join(self.root, _TEMP_FOLDER)
+            make_folder(ours, None)
+            if os.stat(ours).st_dev == os.stat(folder).st_dev:  # a link or rename cannot leave its file system
+                return ours
+        return folder
+
+
+def _open_to_read(full: str) -> int | None:
+    try:
+        # Not to be blocked by a named pipe that somebody left there.
+        return os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        refuse(error, full, "was not read")
+
+
+def _is(fd: int, full: str) -> bool:
+    """Whether the open file is the one at that path."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(full))
+    except FileNotFoundError:
+        return False
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

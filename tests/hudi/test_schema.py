@@ -1,0 +1,153 @@
+"""Column types: what a table can hold, how a commit names it, and what may change."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelatch.errors import DamagedTableError, InputError
+from lakelatch.hudi.table.avro_schema import decimal_bytes, from_avro, to_avro
+from lakelatch.hudi.table.column_types import META_COLUMNS, storable, to_storable, widen
+
+PLAIN = [
+    pa.bool_(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+]
+DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: pa.decimal128(p, s)))
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+
+
+def structs(inner):
+    return st.lists(st.tuples(NAMES, inner), min_size=1, max_size=3, unique_by=lambda each: each[0]).map(pa.struct)
+
+
+TYPES = st.recursive(
+    st.sampled_from(PLAIN) | DECIMALS,
+    lambda inner: (
+        inner.map(lambda kind: pa.list_(pa.field("element", kind)))
+        | inner.map(lambda kind: pa.map_(pa.string(), kind))
+        | structs(inner)
+    ),
+    max_leaves=6,
+)
+SCHEMAS = st.lists(st.tuples(NAMES, TYPES), min_size=1, max_size=5, unique_by=lambda each: each[0]).map(pa.schema)
+
+
+@given(SCHEMAS)
+def test_schemas_survive_the_way_through_avro(schema):
+    assert storable(schema) == schema
+    assert from_avro(to_avro(schema, "t")) == schema
+
+
+@given(SCHEMAS)
+def test_avro_is_accepted_by_an_avro_library(schema):
+    import fastavro
+
+    fastavro.parse_schema(json.loads(to_avro(schema, "my-table")))
+
+
+@pytest.mark.parametrize(
+    ("given_type", "stored"),
+    [
+        (pa.int8(), pa.int32()),
+        (pa.int16(), pa.int32()),
+        (pa.large_string(), pa.string()),
+        (pa.string_view(), pa.string()),
+        (pa.large_binary(), pa.binary()),
+        (pa.dictionary(pa.int32(), pa.string()), pa.string()),
+        (pa.timestamp("ns", "Europe/Rome"), pa.timestamp("us", "UTC")),
+        (pa.date64(), pa.date32()),
+        (pa.large_list(pa.int16()), pa.list_(pa.field("element", pa.int32()))),
+        (pa.list_(pa.int64(), 3), pa.list_(pa.field("element", pa.int64()))),
+    ],
+)
+def test_forms_that_differ_only_in_memory_become_one(given_type, stored):
+    assert storable(pa.schema([("x", given_type)])).field("x").type == stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "way_out"),
+    [
+        (pa.timestamp("us"), "say which zone"),
+        (pa.uint32(), "cast to int64"),
+        (pa.time64("us"), "int64"),
+        (pa.duration("us"), "int64"),
+        (pa.null(), "nulls only"),
+        (pa.float16(), "float32"),
+        (pa.binary(4), "cast to binary"),
+        (pa.map_(pa.int32(), pa.string()), "text keys"),
+        (pa.decimal256(50, 2), "convert it"),
+        (pa.struct([("deep", pa.list_(pa.uint8()))]), "x.deep.element"),
+    ],
+)
+def test_types_that_readers_cannot_hold_are_refused_with_the_way_out(kind, way_out):
+    with pytest.raises(InputError, match=way_out) as refused:
+        storable(pa.schema([("x", kind)]))
+    assert "'x" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["with space", "1st", "é", "a.b", "", "_hoodie_mine"])
+def test_names_that_readers_cannot_hold_are_refused(name):
+    with pytest.raises(InputError, match="Rename"):
+        storable(pa.schema([(name, pa.int64())]))
+
+
+def test_names_that_differ_only_in_case_are_refused():
+    with pytest.raises(InputError, match="ignores case"):
+        storable(pa.schema([("Id", pa.int64()), ("id", pa.int64())]))
+
+
+def test_meta_columns_are_no_data_columns():
+    schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), ("id", pa.int64())])
+    assert storable(schema).names == ["id"]
+    assert [field["name"] for field in json.loads(to_avro(schema, "t"))["fields"]] == ["id"]
+
+
+def test_rows_are_cast_and_lose_nothing():
+    rows = pa.table({"a": pa.array([1], pa.int8()), "t": pa.array([1000], pa.timestamp("ns", "UTC"))})
+    stored = to_storable(rows)
+    assert stored.schema == storable(rows.schema)
+    assert stored["t"].cast(pa.int64()).to_pylist() == [1]
+    with pytest.raises(InputError, match="does not fit"):
+        to_storable(pa.table({"t": pa.array([1], pa.timestamp("ns", "UTC"))}))
+
+
+def test_added_columns_come_last():
+    old = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    new = pa.schema([("extra", pa.float64()), ("name", pa.large_string()), ("id", pa.int64())])
+    assert widen(old, new) == pa.schema([("id", pa.int64()), ("name", pa.string()), ("extra", pa.float64())])
+
+
+def test_dropped_and_retyped_columns_are_all_named():
+    old = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int64()), ("d", pa.date32())])
+    new = pa.schema([("b", pa.int64()), ("c", pa.int32()), ("e", pa.int64())])
+    with pytest.raises(InputError, match=r"lack a, d .*b from string to int64, c from int64 to int32") as refused:
+        widen(old, new)
+    assert refused.value.dropped == ["a", "d"]
+
+
+def test_an_added_column_may_not_differ_from_an_old_one_by_case_only():
+    with pytest.raises(InputError, match="ignores case"):
+        widen(pa.schema([("id", pa.int64())]), pa.schema([("id", pa.int64()), ("ID", pa.int64())]))
+
+
+@pytest.mark.parametrize(("precision", "size"), [(1, 1), (2, 1), (3, 2), (9, 4), (10, 5), (15, 7), (18, 8), (38, 16)])
+def test_decimals_have_the_size_that_spark_gives_them(precision, size):
+    assert decimal_bytes(precision) == size
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"type":"record","fields":[{"name":"x","type":"strange"}]}'])
+def test_a_schema_that_is_none_is_damage(text):
+    with pytest.raises(DamagedTableError):
+        from_avro(text)

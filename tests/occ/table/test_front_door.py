@@ -1,0 +1,276 @@
+"""What is refused before anything is written, and places that are one place however they are spelled."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.locks import open_provider
+from lakelatch.occ.check.check import check
+from lakelatch.occ.session.table_lock import OWN_LOCK_FOLDER
+from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.storage import open_store
+
+ROWS = pa.table({"id": ["a", "b"], "place": ["JFK", "LGA"], "value": [1, 2]})
+
+
+def made(folder: Path, **options: object) -> lakelatch.Table:
+    return lakelatch.create(str(folder), record_key="id", partition_by="place", schema=ROWS.schema, **options)
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda p: f"{p}/",
+        lambda p: f"file://{p}",
+        lambda p: f"file:{p}//",
+        lambda p: f"{p}/../{p.name}",
+        lambda p: os.path.relpath(p),
+        lambda p: str(p.parent / "link"),
+    ],
+    ids=["slash", "url", "short-url", "dots", "relative", "link"],
+)
+def test_every_spelling_is_the_same_table_and_the_same_lock(tmp_path, spell):
+    table = made(tmp_path / "table")
+    (tmp_path / "link").symlink_to(tmp_path / "table")
+    with lakelatch.open(spell(tmp_path / "table")) as other:
+        assert other.url == table.url
+        with table.lease("first"):
+            holder = holder_of(other)
+            assert holder is not None
+            assert "first" in holder.reason
+
+
+def holder_of(table: lakelatch.Table):
+    with open_provider(f"{table.url}/{OWN_LOCK_FOLDER}") as provider:
+        return provider.inspect("table")
+
+
+def test_a_folder_with_other_files_is_not_made_a_table(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(lakelatch.InputError, match=r"not empty \(notes.txt\)"):
+        made(tmp_path)
+    assert files(tmp_path) == {Path("notes.txt"): b"mine"}
+
+
+def test_a_folder_that_is_no_table_is_not_opened(tmp_path):
+    with pytest.raises(lakelatch.NotATableError, match="lakelatch init"):
+        lakelatch.open(str(tmp_path))
+    assert files(tmp_path) == {}
+
+
+def test_a_table_is_not_made_twice(tmp_path):
+    made(tmp_path / "t").close()
+    before = files(tmp_path)
+    with pytest.raises(lakelatch.InputError, match=r"a table at .* already"):
+        made(tmp_path / "t")
+    assert files(tmp_path) == before
+    with made(tmp_path / "t", exist_ok=True) as table:
+        assert table.read().num_rows == 0
+
+
+def test_a_table_made_half_says_what_to_do(tmp_path):
+    made(tmp_path / "t").close()
+    (tmp_path / "t/.hoodie/hoodie.properties").unlink()
+    with pytest.raises(lakelatch.DamagedTableError, match="created half"):
+        lakelatch.open(str(tmp_path / "t"))
+
+
+def test_a_table_without_our_log_is_read_only_until_it_is_adopted(tmp_path):
+    with made(tmp_path / "t") as table, table.transaction("insert") as txn:
+        txn.create("place=JFK").write(ROWS.slice(0, 1))
+    shutil.rmtree(tmp_path / "t/.hoodie/.lakelatch")
+    with lakelatch.open(str(tmp_path / "t")) as table:
+        assert table.read()["id"].to_pylist() == ["a"]
+        with pytest.raises(lakelatch.UnsupportedTableError, match="init --adopt"):
+            table.transaction()
+    with lakelatch.adopt(str(tmp_path / "t")) as table, table.transaction("insert") as txn:
+        txn.create("place=LGA").write(ROWS.slice(1, 1))
+    assert lakelatch.open(str(tmp_path / "t")).read().num_rows == 2
+
+
+def test_a_wrong_checksum_is_refused(tmp_path):
+    made(tmp_path / "t").close()
+    properties = tmp_path / "t/.hoodie/hoodie.properties"
+    properties.write_text(properties.read_text().replace("hoodie.table.checksum=", "hoodie.table.checksum=1"))
+    with pytest.raises(lakelatch.DamagedTableError, match="checksum"):
+        lakelatch.open(str(tmp_path / "t"))
+
+
+def test_a_metadata_table_that_appears_later_stops_writers(tmp_path):
+    with made(tmp_path / "t") as table:
+        with (tmp_path / "t/.hoodie/hoodie.properties").open("a") as file:
+            file.write("hoodie.table.metadata.partitions=files\n")
+        with pytest.raises(lakelatch.UnsupportedTableError, match=r"hoodie\.metadata\.enable=false"):
+            table.transaction()
+
+
+@pytest.mark.parametrize("name", ["nobody", "lease"])
+def test_unknown_settings_are_refused_before_anything_is_written(tmp_path, name):
+    with pytest.raises(lakelatch.ConfigError, match=name):
+        made(tmp_path / "t", **{name: 1})
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("url", ["nobody://x", "file:///x?lease=never"])
+def test_a_lock_that_cannot_work_is_refused_before_anything_is_written(tmp_path, url):
+    with pytest.raises(lakelatch.ConfigError):
+        made(tmp_path / "t", lock=url)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("place", ["a/../b", "..", "x\0y", ".hidden", "p" * 300])
+def test_a_partition_never_leads_out_of_the_table(tmp_path, place):
+    with made(tmp_path / "t", hive_style=False) as table:
+        before = files(tmp_path)
+        rows = pa.table({"id": ["a"], "place": [place], "value": [1]})
+        with pytest.raises(lakelatch.LatchError), table.transaction("insert") as txn:
+            txn.create(place).write(rows)
+        assert {p for p in files(tmp_path) if p.suffix == ".parquet"} == {p for p in before if p.suffix == ".parquet"}
+        assert table.read().num_rows == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"t"}
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "q?lease=3s", "a%23b", "a b", "\u00fc#?x", "x;y&z=1", "e\\f", "{y}"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    with made(tmp_path / name) as table, table.transaction("upsert") as txn:
+        txn.upsert(ROWS)
+    for spelled in (str(tmp_path / name), table.url, tmp_path / name):
+        with lakelatch.open(spelled) as other:
+            assert other.url == table.url
+            with other.transaction("upsert") as txn:
+                txn.upsert(ROWS)
+            assert other.read().num_rows == 2
+            assert holder_of(other) is None
+    assert check(table.store, deep=True).sound()
+    assert [each.name for each in tmp_path.iterdir()] == [name], "the lock too lies in the table's own folder"
+
+
+@pytest.mark.parametrize("url", ["", " ", "\t", " t", "t ", "~", "~/t", "~root/t", Path("~/t")])
+@pytest.mark.parametrize("call", [lakelatch.open, lambda url: lakelatch.create(url, record_key="id"), lakelatch.adopt])
+def test_what_is_no_address_is_refused_and_nothing_is_made(tmp_path, monkeypatch, url, call):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(lakelatch.InputError, match=r"not the address|blank|whose home"):
+        call(url)
+    assert files(tmp_path) == {}
+
+
+OTHERS = {
+    "Delta": ["_delta_log/00000000000000000000.json"],
+    "Iceberg": ["metadata/v1.metadata.json", "metadata/version-hint.text", "data/x.parquet"],
+    "Paimon": ["schema/schema-0", "snapshot/snapshot-1", "bucket-0/x.parquet"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("call", ["open", "create", "adopt", "check"])
+def test_a_table_of_another_format_is_called_by_its_name(tmp_path, name, call):
+    for each in OTHERS[name]:
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text("{}")
+    before = files(tmp_path)
+    with pytest.raises(lakelatch.LatchError, match=rf"is an? {name} table \(it has .*another folder"):
+        {
+            "open": lambda: lakelatch.open(str(tmp_path)),
+            "create": lambda: made(tmp_path),
+            "adopt": lambda: lakelatch.adopt(str(tmp_path)),
+            "check": lambda: check(open_store(str(tmp_path))),
+        }[call]()
+    assert files(tmp_path) == before
+
+
+# What each public method is called with; it is to be refused before the arguments are looked at.
+CALLS = {
+    "transaction": (),
+    "run": (lambda txn: None,),
+    "set_lock": ("none://",),
+    "file_spec": None,  # pure
+    "landed": None,  # what a transaction that is being committed asks
+    "look_after_others": None,  # the heartbeat's; does nothing
+    "time_of": None,  # pure
+    "close": None,
+    "lease": ("x",),
+    "read_slice": (None,),
+    "execute": ("20200101000000000",),
+    "cancel_plan": ("20200101000000000",),
+    "delete_savepoint": ("20200101000000000",),
+    "restore": ("20200101000000000",),
+}
+WITH_NAMES = {"change_settings": {"lease_s": 9.0}}
+
+
+def public(kind: type) -> list[str]:
+    return [n for n in dir(kind) if not n.startswith("_") and callable(getattr(kind, n))]
+
+
+@pytest.mark.parametrize("method", [name for name in public(lakelatch.Table) if CALLS.get(name, ()) is not None])
+def test_a_closed_handle_refuses_and_writes_nothing(tmp_path, method):
+    table = made(tmp_path / "t")
+    table.close()
+    table.close()
+    before = files(tmp_path)
+    with pytest.raises(lakelatch.TableError, match=r"handle on file:.* was closed; open"):
+        getattr(table, method)(*CALLS.get(method, ()), **WITH_NAMES.get(method, {}))
+    with pytest.raises(lakelatch.TableError, match="was closed"), table:
+        pass
+    assert files(tmp_path) == before
+    assert table.settings.lease_s == 30.0
+    assert table.url in repr(table)
+
+
+TXN_CALLS = {
+    "upsert": (ROWS,),
+    "delete": (ROWS,),
+    "delete_where": ([("value", "=", 1)],),
+    "create": ("place=JFK",),
+    "replace": (None,),
+    "read": (None,),
+    "file_spec": (ROWS.schema,),
+    "add": ((),),
+    "drop": ((),),
+    "overwrites": (None,),
+    "reads": (None,),
+    "scanned": (None,),
+    "looks_up": (None,),
+    "takes_turn": ((),),
+    "abort": None,  # of one that is over: does nothing
+    "touched": None,  # what `run` asks of one that has lost
+}
+
+
+@pytest.mark.parametrize("ended", ["closed", "committed", "aborted"])
+@pytest.mark.parametrize("method", [name for name in public(Transaction) if TXN_CALLS.get(name, ()) is not None])
+def test_a_transaction_that_is_over_or_whose_table_is_closed_refuses(tmp_path, method, ended):
+    with made(tmp_path / "t") as table:
+        txn = table.transaction("upsert")
+        txn.commit_empty()
+        {"closed": table.close, "committed": txn.commit, "aborted": txn.abort}[ended]()
+        before = files(tmp_path)
+        with pytest.raises(lakelatch.LatchError, match=r"was closed; open|is over"):
+            getattr(txn, method)(*TXN_CALLS.get(method, ()))
+        assert files(tmp_path) == before
+
+
+def test_a_file_that_is_open_when_its_table_is_closed_is_never_there(tmp_path):
+    with made(tmp_path / "t") as table:
+        file = table.transaction("upsert").create("place=JFK")
+        file.write(ROWS.slice(0, 1))
+    for again in (lambda: file.write(ROWS.slice(0, 1)), file.close):
+        with pytest.raises(lakelatch.TableError, match="was closed"):
+            again()
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_transaction_may_still_be_aborted_when_its_table_is_closed(tmp_path):
+    with made(tmp_path / "t") as table:
+        txn = table.transaction("upsert")
+    txn.abort()
+    with lakelatch.open(table.url) as again:
+        assert again.log.catch_up().open == {}
