@@ -53,7 +53,7 @@ def rows(number: int) -> pa.Table:
 def commit(table: Table, number: int) -> float:
     began = time.perf_counter()
     with table.transaction("insert") as txn:
-        txn.create().write(rows(number))
+        txn.new_file().write(rows(number))
     return time.perf_counter() - began
 
 

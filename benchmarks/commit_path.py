@@ -51,7 +51,7 @@ class Ours:
         ) as t:  # fmt: skip
             for w in range(writers):
                 with t.transaction("insert") as txn:
-                    txn.create(f"part=p{w}").write(rows(w, 0))
+                    txn.new_file(f"part=p{w}").write(rows(w, 0))
 
     def open(self, writer: int) -> None:
         import lakelatch
@@ -61,12 +61,12 @@ class Ours:
 
     def append(self, batch: pa.Table) -> None:
         with self.table.transaction("insert") as txn:
-            txn.create(self.partition).write(batch)
+            txn.new_file(self.partition).write(batch)
 
     def disjoint(self, batch: pa.Table) -> None:
         with self.table.transaction("upsert") as txn:
-            for group in txn.snapshot.file_groups(self.partition):
-                txn.replace(group).write(batch)
+            for group in txn.snapshot.file_slices(self.partition):
+                txn.rewrite(group).write(batch)
 
     def rows(self) -> int:
         return int(self.table.read(columns=["id"]).num_rows)
@@ -108,9 +108,9 @@ class Delta:
 
 def comparing() -> list[float]:
     """CPU seconds of all conflict checks from now on: to read what others wrote, and to resolve."""
-    from lakelatch.occ.transaction.validator import Judge
+    from lakelatch.occ.transaction.validator import CommitValidator
 
-    decide, spent = Judge.decide, [0.0]
+    decide, spent = CommitValidator.decide, [0.0]
 
     def timed(*given: Any, **named: Any) -> Any:
         began = time.thread_time()
@@ -119,7 +119,7 @@ def comparing() -> list[float]:
         finally:
             spent[0] += time.thread_time() - began
 
-    Judge.decide = timed  # type: ignore[method-assign]
+    CommitValidator.decide = timed  # type: ignore[method-assign]
     return spent
 
 

@@ -27,8 +27,8 @@ def count(url: str, increments: int, start: Any, out: Any) -> None:
     table = lakelatch.open(url)
 
     def increment(txn: lakelatch.Transaction) -> None:
-        (group,) = txn.snapshot.file_groups()
-        txn.replace(group).write(counter(txn.read(group)["value"][0].as_py() + 1))
+        (group,) = txn.snapshot.file_slices()
+        txn.rewrite(group).write(counter(txn.read(group)["value"][0].as_py() + 1))
 
     start.wait()
     began, attempts, worst = time.monotonic(), 0, 0
@@ -53,7 +53,7 @@ def main() -> None:
         url = str(folder / "counter")
         table = lakelatch.create(url, record_key="id", schema=counter(0).schema, lock=given.lock)
         with table.transaction("insert") as txn:
-            txn.create().write(counter(0))
+            txn.new_file().write(counter(0))
         context = mp.get_context("spawn")
         start, out = context.Barrier(given.writers), context.Queue()
         for _ in range(given.writers):

@@ -25,7 +25,7 @@ CACHE = Path(__file__).parent.parent / ".cache" / "jvm"
 class Peer:
     """One warm JVM writer with a table of its own."""
 
-    def __init__(self, folder: Path, index: str, buckets: int, base: str) -> None:
+    def __init__(self, folder: Path, index: str, bucket_count: int, base: str) -> None:
         python = os.environ.get("LAKELATCH_JVM_PYTHON") or str(CACHE / "venv" / "bin" / "python")
         jar = os.environ.get("LAKELATCH_HUDI_JAR") or next(map(str, CACHE.rglob("hudi-spark3.5-bundle*.jar")), "")
         if not Path(python).exists() or not jar:
@@ -35,7 +35,7 @@ class Peer:
         self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
         self._process = subprocess.Popen(
-            [python, __file__, jar, str(folder), index, str(buckets), base],
+            [python, __file__, jar, str(folder), index, str(bucket_count), base],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._noise,
@@ -66,7 +66,7 @@ class Peer:
         self._process.wait()
 
 
-def serve(jar: str, folder: str, index: str, buckets: str, base: str) -> None:
+def serve(jar: str, folder: str, index: str, bucket_count: str, base: str) -> None:
     from pyspark.sql import SparkSession
     from spark_timing import timed
 
@@ -93,13 +93,13 @@ def serve(jar: str, folder: str, index: str, buckets: str, base: str) -> None:
         "hoodie.datasource.write.precombine.field": "ts",
         "hoodie.datasource.write.hive_style_partitioning": "true",
         "hoodie.index.type": "BUCKET" if index == "bucket" else "SIMPLE",
-        "hoodie.bucket.index.num.buckets": buckets,
+        "hoodie.bucket.index.num.buckets": bucket_count,
         "hoodie.parquet.compression.codec": "zstd",
         "hoodie.metadata.enable": "false",
         "hoodie.write.table.version": "8",
         "hoodie.write.auto.upgrade": "false",
         # Four groups in each partition with the simple index as well, of the size of ours.
-        "hoodie.bulkinsert.shuffle.parallelism": buckets,
+        "hoodie.bulkinsert.shuffle.parallelism": bucket_count,
         "hoodie.bulkinsert.sort.mode": "NONE",
         "hoodie.parquet.small.file.limit": "0",
     }
@@ -108,7 +108,7 @@ def serve(jar: str, folder: str, index: str, buckets: str, base: str) -> None:
         writer = rows.write.format("hudi").options(**options, **{"hoodie.datasource.write.operation": operation})
         writer.mode(mode).save(folder)
 
-    write(spark.read.parquet(base).repartition(int(buckets)), "bulk_insert", "overwrite")
+    write(spark.read.parquet(base).repartition(int(bucket_count)), "bulk_insert", "overwrite")
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         rows = spark.read.parquet(line.strip())

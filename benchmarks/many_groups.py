@@ -57,7 +57,7 @@ def main() -> None:
         schema = pa.schema([("id", pa.string()), ("part", pa.string())])
         table = lakelatch.create(f"{folder}/t", record_key="id", partition_by="part", schema=schema)
         with table.transaction("insert") as txn:  # everything is imported, and warm
-            txn.create("part=x").write(pa.table({"id": ["x"], "part": ["x"]}))
+            txn.new_file("part=x").write(pa.table({"id": ["x"], "part": ["x"]}))
         reads: list[str] = []
         for name in ("get", "open"):
             real = getattr(table.store, name)

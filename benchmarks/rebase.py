@@ -57,7 +57,7 @@ def other_writer(url: str, batch: pa.Table, at_work: Any) -> None:
     with lakelatch.open(url) as table:
         txn = table.transaction()
         if batch["id"][0].as_py() < 0:
-            with txn.create() as file:
+            with txn.new_file() as file:
                 file.write(batch)
         else:
             txn.upsert(batch)
@@ -74,7 +74,7 @@ def measure(case: str, folder: str, groups: int, per_group: int, answer: mp.Queu
     with lakelatch.create(url, record_key="id", schema=rows(keys_of(0, 1), 0).schema) as table:
         with table.transaction("bulk_insert") as txn:
             for group in range(groups):
-                txn.create().write(rows(keys_of(group, per_group), group))
+                txn.new_file().write(rows(keys_of(group, per_group), group))
         share = max(groups * per_group // 100, 1)
         # The two change other rows: odd and even ones.
         even = chance.choice(np.arange(0, groups * per_group, 2), share, replace=False)

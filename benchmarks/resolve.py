@@ -11,9 +11,10 @@ import time
 
 from _report import machine, show
 
-from lakelatch.conflict import FileGroupId, Party, ReadSet, Scan, WriteSet, resolve
+from lakelatch.conflict import Party, ReadSet, Scan, WriteSet, resolve
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics, where_of
 from lakelatch.conflict.write_set import EVERYWHERE, Region
+from lakelatch.hudi.files import FileGroupId
 
 PARTITIONS = 100
 

@@ -43,7 +43,7 @@ def main() -> None:
                         copy.write.option("compression", "zstd").partitionBy("part_").parquet(str(target))
                 else:
                     table = lakelatch.spark.open(
-                        spark, lakelatch.create(str(target), record_key="id", partition_by="part", ordering="ts")
+                        spark, lakelatch.create(str(target), record_key="id", partition_by="part", ordering_field="ts")
                     )
 
                     def write(table: lakelatch.spark.SparkTable = table, name: str = name) -> None:

@@ -39,7 +39,9 @@ def main() -> None:
 
     whole, pools = pa.default_memory_pool(), []
     try:
-        table = lakelatch.create(str(scratch / "t"), record_key="id", partition_by="part", ordering="ts", buckets=4)
+        table = lakelatch.create(
+            str(scratch / "t"), record_key="id", partition_by="part", ordering_field="ts", bucket_count=4
+        )
         base = flights()
         rounds = max(1, round(given.rows / base.num_rows))
         months = [f"m{n:02}" for n in range(1, 13)]
@@ -51,8 +53,8 @@ def main() -> None:
         incoming = updates(copies(base.filter(pc.is_in(base["part"], pa.array(months[:2]))), given.rows // 6), 0.2)
         with table.transaction("upsert") as txn:
             spec = txn.file_spec(base.schema)
-            plan = Plan(spec, slices_by_partition(txn.snapshot.file_groups()))
-            one = max(txn.snapshot.file_groups(), key=lambda s: s.size)
+            plan = Plan(spec, slices_by_partition(txn.snapshot.file_slices()))
+            one = max(txn.snapshot.file_slices(), key=lambda s: s.size)
             base_mb = read_slice(spec, one).nbytes / 1e6
             with Files(spec, 1) as files:
                 mb = peak(lambda: apply(plan, incoming, files))

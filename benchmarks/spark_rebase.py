@@ -88,7 +88,7 @@ class Work:
 
     def few_groups(self) -> pa.Table:
         """The rows of every tenth file group."""
-        chosen = self._table.snapshot().file_groups()[::10]
+        chosen = self._table.snapshot().file_slices()[::10]
         keys = pa.concat_arrays([self._table.read_slice(s, columns=["id"])["id"].combine_chunks() for s in chosen])
         return self._rows.filter(pc.is_in(self._rows["id"], value_set=keys))
 
@@ -160,8 +160,8 @@ def measure(spark: Any, scratch: Path, rows: pa.Table, *, index: str, route: str
         str(scratch / "table"),
         record_key="id",
         partition_by="part",
-        ordering="ts",
-        buckets=BUCKETS if index == "bucket" else None,
+        ordering_field="ts",
+        bucket_count=BUCKETS if index == "bucket" else None,
     )
     base = spark.read.parquet(store(rows, scratch / "base"))
     lakelatch.spark.open(spark, table).bulk_insert(base.repartition(4))

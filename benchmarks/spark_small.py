@@ -23,10 +23,12 @@ import lakelatch
 import lakelatch.spark
 
 
-def run(spark: Any, folder: Path, threads: int, commits: int, buckets: int | None, keys: str) -> None:
+def run(spark: Any, folder: Path, threads: int, commits: int, bucket_count: int | None, keys: str) -> None:
     table = lakelatch.spark.open(
         spark,
-        lakelatch.create(str(folder), record_key="id", partition_by="part", ordering="ts", buckets=buckets),
+        lakelatch.create(
+            str(folder), record_key="id", partition_by="part", ordering_field="ts", bucket_count=bucket_count
+        ),
     )
     schema = "id string, part string, ts long, value double"
     took: list[float] = []
@@ -58,7 +60,7 @@ def run(spark: Any, folder: Path, threads: int, commits: int, buckets: int | Non
     count = table.read().count()
     expected = threads * 10 * (commits if keys == "new" else 1)
     print(
-        f"threads {threads}  index {'bucket' if buckets else 'simple':<6}  keys {keys:<5} {len(took) / wall:6.2f} commits/s"
+        f"threads {threads}  index {'bucket' if bucket_count else 'simple':<6}  keys {keys:<5} {len(took) / wall:6.2f} commits/s"
         f"  p50 {statistics.median(took):.3f} s  p95 {took[int(len(took) * 0.95)]:.3f} s  max {took[-1]:.3f} s  "
         f"false aborts {len(losses)}  rows {'right' if count == expected else f'WRONG {count} != {expected}'}"
     )
@@ -73,10 +75,10 @@ def main() -> None:
     spark = session()
     scratch = Path(tempfile.mkdtemp(prefix="lakelatch-bench-"))
     try:
-        for buckets in (None, 4):
+        for bucket_count in (None, 4):
             for keys in ("same", "new"):
                 for threads in (1, 4):
-                    run(spark, scratch / f"{threads}-{buckets}-{keys}", threads, commits, buckets, keys)
+                    run(spark, scratch / f"{threads}-{bucket_count}-{keys}", threads, commits, bucket_count, keys)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)

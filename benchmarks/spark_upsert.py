@@ -46,9 +46,13 @@ def main() -> None:
         new = {i for t in (all_parts, one_part) for i in t["id"].to_pylist() if i.endswith("-new")}
         total = rows.num_rows + len(new)
         tables: dict[str, Any] = {}
-        for index, buckets in INDEXES.items():
+        for index, bucket_count in INDEXES.items():
             table = lakelatch.create(
-                str(scratch / index), record_key="id", partition_by="part", ordering="ts", buckets=buckets
+                str(scratch / index),
+                record_key="id",
+                partition_by="part",
+                ordering_field="ts",
+                bucket_count=bucket_count,
             )
             tables[index] = lakelatch.spark.open(spark, table)
             # With the simple index four tasks hold a piece of each partition: 48 groups as well.

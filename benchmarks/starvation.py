@@ -43,7 +43,7 @@ def make(folder: str, **settings: Any) -> str:
     table = lakelatch.create(url, record_key="id", partition_by="part", schema=schema, **settings)
     with table, table.transaction("insert") as txn:
         for part in range(PARTS):
-            txn.create(f"part=p{part}").write(rows(part, range(PER_PART), 0))
+            txn.new_file(f"part=p{part}").write(rows(part, range(PER_PART), 0))
     return url
 
 
@@ -106,7 +106,7 @@ def long_delete(folder: str, scale: float, repeat: int, early: str) -> None:
                         txn.delete_where([("v", "=", number)])
                         time.sleep(60 * scale)  # what a longer job does in the meantime
 
-                    done = table.run(work, operation="delete", time_s=3600)
+                    done = table.run(work, operation="delete", timeout_s=3600)
                     told.setdefault("attempts", []).append(done.attempts)
                     told["wasted_s"] = round(told.get("wasted_s", 0) + done.wasted_s, 2)
 
@@ -187,7 +187,7 @@ def hammer(url: str, priority: int, stop: Any, ready: Any) -> None:
     with lakelatch.open(url, priority=priority) as table:
         ready.put(os.getpid())
         while not stop.is_set():
-            table.run(lambda txn: txn.upsert(rows(0, range(10), priority)), time_s=60)
+            table.run(lambda txn: txn.upsert(rows(0, range(10), priority)), timeout_s=60)
 
 
 def priorities(folder: str, scale: float) -> None:

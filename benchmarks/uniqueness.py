@@ -20,8 +20,9 @@ import pyarrow as pa
 from _report import machine, show
 
 import lakelatch
-from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, resolve
+from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.unique import NEW_KEYS
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.occ.log.publisher import SIDES
 from lakelatch.occ.log.value_hashes import Hashed, from_entry, to_entry, together
 
@@ -55,7 +56,7 @@ class Tables:
     def commit(self, name: str, batch: pa.Table) -> None:
         began = cpu_s()
         with self.tables[name].transaction("upsert") as txn:
-            txn.create().write(batch)
+            txn.new_file().write(batch)
         self.cpu[name].append(cpu_s() - began)
 
     def facts(self, per: int = 1, unit: float = 1.0) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def small(folder: str, commits: int, rounds: int) -> None:
             began = cpu_s()
             for batch in batches:
                 with table.transaction("upsert") as txn:
-                    txn.create().write(batch)
+                    txn.new_file().write(batch)
             if number:
                 tables.cpu[name].append(cpu_s() - began)
     show(f"cpu_ms of a commit of 1 new row, {commits} in a row", tables.facts(commits, 1000))

@@ -14,7 +14,7 @@ from .resolve import Conflict, Repeatable, Verdict, resolve
 from .schema import settle_schema
 from .strategies import refuse_contradiction, strategy, strategy_names
 from .unique import NEW_KEYS, Values
-from .write_set import EVERYWHERE, NOWHERE, FileGroupId, ReadSet, Region, Scan, WriteSet
+from .write_set import EVERYWHERE, NOWHERE, ReadSet, Region, Scan, WriteSet
 
 __all__ = [
     "EVERYWHERE",
@@ -27,7 +27,6 @@ __all__ = [
     "ColumnStatistics",
     "Condition",
     "Conflict",
-    "FileGroupId",
     "FileStatistics",
     "Kind",
     "Party",

@@ -11,8 +11,9 @@ appear in what one has read (a phantom). docs/conflicts.md has an example of eac
 from __future__ import annotations
 
 from ..errors import ConfigError
+from ..hudi.files import FileGroupId
 from .predicate import may_match
-from .write_set import EVERYWHERE, FileGroupId, ReadSet, Scan, WriteSet
+from .write_set import EVERYWHERE, ReadSet, Scan, WriteSet
 
 SNAPSHOT, WRITE_SERIALIZABLE, SERIALIZABLE = "snapshot", "write-serializable", "serializable"
 ISOLATION_LEVELS = (SNAPSHOT, WRITE_SERIALIZABLE, SERIALIZABLE)  # from the weakest to the strongest

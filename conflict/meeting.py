@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from .write_set import FileGroupId
+from ..hudi.files import FileGroupId
 
 Pairs = list[tuple[FileGroupId, FileGroupId]]  # (ours, theirs)
 _DIGITS = 8  # of a bucket's number, with which its file ids begin

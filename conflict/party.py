@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from ..hudi.files import FileGroupId
 from .operations import BLIND, INGESTION, Kind, kind_of
 from .reservation import Claim, Reservation
-from .write_set import FileGroupId, WriteSet
+from .write_set import WriteSet
 
 
 @dataclass(frozen=True, slots=True)

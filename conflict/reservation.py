@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..hudi.files import FileGroupId
 from .meeting import meeting_of
-from .write_set import EVERYWHERE, NOWHERE, FileGroupId, Region, WriteSet
+from .write_set import EVERYWHERE, NOWHERE, Region, WriteSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ..hudi.files import FileGroupId
 from .isolation import SERIALIZABLE, SNAPSHOT, changed, scans_that_count
 from .meeting import Pairs, meeting_of
 from .operations import COMPLETED, INGESTION, MAKES_GROUPS, PLANNED, Kind
 from .party import Party
 from .strategies import Strategy, strategy
 from .unique import NEW_KEYS, shared
-from .write_set import FileGroupId, ReadSet, Scan
+from .write_set import ReadSet, Scan
 
 _AGAIN = "run the write again on the new snapshot: Table.run does"
 _PLAN_AGAIN = "leave the plan and schedule a new one"

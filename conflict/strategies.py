@@ -72,10 +72,10 @@ def strategy_names() -> list[str]:
     return list(_STRATEGIES)
 
 
-def refuse_contradiction(name: str, *, buckets: int | None, priority: int | None = None) -> None:
+def refuse_contradiction(name: str, *, bucket_count: int | None, priority: int | None = None) -> None:
     """Raise `ConfigError` for a strategy that does not go with the table's index or the writer's priority."""
     chosen = strategy(name)
-    if chosen.needs_buckets and buckets is None:
+    if chosen.needs_buckets and bucket_count is None:
         raise ConfigError(
             f"strategy {name!r} compares buckets, and the table has no bucket index; set buckets, or use 'simple'",
             strategy=name,

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..hudi.files import FileGroupId
 from .predicate import FileStatistics, Where
 from .unique import Values
-
-
-class FileGroupId(NamedTuple):
-    """A file group: relative partition path ("" when unpartitioned) and file id."""
-
-    partition: str
-    file_id: str
-
-    def __str__(self) -> str:
-        return f"{self.partition}/{self.file_id}" if self.partition else self.file_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,15 @@ def make(url: str) -> None:
         table.transaction("insert") as txn,
     ):
         rows = pa.table({"airport": ["OSL", "BGO"], "country": ["NO", "NO"], "landings": pa.array([0, 0], pa.int64())})
-        txn.create("country=NO").write(rows)
+        txn.new_file("country=NO").write(rows)
 
 
 def one_more_landing(txn: Transaction) -> None:
     """The whole transaction: read what is there now, write what follows from it. Runs again after a conflict."""
-    for group in txn.snapshot.file_groups("country=NO"):
+    for group in txn.snapshot.file_slices("country=NO"):
         rows = txn.read(group)
         place = rows.column_names.index("landings")
-        txn.replace(group).write(rows.set_column(place, "landings", pc.add(rows["landings"], 1)))
+        txn.rewrite(group).write(rows.set_column(place, "landings", pc.add(rows["landings"], 1)))
 
 
 def writer(url: str, name: str, lost: list[int]) -> None:

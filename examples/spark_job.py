@@ -25,7 +25,7 @@ def main(url: str) -> int:
         .getOrCreate()
     )
     # `updated` says which version of a row is newer; an older one never replaces a newer one.
-    lakelatch.create(url, record_key="id", partition_by="origin", ordering="updated").close()
+    lakelatch.create(url, record_key="id", partition_by="origin", ordering_field="updated").close()
     flights = lakelatch.spark.open(spark, url)
 
     columns = "id string, origin string, delay long, updated long"

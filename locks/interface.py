@@ -53,7 +53,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class BreakRecord:
-    """That somebody ended a lease: the audit record of `LockProvider.break_`. ``at`` is in wall-clock seconds."""
+    """That somebody ended a lease: the audit record of `LockProvider.break_lease`. ``at`` is in wall-clock seconds."""
 
     key: str
     token: int
@@ -104,12 +104,12 @@ class Lease(Protocol):
     ) -> None: ...
 
 
-class Facts(Protocol):
+class Capabilities(Protocol):
     """What may be promised of a lock service; the table of providers in the docs is generated from it.
 
     ``fair`` says whether waiters are served in order; ``durable_tokens`` whether tokens survive a restart of the
     backend; ``lifts_tokens`` whether it can be told to grant above a token it never gave (``above=``). Where it cannot,
-    asking raises `TokenBehindError` instead of granting too small a one, and whoever keeps tokens compares them as
+    asking raises `TokenRegressedError` instead of granting too small a one, and whoever keeps tokens compares them as
     (generation, token).
     """
 
@@ -122,7 +122,7 @@ class Facts(Protocol):
     def lifts_tokens(self) -> bool: ...
 
 
-class LockProvider(Facts, Protocol):
+class LockProvider(Capabilities, Protocol):
     """Opened by URL (`open_provider`); holds addresses until first use, so it pickles and survives fork."""
 
     @property
@@ -133,7 +133,7 @@ class LockProvider(Facts, Protocol):
         key: str,
         *,
         lease_s: float | None = None,
-        above: int = 0,
+        token_above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> Lease | None:
@@ -146,7 +146,7 @@ class LockProvider(Facts, Protocol):
         *,
         wait_s: float,
         lease_s: float | None = None,
-        above: int = 0,
+        token_above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> Lease:
@@ -157,12 +157,12 @@ class LockProvider(Facts, Protocol):
         """Who holds the key now, or None."""
         ...
 
-    def break_(self, key: str, *, token: int, reason: str, who: str) -> bool:
+    def break_lease(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder."""
         ...
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `break_` did to the key, oldest first; the last `BREAKS_KEPT` of them."""
+        """What `break_lease` did to the key, oldest first; the last `BREAKS_KEPT` of them."""
         ...
 
     def close(self) -> None:

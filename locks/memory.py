@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ..environment import Environment, Event
 from ..errors import ConfigError
-from .core import STOLEN, Ask, Grant, LeasedLocks, Place
+from .core import STOLEN, Contender, Grant, LeasedLocks, LockRequest
 from .interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from .lock_url import parse_lock_url
 
@@ -80,11 +80,11 @@ class MemoryBackend:
         name = (self._env.process(), self._name)
         return _spaces.get(name) or _spaces.setdefault(name, _Space())
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         """A place that stands in no line before it waits."""
         return _MemoryPlace(self._space, key, self._env)
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
         """Take the slot if its holder is gone or silent and nobody came before."""
         assert isinstance(place, _MemoryPlace)
         space, env = self._space, self._env
@@ -96,7 +96,7 @@ class MemoryBackend:
             if slot.line and slot.line[0] is not place:
                 return None
             place.step_out(slot)
-            slot.token = max(slot.token, ask.above) + 1
+            slot.token = max(slot.token, ask.token_above) + 1
             slot.deadline = env.monotonic() + ask.lease_s
             slot.tell = None
             slot.holder = Holder(
@@ -139,7 +139,7 @@ class MemoryBackend:
 
 
 class _MemoryGrant:
-    def __init__(self, space: _Space, ask: Ask, token: int, env: Environment) -> None:
+    def __init__(self, space: _Space, ask: LockRequest, token: int, env: Environment) -> None:
         self.token = token
         self._space = space
         self._ask = ask

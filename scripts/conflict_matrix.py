@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from lakelatch.conflict.operations import INGESTION, PLANNED, Kind
 from lakelatch.conflict.party import Party
 from lakelatch.conflict.resolve import resolve
-from lakelatch.conflict.write_set import FileGroupId, ReadSet, Region, WriteSet
+from lakelatch.conflict.write_set import ReadSet, Region, WriteSet
+from lakelatch.hudi.files import FileGroupId
 
 _OPERATION = {
     Kind.REWRITE: "UPSERT",
@@ -342,4 +343,4 @@ def render() -> str:
 
 
 if __name__ == "__main__":
-    print(render(), end="")  # noqa: T201 - this is what it is run for
+    print(render(), end="")

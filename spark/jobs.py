@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import LatchError
+from ..errors import LakeLatchError
 from ..occ.staging import refuse_if_over
 from ..occ.transaction import Transaction
 from ..storage import Store
@@ -36,7 +36,7 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
 
     Raises:
         RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
-        LatchError: what a task met.
+        LakeLatchError: what a task met.
     """
     with tagged(spark, store, txn.instant, text):
         if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= _TASK_BYTES_MAX:
@@ -78,6 +78,6 @@ def _cancel_when_over(context: Any, store: Store, instant: str, done: threading.
     while not done.wait(_LOOK_S):
         try:
             refuse_if_over(store, instant)
-        except LatchError:
+        except LakeLatchError:
             # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.
             context.cancelJobsWithTag(tag_of(instant))

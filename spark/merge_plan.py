@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ..conflict import FileGroupId, Region
+from ..conflict import Region
+from ..hudi.files import FileGroupId
 from ..hudi.merge import Effects
 from ..hudi.table import partition_paths
 from ..hudi.timeline import Snapshot
@@ -78,7 +79,7 @@ def plan_here(plan: Plan, rows: pa.Table, old: Snapshot) -> Plan | None:
         partitions = old.partitions()
     else:
         partitions = partition_paths(rows, plan.spec.config).unique().to_pylist()
-    slices = {p: tuple(old.file_groups(p)) for p in partitions}
+    slices = {p: tuple(old.file_slices(p)) for p in partitions}
     if sum(s.size for group in slices.values() for s in group) > HERE_BYTES_MAX:
         return None
     return Plan(plan.spec, slices, plan.delete)

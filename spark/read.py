@@ -87,7 +87,7 @@ def read(
     if schema is None:
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
     full = with_meta(schema) if meta else schema
-    slices = view.snapshot.file_groups()
+    slices = view.snapshot.file_slices()
     if condition is not None:
         wanted = matching_partitions(spark, table.config, schema, view.snapshot.partitions(), condition)
         slices = [s for s in slices if s.partition in wanted]
@@ -108,7 +108,7 @@ def read_incremental(spark: Any, table: Table, *, after: Time | None, until: Tim
     if schema is None:
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
     groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}
-    slices = [s for s in view.snapshot.file_groups() if tuple(s.group) in groups]
+    slices = [s for s in view.snapshot.file_slices() if tuple(s.group) in groups]
     rows = scan(spark, table, slices, with_meta(schema)).where(_in(COMMIT_TIME, [i.requested for i, _ in commits]))
     return rows if meta else rows.select(*schema.names)
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..conflict import FileGroupId
-from ..errors import LatchError
+from ..errors import LakeLatchError
+from ..hudi.files import FileGroupId
 from ..hudi.merge import deduplicate
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import WriteStat
@@ -44,7 +44,7 @@ class Answer:
 
     stats: list[WriteStat] = field(default_factory=list)
     hashes: dict[str, bytes] = field(default_factory=dict)
-    error: LatchError | None = None
+    error: LakeLatchError | None = None
     looked: set[FileGroupId] = field(default_factory=set)
     idle: bool = False
 
@@ -133,7 +133,7 @@ class Task(ABC):
         """One row, for whatever number of batches."""
         try:
             answer = self.run(batches, _task_number())
-        except LatchError as error:
+        except LakeLatchError as error:
             answer = Answer(error=error)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(answer)], pa.binary())], ["answer"])
 

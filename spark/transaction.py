@@ -58,7 +58,7 @@ class SparkTransaction(Writing):
     def _declared(self, schema: Any, condition: Any | None) -> list[FileSlice]:
         """The slices to read; the transaction knows of them, and of the rows that are not there."""
         if condition is None:
-            return self.txn.scanned(None)
+            return self.txn.mark_scanned(None)
         spark, config = self._spark, self._table.config
         # Its statistics are looked up only where they count.
         where = comparisons(spark, schema, condition) if self.txn.isolation != SNAPSHOT else ()
@@ -66,7 +66,7 @@ class SparkTransaction(Writing):
         slices = [
             each
             for partition in (sorted(pinned) if pinned is not None else [None])
-            for each in self.txn.scanned(partition, where=where)
+            for each in self.txn.mark_scanned(partition, where=where)
         ]
         wanted = matching_partitions(spark, config, schema, sorted({s.partition for s in slices}), condition)
         return [each for each in slices if each.partition in wanted]

@@ -17,8 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..conflict import FileGroupId, Region, where_of
+from ..conflict import Region, where_of
 from ..errors import InputError
+from ..hudi.files import FileGroupId
 from ..hudi.merge import Effects
 from ..hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..occ.log import slices_that_may_match
@@ -61,7 +62,7 @@ class Writes:
         """Rows into new file groups; with buckets, into those of their buckets."""
         self._refuse_merge("insert")
         schema = self._checked(rows)
-        if self._table.settings.buckets is not None:
+        if self._table.settings.bucket_count is not None:
             return self.upsert(rows)
         return self._insert(rows, schema, operation, lambda _txn, _stats: None)
 
@@ -83,7 +84,7 @@ class Writes:
                 )
             for partition in sorted(written | (named or set())):
                 txn.overwrites(partition)
-                txn.drop(txn.current.file_groups(partition))
+                txn.drop_file_groups(txn.current.file_slices(partition))
 
         return self._overwrite(rows, "insert_overwrite", drop)
 
@@ -93,7 +94,7 @@ class Writes:
 
         def drop(txn: Transaction, _stats: Sequence[WriteStat]) -> None:
             txn.overwrites(None)
-            txn.drop(txn.current.file_groups())
+            txn.drop_file_groups(txn.current.file_slices())
 
         return self._overwrite(rows, "insert_overwrite_table", drop)
 
@@ -102,10 +103,10 @@ class Writes:
     ) -> WriteResult:
         def finish(txn: Transaction, stats: Sequence[WriteStat]) -> None:
             drop(txn, stats)
-            txn.reads_nothing_else()
+            txn.reads_complete()
 
         schema = self._checked(rows)
-        if self._table.settings.buckets is None:
+        if self._table.settings.bucket_count is None:
             return self._insert(rows, schema, operation, finish)
         return self._merge(rows, schema, operation, finish, keep_old=False)
 
@@ -175,7 +176,7 @@ class Writes:
                 here = None if small is None else plan_here(Plan(spec), small, old)
                 if here is not None:
                     return Planned(here, small)
-                return Planned(Plan(spec, slices_by_partition(old.file_groups())))
+                return Planned(Plan(spec, slices_by_partition(old.file_slices())))
 
             def work(txn: Transaction) -> list[WriteStat]:
                 kept: dict[str, Effects] = {}
@@ -212,7 +213,7 @@ class Writes:
         places = [PARTITION_COLUMN] if named else columns.partition_columns(schema, config.partition_fields)
         size = sum(s.size for group in plan.slices.values() for s in group)
         slots = self._slots(source.rows)
-        if plan.spec.buckets is not None:
+        if plan.spec.bucket_count is not None:
             way = "bucket"
         elif not plan.slices:
             way = "new"
@@ -228,7 +229,7 @@ class Writes:
                 rows = rows.crossJoin(self._spark.createDataFrame(paths))
             match way:
                 case "bucket":
-                    bucket = columns.bucket_column(config.record_key_fields, plan.spec.buckets or 0)
+                    bucket = columns.bucket_column(config.record_key_fields, plan.spec.bucket_count or 0)
                     return rows.repartition(tasks, *places, bucket)
                 case "new":
                     slot = columns.slot_column(config.record_key_fields, slots)
@@ -290,7 +291,7 @@ class Writes:
                     spread = source.small if everywhere is None else in_each(source.small, everywhere)
                     if (here := plan_here(plan, spread, now)) is not None:
                         return Planned(here, spread)
-                return Planned(replace(plan, slices=slices_by_partition(now.file_groups())), None, everywhere)
+                return Planned(replace(plan, slices=slices_by_partition(now.file_slices())), None, everywhere)
 
             def work(txn: Transaction) -> list[WriteStat]:
                 kept: dict[str, Effects] = {}
@@ -322,7 +323,7 @@ class Writes:
         def matching(txn: Transaction, schema: pa.Schema) -> list[FileSlice]:
             now = txn.current
             wanted = matching_partitions(self._spark, self._table.config, schema, now.partitions(), condition)
-            return [s for s in now.file_groups() if s.partition in wanted]
+            return [s for s in now.file_slices() if s.partition in wanted]
 
         def aimed_at(txn: Transaction, near: Region) -> set[FileGroupId]:
             if (schema := txn.written_schema) is None:
@@ -341,8 +342,8 @@ class Writes:
             pinned = pinned_partitions(self._spark, config, schema, condition)
             where = comparisons(self._spark, schema, condition)
             for partition in sorted(pinned) if pinned is not None else [None]:
-                txn.reads(partition, where=where, met=())  # a slice that has such a row is rewritten
-            txn.reads_nothing_else()
+                txn.depends_on(partition, where=where, met=())  # a slice that has such a row is rewritten
+            txn.reads_complete()
             slices = matching(txn, schema)
             run = partial(self._collect, txn, operation="delete")
             again = txn._hook_of(ConditionAgain, run)
@@ -376,14 +377,14 @@ class Writes:
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in looked_at(answers):
-            txn.looks_up(*place)
+            txn.mark_lookup(*place)
         run = partial(self._collect, txn, operation=operation)
         again = txn._hook_of(RowsAgain, self._spark, run, self._tasks(None))
         again.kept.update(kept)
         again.idle |= any(answer.idle for answer in answers)
         if again.idle and txn._rebase is not None:
             # A row that changed nothing is in no file, so it is not looked at again.
-            txn.rebases(again, looks_again=False)
+            txn.merge_on_conflict(again, looks_again=False)
 
     def _refuse_merge(self, what: str) -> None:
         if self._txn is not None:

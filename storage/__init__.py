@@ -6,7 +6,8 @@ if __name__ != "lakelatch.storage":
     )
 
 from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured
-from .location import open_store, same_place
+from .location import same_place
+from .opening import open_store
 
 __all__ = [
     "Durable",

@@ -12,15 +12,12 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
 from ..errors import ConfigError, InputError
 
-if TYPE_CHECKING:
-    from .interface import Store
-
-__all__ = ["Location", "canonical", "check_path", "open_store", "parse", "same_place"]
+__all__ = ["Location", "canonical", "check_path", "parse", "same_place"]
 
 # What other engines write for the same place. `abfs` and `abfss` differ only in TLS, which is a matter of the client.
 _KINDS = {
@@ -111,24 +108,6 @@ def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
             return False
     endpoints = {place.options["endpoint"].rstrip("/") for place in (one, two) if "endpoint" in place.options}
     return one.url == two.url and len(endpoints) < 2
-
-
-def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
-    """Open the store at ``url``; no request is sent yet.
-
-    Cloud options (endpoint, region, keys, allow_http ...) are named as obstore names them and come from ``options``,
-    then the URL's query, then the environment variables that obstore reads. A local folder has one, ``flush``: what is
-    called with an open file to bring it to disk, `os.fsync` for short.
-    """
-    flush = options.pop("flush", os.fsync)
-    place = parse(url, options)
-    if place.kind == "file":
-        from .local import LocalStore
-
-        return LocalStore(place.path, flush=flush)
-    from .cloud import CloudStore
-
-    return CloudStore(place)
 
 
 def check_path(path: str, *, folder: bool = False) -> str:

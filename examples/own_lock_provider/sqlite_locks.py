@@ -16,7 +16,7 @@ from lakelatch.environment import Environment
 from lakelatch.errors import ConfigError, LockUnavailableError
 from lakelatch.locks import BreakRecord, Holder, Release
 from lakelatch.locks.core.lease import Grant
-from lakelatch.locks.core.provider import Ask, LeasedLocks, Place
+from lakelatch.locks.core.provider import Contender, LeasedLocks, LockRequest
 from lakelatch.locks.lock_url import parse_lock_url
 
 _BREAKS_KEPT = 20
@@ -75,17 +75,17 @@ class SqliteBackend:
             return token, None
         return token, Holder(**json.loads(holder), until=self.env.now() + left_s)
 
-    def line_up(self, key: str) -> Place:  # noqa: ARG002 - waiters are the same for every key
+    def line_up(self, key: str) -> Contender:  # noqa: ARG002 - waiters are the same for every key
         """Waiters are not written down."""
         return SqlitePlace(self.env)
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:  # noqa: ARG002 - and say nothing about a try
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:  # noqa: ARG002 - and say nothing about a try
         """The next token, if nobody holds the key."""
         with self.transaction() as db:
             last, holder = self.row(db, ask.key)
             if holder is not None:
                 return None
-            token = max(last, ask.above) + 1
+            token = max(last, ask.token_above) + 1
             me = {
                 "key": ask.key, "owner": ask.owner, "token": token, "since": self.env.now(), "reason": ask.reason,
                 "host": ask.process.host, "pid": ask.process.pid,
@@ -124,7 +124,7 @@ class SqliteBackend:
 class SqliteGrant:
     """One token. Every statement touches the row only while it is still this token's."""
 
-    def __init__(self, backend: SqliteBackend, ask: Ask, token: int) -> None:
+    def __init__(self, backend: SqliteBackend, ask: LockRequest, token: int) -> None:
         self.token = token
         self._backend = backend
         self._ask = ask

@@ -24,7 +24,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
 from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, LatchError, LockError, LockTimeoutError, TokenBehindError, UnsafeStoreError
+from ...errors import ConfigError, LakeLatchError, LockError, LockTimeoutError, TokenRegressedError, UnsafeStoreError
 from ..interface import LockProvider, Release
 from ..lock_url import format_duration
 from ..registry import open_provider
@@ -86,7 +86,7 @@ def check_up(
                 kept, seen = part()
             except (AssertionError, UnsafeStoreError) as e:
                 kept, seen = False, str(e)
-            except LatchError as e:
+            except LakeLatchError as e:
                 kept, seen = None, str(e)
             except Exception as e:  # noqa: BLE001 (whatever a stranger's provider raises, nothing was learnt)
                 kept, seen = None, f"{type(e).__name__}: {e}"
@@ -232,12 +232,12 @@ class _Checkup:
     def _lift(self) -> tuple[bool, str]:
         key = PREFIX + "lift"
         with self._locks.acquire(key, wait_s=PATIENCE_S) as lease:
-            above = lease.token + 1_000_000
+            token_above = lease.token + 1_000_000
         try:
-            with self._locks.acquire(key, wait_s=PATIENCE_S, above=above) as lease:
-                return lease.token > above, f"asked for more than {above}, got {lease.token}"
-        except TokenBehindError:
-            return not self._locks.lifts_tokens, f"more than {above} was refused"
+            with self._locks.acquire(key, wait_s=PATIENCE_S, token_above=token_above) as lease:
+                return lease.token > token_above, f"asked for more than {token_above}, got {lease.token}"
+        except TokenRegressedError:
+            return not self._locks.lifts_tokens, f"more than {token_above} was refused"
 
     def _release(self) -> tuple[bool, str]:
         lease = self._locks.acquire(PREFIX + "release", wait_s=PATIENCE_S)
@@ -260,9 +260,13 @@ class _Checkup:
     def _break(self) -> tuple[bool, str]:
         key = PREFIX + "break"
         with self._holding(key) as (token, worker):
-            assert not self._locks.break_(key, token=token + 1, reason="check", who="check"), "a wrong token ended it"
-            assert self._locks.break_(key, token=token, reason="check", who="lakelatch locks check"), "it was not ended"
-            assert not self._locks.break_(key, token=token, reason="check", who="check"), "it was ended twice"
+            assert not self._locks.break_lease(key, token=token + 1, reason="check", who="check"), (
+                "a wrong token ended it"
+            )
+            assert self._locks.break_lease(key, token=token, reason="check", who="lakelatch locks check"), (
+                "it was not ended"
+            )
+            assert not self._locks.break_lease(key, token=token, reason="check", who="check"), "it was ended twice"
             told = _answer(worker)
         record = [each for each in self._locks.breaks(key) if each.token == token]
         assert record, "there is no record of it"

@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import FrameType
 
 from ...environment import Environment, SystemEnvironment
-from .lease import Hold
+from .lease import LeaseState
 from .renewer import every_renewer
 
 _EXIT_S, _TERM_S = 5.0, 2.0  # how long a server that does not answer may hold up the end
@@ -65,7 +65,7 @@ def give_back(within_s: float) -> None:
 
 
 def _give_back() -> None:
-    places: dict[str, list[Hold]] = defaultdict(list)
+    places: dict[str, list[LeaseState]] = defaultdict(list)
     for renewer in every_renewer():
         for hold in renewer.holds():
             places[hold.place].append(hold)
@@ -76,6 +76,6 @@ def _give_back() -> None:
         thread.join()
 
 
-def _release(holds: list[Hold]) -> None:
+def _release(holds: list[LeaseState]) -> None:
     for hold in holds:
         hold.release()

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...environment import Process
-from ..interface import BreakRecord, Facts, Holder
+from ..interface import BreakRecord, Capabilities, Holder
 from .lease import Grant
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class LockRequest:
     """One request for a key, as a backend sees it."""
 
     key: str
@@ -23,12 +23,12 @@ class Ask:
     process: Process
     lease_s: float
     max_hold_s: float | None
-    above: int
+    token_above: int
     reason: str
     waits: bool  # True: the caller will wait, so it must not overtake those who wait already
 
 
-class Place(Protocol):
+class Contender(Protocol):
     """A place in the backend's own line for one key."""
 
     def wait(self, limit_s: float) -> None:
@@ -42,7 +42,7 @@ class Place(Protocol):
         ...
 
 
-class Backend(Facts, Protocol):
+class Backend(Capabilities, Protocol):
     """The few things that differ between lock services. Raises `StorageError` or `LockError` when it cannot answer.
 
     ``max_leases`` is the number of leases that one process can keep alive here, as measured (None: as many as fit in
@@ -60,12 +60,12 @@ class Backend(Facts, Protocol):
     @property
     def requests(self) -> int: ...
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         """A place for one request; touches the backend if that needs to know who waits."""
         ...
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
-        """One try; None when the key is busy. Raises `TokenBehindError` where a token above ``ask.above`` cannot be had."""
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
+        """One try; None when the key is busy. Raises `TokenRegressedError` where a token above ``ask.above`` cannot be had."""
         ...
 
     def inspect(self, key: str) -> Holder | None:

@@ -22,7 +22,7 @@ MEANING = {
 
 
 class Grant(Protocol):
-    """What a backend hands out: proof and the three questions. Raises `LatchError` or `OSError` when no answer came.
+    """What a backend hands out: proof and the three questions. Raises `LakeLatchError` or `OSError` when no answer came.
 
     A grant that was made while its place waited (another holder handed it over) also has ``asked_at``: local monotonic
     time that is certainly before that moment. Otherwise the lease runs from before `Backend.try_grant`.

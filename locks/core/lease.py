@@ -9,7 +9,7 @@ follows: **the holder judges itself by its own monotonic clock, from before the 
     t=10.1 the answer to an old renewal arrives and says "still yours": too late, the lease is not revived,
            because somebody may have looked at t=10.05
 
-The handle that users have and the `Hold` behind it are two objects, so that a forgotten handle can be noticed: its
+The handle that users have and the `LeaseState` behind it are two objects, so that a forgotten handle can be noticed: its
 lease is no longer renewed and ends by itself.
 """
 
@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ...environment import Environment, Process
-from ...errors import LatchError, LockLostError
+from ...errors import LakeLatchError, LockLostError
 from ..interface import Release
 from .events import current, scheme_of
 from .grant import EXPIRED, FORKED, MAX_HOLD, MEANING, NO_ANSWER, RELEASED, STOLEN, UNREACHABLE, Grant, RenewMany
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from .renewer import Renewer
 
 # Backends take these from here.
-__all__ = ["EXPIRED", "NO_ANSWER", "RELEASED", "STOLEN", "Grant", "HeldLease", "Hold", "RenewMany", "renew"]
+__all__ = ["EXPIRED", "NO_ANSWER", "RELEASED", "STOLEN", "Grant", "HeldLease", "LeaseState", "RenewMany", "renew"]
 
 _log = logging.getLogger("lakelatch.locks")
 
 
-class Hold:
+class LeaseState:
     """The state of one lease, shared by its handle and the renewer."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Hold:
         process: Process,
         ticket: Ticket,
         renew_many: RenewMany | None = None,
-        done: Callable[[Hold], None] = lambda _: None,
+        done: Callable[[LeaseState], None] = lambda _: None,
     ) -> None:
         self.place = place
         self.key = key
@@ -137,7 +137,7 @@ class Hold:
         """Take in the answer to a renewal. A failure leaves the deadline where it was; the renewer comes again."""
         if isinstance(answer, Exception):
             self.failure = str(answer) or type(answer).__name__
-            expected = isinstance(answer, LatchError | OSError)
+            expected = isinstance(answer, LakeLatchError | OSError)
             self.log(logging.WARNING, "renewal failed: %s", self.failure, error=None if expected else answer)
             self.next_at = min(self.env.monotonic() + self._retry_s, self.deadline)
             self._retry_s = min(2 * self._retry_s, self.lease_s / 12)
@@ -158,7 +158,7 @@ class Hold:
                 if not self.grant.check():
                     self.end(STOLEN)
                 reason = self.gone()
-            except (LatchError, OSError) as e:
+            except (LakeLatchError, OSError) as e:
                 reason, cause = UNREACHABLE, e
         if reason is not None:
             raise self.error(reason) from cause
@@ -210,7 +210,7 @@ class Hold:
                 # Also after a loss: it ends only this very token, and spares others the wait when max_hold ran out.
                 outcome = self.grant.release()
             except Exception as e:  # noqa: BLE001 (a release never raises; what became of it is unknown)
-                expected = isinstance(e, LatchError | OSError)
+                expected = isinstance(e, LakeLatchError | OSError)
                 self.log(logging.WARNING, "no answer to the release: %s", e, error=None if expected else e)
             finally:
                 self._outcome = outcome if reason == RELEASED else Release.WAS_LOST
@@ -220,7 +220,7 @@ class Hold:
             return self._outcome
 
 
-def renew(holds: Sequence[Hold], ask: RenewMany) -> None:
+def renew(holds: Sequence[LeaseState], ask: RenewMany) -> None:
     """One renewal of leases of one backend in one go; whatever happens, each of them has an answer or a deadline."""
     locked = [hold for hold in holds if hold._io.acquire(blocking=False)]  # another one is just being released
     try:
@@ -242,7 +242,7 @@ def renew(holds: Sequence[Hold], ask: RenewMany) -> None:
 class HeldLease:
     """A `Lease` on a `Grant` of any backend."""
 
-    def __init__(self, hold: Hold, renewer: Renewer) -> None:
+    def __init__(self, hold: LeaseState, renewer: Renewer) -> None:
         self._hold = hold
         self._renewer = renewer
         self.key = hold.key

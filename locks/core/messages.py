@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ...errors import LockError, LockTimeoutError, TokenBehindError
+from ...errors import LockError, LockTimeoutError, TokenRegressedError
 from ..interface import Holder
-from .backend import Ask
+from .backend import LockRequest
 
 
-def too_many(ask: Ask, place: str, most: int) -> LockError:
+def too_many(ask: LockRequest, place: str, most: int) -> LockError:
     """The process holds what it can keep alive."""
     return LockError(
         f"This process holds {most} leases at {place}, which is as many as it can keep alive there. Lock {ask.key!r} was "
@@ -18,17 +18,19 @@ def too_many(ask: Ask, place: str, most: int) -> LockError:
     )  # fmt: skip
 
 
-def token_behind(ask: Ask, place: str, token: int) -> TokenBehindError:
+def token_behind(ask: LockRequest, place: str, token: int) -> TokenRegressedError:
     """The backend has forgotten tokens that were seen."""
-    return TokenBehindError(
-        f"Lock {ask.key!r} would be granted with token {token}, but token {ask.above} was seen before: the counter at "
+    return TokenRegressedError(
+        f"Lock {ask.key!r} would be granted with token {token}, but token {ask.token_above} was seen before: the counter at "
         f"{place} went back (it was rebuilt or emptied) and could not be lifted. Nothing is held; begin a new generation "
         "of tokens.",
-        key=ask.key, token=token, above=ask.above,
+        key=ask.key, token=token, token_above=ask.token_above,
     )  # fmt: skip
 
 
-def busy(ask: Ask, wait_s: float, holder: Holder | None, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
+def busy(
+    ask: LockRequest, wait_s: float, holder: Holder | None, ahead: int | None, *, ours: bool = False
+) -> LockTimeoutError:
     """The time limit has passed; ``ahead`` counts the holder and everybody who waits before us, where it is known.
 
     ``ours`` says that a lease of this process holds it. Whether that is the caller's own nobody can tell: threads of a

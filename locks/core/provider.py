@@ -15,19 +15,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...environment import Environment, Process
-from ...errors import ConfigError, InputError, LatchError, LockError, LockTimeoutError, LockUnavailableError
+from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockTimeoutError, LockUnavailableError
 from ..interface import BreakRecord, Holder
 from ..lock_keys import normal_key
 from ..lock_url import LockUrl, check_lease, check_max_hold
 from . import at_exit
 from . import messages as refusals
-from .backend import Ask, Backend, Place
+from .backend import Backend, Contender, LockRequest
 from .events import current
-from .lease import STOLEN, Grant, HeldLease, Hold
+from .lease import STOLEN, Grant, HeldLease, LeaseState
 from .renewer import Renewer, shared_renewer
 from .thread_queue import FrontQueue, Ticket, shared_queue
 
-__all__ = ["Ask", "Backend", "LeasedLocks", "Place"]
+__all__ = ["Backend", "Contender", "LeasedLocks", "LockRequest"]
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -50,7 +50,7 @@ class LeasedLocks:
         self._renewer: Renewer
         self._name: str  # every request has an owner of its own: this, and a number
         self._numbers: Iterator[int]
-        self._live: set[Hold] = set()
+        self._live: set[LeaseState] = set()
 
     @property
     def fair(self) -> bool:
@@ -96,12 +96,12 @@ class LeasedLocks:
         key: str,
         *,
         lease_s: float | None = None,
-        above: int = 0,
+        token_above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> HeldLease | None:
         """A lease whose token exceeds ``above``, or None when the key is busy."""
-        return self._grant(self._ask(key, lease_s, max_hold_s, above, reason, waits=False), wait_s=None)
+        return self._grant(self._ask(key, lease_s, max_hold_s, token_above, reason, waits=False), wait_s=None)
 
     def acquire(
         self,
@@ -109,12 +109,12 @@ class LeasedLocks:
         *,
         wait_s: float,
         lease_s: float | None = None,
-        above: int = 0,
+        token_above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> HeldLease:
         """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
-        lease = self._grant(self._ask(key, lease_s, max_hold_s, above, reason, waits=wait_s > 0), wait_s=wait_s)
+        lease = self._grant(self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0), wait_s=wait_s)
         assert lease is not None
         return lease
 
@@ -125,7 +125,7 @@ class LeasedLocks:
         holder = self._backend.inspect(key)
         return holder and replace(holder, queue=holder.queue + self._front.waiting(key))
 
-    def break_(self, key: str, *, token: int, reason: str, who: str) -> bool:
+    def break_lease(self, key: str, *, token: int, reason: str, who: str) -> bool:
         """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder.
 
         A holder in this process learns it at once; others do when the backend brings them the news, or at their next
@@ -146,7 +146,7 @@ class LeasedLocks:
         return ended
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `break_` did to the key, oldest first."""
+        """What `break_lease` did to the key, oldest first."""
         self._ready()
         return self._backend.breaks(self._key(key))
 
@@ -161,7 +161,7 @@ class LeasedLocks:
         if self._closed and not self._live:
             self._backend.close()
 
-    def _done(self, hold: Hold) -> None:
+    def _done(self, hold: LeaseState) -> None:
         self._live.discard(hold)
         self._close_when_idle()
 
@@ -187,23 +187,24 @@ class LeasedLocks:
         return process
 
     def _ask(
-        self, key: str, lease_s: float | None, max_hold_s: float | None, above: int, reason: str, *, waits: bool
-    ) -> Ask:
+        self, key: str, lease_s: float | None, max_hold_s: float | None, token_above: int, reason: str, *, waits: bool
+    ) -> LockRequest:
         process = self._ready()
         above_max = getattr(self._backend, "above_max", _ABOVE_MAX)
-        if not (isinstance(above, int) and 0 <= above <= above_max):
+        if not (isinstance(token_above, int) and 0 <= token_above <= above_max):
             raise InputError(
-                f"A token above {above} was asked for at {self._place}, which counts from 0 to {above_max} there. Nothing is "
+                f"A token above {token_above} was asked for at {self._place}, which counts from 0 to {above_max} there. "
+                "Nothing is "
                 "held; begin a new generation of tokens.",
-                key=key, above=above,
+                key=key, token_above=token_above,
             )  # fmt: skip
-        return Ask(
+        return LockRequest(
             key=self._key(key),
             owner=f"{self._name}-{next(self._numbers)}",
             process=process,
             lease_s=self._settings.lease_s if lease_s is None else check_lease(lease_s),
             max_hold_s=self._settings.max_hold_s if max_hold_s is None else check_max_hold(max_hold_s),
-            above=above,
+            token_above=token_above,
             reason=reason,
             waits=waits,
         )
@@ -213,7 +214,7 @@ class LeasedLocks:
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}.", key=key)
         return self._settings.key or normal_key(key)
 
-    def _grant(self, ask: Ask, *, wait_s: float | None) -> HeldLease | None:
+    def _grant(self, ask: LockRequest, *, wait_s: float | None) -> HeldLease | None:
         """The lease; else None where ``wait_s`` is None, or `LockTimeoutError`."""
         most = self._backend.max_leases
         if most is not None and self._renewer.count(self._place) >= most:
@@ -233,10 +234,10 @@ class LeasedLocks:
                 current.observer.waited(self._settings.scheme, ask.key, waited_s, granted=lease is not None)
         return lease
 
-    def _take(self, ask: Ask, ticket: Ticket, wait_s: float | None, until: float | None) -> HeldLease | None:
+    def _take(self, ask: LockRequest, ticket: Ticket, wait_s: float | None, until: float | None) -> HeldLease | None:
         """The same; ticket and place are left unless a lease took them over."""
         env = self._env
-        place: Place | None = None
+        place: Contender | None = None
         lease = None
         answered = False
         try:
@@ -266,13 +267,15 @@ class LeasedLocks:
             try:
                 if place is not None:
                     place.leave()
-            except (LatchError, OSError) as e:  # the caller's answer is known, whatever becomes of the place
+            except (LakeLatchError, OSError) as e:  # the caller's answer is known, whatever becomes of the place
                 _log.warning("lock %r: a waiter may have left a trace: %s", ask.key, e, extra=_facts(ask, 0))
             finally:
                 if lease is None:
                     ticket.leave()
 
-    def _try(self, ask: Ask, place: Place, *, answered: bool) -> tuple[Grant | None, LockUnavailableError | None]:
+    def _try(
+        self, ask: LockRequest, place: Contender, *, answered: bool
+    ) -> tuple[Grant | None, LockUnavailableError | None]:
         """One try. A waiter to whom the service has ``answered`` sits an outage out: its wait is the bound."""
         try:
             return self._backend.try_grant(ask, place), None
@@ -281,12 +284,12 @@ class LeasedLocks:
                 raise
             return None, e
 
-    def _hand_out(self, ask: Ask, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
+    def _hand_out(self, ask: LockRequest, grant: Grant, asked_at: float, ticket: Ticket) -> HeldLease:
         lease = None
         try:
-            if grant.token <= ask.above:
+            if grant.token <= ask.token_above:
                 raise refusals.token_behind(ask, self._place, grant.token)
-            hold = Hold(
+            hold = LeaseState(
                 place=self._place, key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
                 max_hold_s=ask.max_hold_s, env=self._env, process=ask.process, ticket=ticket, done=self._done,
                 renew_many=getattr(self._backend, "renew_many", None),
@@ -305,32 +308,32 @@ class LeasedLocks:
         hold.log(logging.DEBUG, "granted for %g s", ask.lease_s)
         return lease
 
-    def _busy(self, ask: Ask, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
+    def _busy(self, ask: LockRequest, wait_s: float, ahead: int | None, *, ours: bool = False) -> LockTimeoutError:
         """Asked before the place is left, so that the backend's queue still shows it."""
         holder = None
         try:
             holder = self._backend.inspect(ask.key)
         except LockUnavailableError:
             raise  # that nobody answers says more than that the key was busy
-        except (LatchError, OSError) as e:
+        except (LakeLatchError, OSError) as e:
             _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
         if holder is not None and ask.owner in holder.queue:
             ahead = holder.queue.index(ask.owner) + 1
         return refusals.busy(ask, wait_s, holder, ahead, ours=ours)
 
 
-def _wait(place: Place, limit_s: float) -> None:
+def _wait(place: Contender, limit_s: float) -> None:
     with suppress(LockUnavailableError):  # the next try meets it too
         place.wait(limit_s)
 
 
-def _give_back(ask: Ask, grant: Grant) -> None:
+def _give_back(ask: LockRequest, grant: Grant) -> None:
     """End a grant that nobody will have; one that cannot be ended now ends by itself."""
     try:
         grant.release()
-    except (LatchError, OSError) as e:
+    except (LakeLatchError, OSError) as e:
         _log.warning("lock %r: a grant was not given back: %s", ask.key, e, extra=_facts(ask, grant.token))
 
 
-def _facts(ask: Ask, token: int) -> dict[str, Any]:
+def _facts(ask: LockRequest, token: int) -> dict[str, Any]:
     return {"key": ask.key, "owner": ask.owner, "token": token}

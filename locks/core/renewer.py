@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from ...environment import SYSTEM, Environment, SystemEnvironment, Timer
-from .lease import NO_ANSWER, RELEASED, Grant, HeldLease, Hold, renew
+from .lease import NO_ANSWER, RELEASED, Grant, HeldLease, LeaseState, renew
 
 _log = logging.getLogger("lakelatch.locks")
 
@@ -61,7 +61,7 @@ class Renewer:
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._lock = threading.Lock()
-        self._holds: set[Hold] = set()
+        self._holds: set[LeaseState] = set()
         self._counts: Counter[str] = Counter()
         self._workers: dict[tuple[str, str], _Worker] = {}
         self._timer: Timer | None = None
@@ -69,7 +69,7 @@ class Renewer:
         self._idle = 0
         self._ticks = 0
 
-    def add(self, hold: Hold, handle: HeldLease) -> None:
+    def add(self, hold: LeaseState, handle: HeldLease) -> None:
         """Watch ``hold`` until it is released or lost."""
         hold.handle = weakref.ref(handle)
         with self._lock:
@@ -80,12 +80,12 @@ class Renewer:
             self._holds.add(hold)
             self._counts[hold.place] += 1
 
-    def released(self, hold: Hold) -> None:
+    def released(self, hold: LeaseState) -> None:
         """Stop watching; a hold that was lost stays until its loss has been told."""
         if hold.gone() == RELEASED:
             self._forget(hold)
 
-    def holds(self) -> list[Hold]:
+    def holds(self) -> list[LeaseState]:
         """What is held now."""
         with self._lock:
             return [hold for hold in self._holds if hold.gone() is None]
@@ -99,18 +99,18 @@ class Renewer:
         """How many leases of a place are watched."""
         return self._counts[place]
 
-    def find(self, place: str, key: str, token: int) -> list[Hold]:
+    def find(self, place: str, key: str, token: int) -> list[LeaseState]:
         """The lease of this process that has ``token``, if it is one of ours."""
         with self._lock:
             return [hold for hold in self._holds if (hold.place, hold.key, hold.grant.token) == (place, key, token)]
 
-    def lost(self, hold: Hold, reason: str) -> None:
+    def lost(self, hold: LeaseState, reason: str) -> None:
         """Note a loss and have it told; callable from any thread, never waits for a backend."""
         if hold.end(reason) != RELEASED and self._forget(hold):
             self._worker(hold.place, "lost").put(hold.tell)
             self._worker(hold.place, "renew").put(hold.release)
 
-    def _forget(self, hold: Hold) -> bool:
+    def _forget(self, hold: LeaseState) -> bool:
         with self._lock:
             if hold not in self._holds:
                 return False
@@ -138,7 +138,7 @@ class Renewer:
                 if period_s > self._period_s:
                     self._pace(period_s)
             workers = list(self._workers.values())
-        batches: dict[tuple[str, Any], list[Hold]] = {}
+        batches: dict[tuple[str, Any], list[LeaseState]] = {}
         for hold in due:
             reason = hold.gone()
             if reason is not None:

@@ -27,7 +27,7 @@ from typing import Any
 
 from ...environment import Environment
 from ...errors import ConfigError, LockUnavailableError
-from ..core import Ask, Grant, LeasedLocks, Place
+from ..core import Contender, Grant, LeasedLocks, LockRequest
 from ..interface import BREAKS_KEPT, BreakRecord, Holder
 from ..lock_url import LEASE_S, parse_lock_url
 from .contender import DynamoGrant, DynamoPlace
@@ -110,11 +110,11 @@ class DynamoBackend:
         """As measured here, for leases as long as the URL's."""
         return self._table.capacity.leases
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         """A place that is in the queue only once the lock was found busy."""
         return DynamoPlace(self._table, item_key(key), self._env, self._turns)
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
         """Blindly at first, which is one request for a free lock; then by what is seen."""
         assert isinstance(place, DynamoPlace)
         place.ask = ask
@@ -203,7 +203,7 @@ class DynamoBackend:
         self._watched[item] = (seen.version, since)
         return since + (seen.lease_s or LEASE_S) * _DRIFT
 
-    def _follow(self, ask: Ask, place: DynamoPlace, seen: Seen | None) -> Grant | None:
+    def _follow(self, ask: LockRequest, place: DynamoPlace, seen: Seen | None) -> Grant | None:
         """Take the lock if it is free and our turn; otherwise stand in the queue."""
         for _ in range(4):  # each turn acts on a newer look
             if seen is None:
@@ -218,7 +218,7 @@ class DynamoBackend:
                 first = not ask.waits or not seen.queue or seen.queue[0] == ask.owner
                 place.note(seen, ends_at=ends_at, free=free)
                 if free and first:
-                    numbered = seen.fence is not None and ask.above <= seen.fence < seen.limit
+                    numbered = seen.fence is not None and ask.token_above <= seen.fence < seen.limit
                     condition, values = self._turn(ask, seen)
                     answer = self._take(ask, place, condition, values, numbered=numbered)
                     if answer.done:
@@ -241,7 +241,7 @@ class DynamoBackend:
             seen = parse_item(answer.item) if answer.item else None
         return None
 
-    def _turn(self, ask: Ask, seen: Seen) -> tuple[str, dict[str, Any]]:
+    def _turn(self, ask: LockRequest, seen: Seen) -> tuple[str, dict[str, Any]]:
         """The condition that nothing has happened since ``seen`` that would forbid us to take the lock."""
         if seen.released:
             condition, values = _FREE, {":yes": "1"}
@@ -253,7 +253,9 @@ class DynamoBackend:
             condition += _FIRST if seen.queue else _NOBODY_WAITS
         return condition, values
 
-    def _take(self, ask: Ask, place: DynamoPlace, condition: str, values: dict[str, Any], *, numbered: bool) -> Answer:
+    def _take(
+        self, ask: LockRequest, place: DynamoPlace, condition: str, values: dict[str, Any], *, numbered: bool
+    ) -> Answer:
         """One try to become the owner."""
         place.version = self._env.uuid()
         change, gone, counted = _TAKE, ["isReleased"], []
@@ -268,7 +270,7 @@ class DynamoBackend:
         if numbered:
             counted.append("lakelatchFence :one")
             condition += _HAS_NUMBER
-            values |= {":one": 1, ":above": ask.above}
+            values |= {":one": 1, ":above": ask.token_above}
         else:
             gone += ["lakelatchFence", "lakelatchLimit"]
         change += f" REMOVE {', '.join(gone)}" + (f" ADD {', '.join(counted)}" if counted else "")
@@ -278,7 +280,7 @@ class DynamoBackend:
             place.in_doubt |= e.doubt
             raise
 
-    def _granted(self, ask: Ask, place: DynamoPlace, answer: Answer) -> Grant:
+    def _granted(self, ask: LockRequest, place: DynamoPlace, answer: Answer) -> Grant:
         assert answer.item is not None
         self._watched.pop(place.item, None)
         seen = parse_item(answer.item)
@@ -286,12 +288,12 @@ class DynamoBackend:
         self._overtakes[place.item] = seen.overtakes
         return DynamoGrant(self._table, place.item, ask, seen, self._env)
 
-    def _number(self, ask: Ask, place: DynamoPlace) -> Grant | None:
+    def _number(self, ask: LockRequest, place: DynamoPlace) -> Grant | None:
         """Steps 2 and 3 of the module's text; None when the lock was taken from us meanwhile."""
         place.in_doubt = True  # we own the lock until there is an answer
         limit = self._reserve(place.item, BLOCK)
-        if limit - BLOCK < ask.above:
-            limit = self._reserve(place.item, BLOCK + max(0, ask.above - limit))
+        if limit - BLOCK < ask.token_above:
+            limit = self._reserve(place.item, BLOCK + max(0, ask.token_above - limit))
         first = limit - BLOCK + 1
         answer = self._table.update(
             place.item,
@@ -309,7 +311,7 @@ class DynamoBackend:
         assert answer.item is not None
         return int(answer.item["lakelatchLimit"]["N"])
 
-    def _found(self, ask: Ask, place: DynamoPlace, seen: Seen) -> Grant | None:
+    def _found(self, ask: LockRequest, place: DynamoPlace, seen: Seen) -> Grant | None:
         """A grant of which no answer came. It may be older than this try, so it needs a sign of life from this try."""
         if seen.fence is None:
             place.version = seen.version
@@ -318,7 +320,7 @@ class DynamoBackend:
             grant = DynamoGrant(self._table, place.item, ask, seen, self._env)
         return grant if grant is not None and grant.renew() else None
 
-    def _join(self, ask: Ask, place: DynamoPlace) -> Answer:
+    def _join(self, ask: LockRequest, place: DynamoPlace) -> Answer:
         """Append our name to the queue, unless it is there."""
         answer = self._table.update(
             place.item,

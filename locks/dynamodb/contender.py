@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 
 from ...environment import Environment
-from ...errors import LatchError
-from ..core import Ask
+from ...errors import LakeLatchError
+from ..core import LockRequest
 from ..interface import Release
 from .item import MINE, Seen, parse_breaks, parse_item, sign_of_life
 from .table import Table
@@ -33,7 +33,7 @@ class DynamoPlace:
 
     def __init__(self, table: Table, item: str, env: Environment, turns: dict[str, float]) -> None:
         self.item = item
-        self.ask: Ask | None = None
+        self.ask: LockRequest | None = None
         self.queued = False
         self.looks = 0  # at a busy lock for which nobody queued
         self.in_doubt = False
@@ -82,17 +82,17 @@ class DynamoPlace:
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:
-            pause_s = _PAUSE_S_MAX * env.random()  # throttled before anything was seen
+            backoff_s = _PAUSE_S_MAX * env.random()  # throttled before anything was seen
         else:
             behind = seen.queue.index(ask.owner) if ask.owner in seen.queue else len(seen.queue)
             lasted_s = env.monotonic() - self._since
             least_s = _PAUSE_OVERTAKEN_S if seen.overtakes else _PAUSE_S
-            pause_s = min(max(lasted_s / 4, least_s), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
+            backoff_s = min(max(lasted_s / 4, least_s), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
             if behind:
-                pause_s = min(max(pause_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
+                backoff_s = min(max(backoff_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
             if env.monotonic() < self._ends_at:
-                pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
-        env.sleep(min(limit_s, pause_s))
+                backoff_s = min(backoff_s, self._ends_at - env.monotonic() + 0.001)
+        env.sleep(min(limit_s, backoff_s))
 
     def leave(self) -> None:
         """Take the name out of the queue, and give back what may have been granted without our knowing."""
@@ -104,10 +104,10 @@ class DynamoPlace:
                 seen = parse_item(found) if found else None
                 if seen is None or self._clean(self.ask, seen):
                     return
-        except LatchError as e:
+        except LakeLatchError as e:
             _log.warning("lock %r: could not leave the queue: %s", self.ask.key, e)
 
-    def _clean(self, ask: Ask, seen: Seen) -> bool:
+    def _clean(self, ask: LockRequest, seen: Seen) -> bool:
         """True when nothing of ours is left."""
         if seen.owner == ask.owner and not seen.released:
             self._table.update(self.item, "SET isReleased = :yes", MINE, {":yes": "1", ":owner": ask.owner})
@@ -120,7 +120,7 @@ class DynamoPlace:
 class DynamoGrant:
     """The owner's name is new in every grant, so it proves whose the item is, whatever answers got lost."""
 
-    def __init__(self, table: Table, item: str, ask: Ask, seen: Seen, env: Environment) -> None:
+    def __init__(self, table: Table, item: str, ask: LockRequest, seen: Seen, env: Environment) -> None:
         assert seen.fence is not None
         self.token = seen.fence
         self._facts = seen.holder

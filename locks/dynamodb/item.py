@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Ask, break_of, fields_of
+from ..core import LockRequest, break_of, fields_of
 from ..interface import BreakRecord, Holder
 
 _MARK = "#lakelatch-"
@@ -82,7 +82,7 @@ class Seen:
 
     @property
     def token(self) -> int:
-        """The grant's; for a writer that gives none a negative number made of its name, so that `break_` can name it."""
+        """The grant's; for a writer that gives none a negative number made of its name, so that `break_lease` can name it."""
         if self.ours and self.fence is not None:
             return self.fence
         return -int.from_bytes(hashlib.sha256(self.owner.encode()).digest()[:4])
@@ -127,7 +127,7 @@ def parse_item(item: dict[str, Any]) -> Seen:
     )
 
 
-def holder_values(ask: Ask, *, version: str, now: float) -> dict[str, Any]:
+def holder_values(ask: LockRequest, *, version: str, now: float) -> dict[str, Any]:
     """What a new holder writes, by the names that the expressions use."""
     facts = {
         "owner": ask.owner, "since": now, "reason": ask.reason, "host": ask.process.host, "pid": ask.process.pid,
@@ -135,7 +135,7 @@ def holder_values(ask: Ask, *, version: str, now: float) -> dict[str, Any]:
     return sign_of_life(ask, facts, version=version, now=now)
 
 
-def sign_of_life(ask: Ask, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
+def sign_of_life(ask: LockRequest, facts: dict[str, Any], *, version: str, now: float) -> dict[str, Any]:
     """What a holder writes again and again. ``facts`` are those of `Seen.holder`."""
     return {
         ":owner": ask.owner,

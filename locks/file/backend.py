@@ -41,7 +41,7 @@ from datetime import UTC, datetime
 
 from ...environment import Environment, SystemEnvironment
 from ...errors import ConfigError
-from ..core import Ask, Grant, LeasedLocks, Place
+from ..core import Contender, Grant, LeasedLocks, LockRequest
 from ..interface import BREAKS_KEPT, BreakRecord, Holder
 from ..lock_url import is_path, parse_lock_url
 from . import generations as gen
@@ -94,7 +94,7 @@ class FileBackend:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         """Open the key's kernel queue, or wait on with a thread that sleeps there already."""
         folder = self._folder(key)
         path = os.path.join(folder, "queue")
@@ -107,7 +107,7 @@ class FileBackend:
                 kernel = KernelPlace(path, self._env, block=isinstance(self._env, SystemEnvironment))
         return FilePlace(folder, kernel, self._parked, self._env, self._lease_s)
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
         """Create the next generation if the newest has ended, and take Hudi's file if it is shared with a JVM."""
         assert isinstance(place, FilePlace)
         folder, hudi = place.folder, self._hudi
@@ -131,7 +131,7 @@ class FileBackend:
                 if gen.look(folder).token != token:
                     os.unlink(claim)  # the number was free because it is long past; the newest generation holds
                     return None
-                if token <= ask.above:
+                if token <= ask.token_above:
                     return self._lift(folder, token, claim, ask, place)
                 return self._grant(folder, token, claim, ask, place)
             except BaseException:  # nobody would know that this process holds it
@@ -139,7 +139,7 @@ class FileBackend:
                     gen.release(folder, token, claim)
                 raise
 
-    def _grant(self, folder: str, token: int, claim: str, ask: Ask, place: FilePlace) -> Grant | None:
+    def _grant(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
         grant = FileGrant(folder, token, claim, ask, self._env, self._hudi)
         try:
             if grant.take_hudi():
@@ -150,7 +150,7 @@ class FileBackend:
                 grant.release()
         return None
 
-    def _claim(self, folder: str, token: int, ask: Ask) -> str | None:
+    def _claim(self, folder: str, token: int, ask: LockRequest) -> str | None:
         now = self._env.now()
         value = {
             "v": 1, "token": token, "key": ask.key, "owner": ask.owner, "process": ask.process.to_json(),
@@ -158,13 +158,13 @@ class FileBackend:
         }  # fmt: skip
         return gen.claim(folder, token, value, self._env.uuid())
 
-    def _lift(self, folder: str, token: int, claim: str, ask: Ask, place: FilePlace) -> Grant | None:
+    def _lift(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
         """From ``token``, which we hold, to the number above ``ask.above``.
 
         Somebody may take us for dead in this very moment and take ``token + 1``. They list after that and see our
         lifted number, or we list after ours and see theirs; whoever sees the other withdraws, perhaps both.
         """
-        lifted = ask.above + 1
+        lifted = ask.token_above + 1
         second = self._claim(folder, lifted, ask)
         newest = gen.look(folder)
         between = any(token < int(name) < lifted for name in newest.names if len(name) == 20 and name.isdigit())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from ...environment import Environment
 from ...errors import StorageError
-from ..core import Ask
+from ..core import LockRequest
 from ..interface import Release
 from . import generations as gen
 from .hudi_lock_file import HudiLockFile
@@ -26,7 +26,7 @@ class FileGrant:
     place: FilePlace | None = None
 
     def __init__(
-        self, folder: str, token: int, claim: str, ask: Ask, env: Environment, hudi: HudiLockFile | None
+        self, folder: str, token: int, claim: str, ask: LockRequest, env: Environment, hudi: HudiLockFile | None
     ) -> None:
         self.token = token
         self._folder = folder
@@ -117,11 +117,11 @@ class FilePlace:
         self._free_after: int | None = None
         self._soon = False
 
-    def may_try(self, ask: Ask) -> bool:
+    def may_try(self, ask: LockRequest) -> bool:
         """False for a waiter that has just come while others stand in the kernel queue."""
         return self._kernel.enter() or self._waited or not ask.waits
 
-    def may_take(self, ask: Ask, after: int) -> bool:
+    def may_take(self, ask: LockRequest, after: int) -> bool:
         """May this waiter have the lock, free since the end of token ``after``? It is the head's, unless that is paused.
 
         So somebody else who looks by itself, and sees it free, looks a second time.

@@ -52,7 +52,7 @@ class Found:
 
     @property
     def token_of_jvm(self) -> int:
-        """What `break_` names a JVM's hold by: below zero, unlike every token of ours, and another for every hold."""
+        """What `break_lease` names a JVM's hold by: below zero, unlike every token of ours, and another for every hold."""
         return -self.mtime_ns
 
 
@@ -75,7 +75,7 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
             "it counts whole minutes; write 1m or more, or leave it out when they have 0.",
             url=str(url),
         )
-    hudi = HudiLockFile(os.path.join(url.path, _FILE), env, expire_s=expire_s, pause_s=times.get("jvm_pause"))
+    hudi = HudiLockFile(os.path.join(url.path, _FILE), env, expire_s=expire_s, backoff_s=times.get("jvm_pause"))
     hudi.check_lease(url.lease_s)
     spelled = {"jvm": _FILE} | {name: format_duration(value) for name, value in times.items()}
     return hudi, replace(url, options=spelled)
@@ -84,11 +84,11 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
 class HudiLockFile:
     """The file at ``path``. Only who holds our own lock (file.py) takes it, so our processes never race for it."""
 
-    def __init__(self, path: str, env: Environment, *, expire_s: float | None, pause_s: float | None) -> None:
+    def __init__(self, path: str, env: Environment, *, expire_s: float | None, backoff_s: float | None) -> None:
         self.path = path
         self.expire_s = expire_s
         self._env = env
-        self._pause_s = pause_s
+        self._pause_s = backoff_s
 
     def check_lease(self, lease_s: float) -> None:
         """Raise `ConfigError` unless the holder stops well before a JVM may delete its file as expired."""
@@ -187,15 +187,15 @@ class HudiLockFile:
 
     def leave_room(self, folder: str, held_s: float) -> None:
         """Ask all of ours to leave the lock alone for as long as it was held, so that a JVM's next look can find it free."""
-        pause_s = min(held_s, _POLL_S) if self._pause_s is None else self._pause_s
+        backoff_s = min(held_s, _POLL_S) if self._pause_s is None else self._pause_s
         with open(os.path.join(folder, "room"), "wb") as file:
-            file.write(json.dumps({"v": 1, "until": self._env.now() + pause_s, "pause_s": pause_s}).encode())
+            file.write(json.dumps({"v": 1, "until": self._env.now() + backoff_s, "backoff_s": backoff_s}).encode())
 
     def is_room(self, folder: str) -> bool:
         """True while a pause lasts. Wall clocks are good enough: this is courtesy, and a jump ends it."""
         room = gen.read_json(os.path.join(folder, "room"))
         try:
-            return 0 < float(room["until"]) - self._env.now() <= float(room["pause_s"])
+            return 0 < float(room["until"]) - self._env.now() <= float(room["backoff_s"])
         except (KeyError, TypeError, ValueError):
             return False
 

@@ -33,7 +33,7 @@ from ...environment import Environment, Process
 from ...errors import ConfigError, LockUnavailableError, StorageError, UnsafeStoreError
 from ...storage import Outcome, Put, Store, open_store
 from ...storage.probe import probe
-from ..core import Ask, Capacity, Grant, LeasedLocks, Place
+from ..core import Capacity, Contender, Grant, LeasedLocks, LockRequest
 from ..interface import BreakRecord, Holder
 from ..lock_url import LockUrl, parse_duration, parse_lock_url
 from .contender import TRIES, ObjectGrant, ObjectPlace
@@ -105,7 +105,7 @@ class ObjectBackend:
         """As measured here, for leases as long as the URL's."""
         return self._capacity.leases
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         """Sends nothing, apart from the first time in a process."""
         with self.told():
             self._prove()
@@ -118,7 +118,7 @@ class ObjectBackend:
         pace = Pace(self._env, self._me[1], rhythm, self._lease_s / 10)
         return ObjectPlace(self, Names.of(key, self._layout), self._env.uuid(), pace, rhythm)
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
         """Read; if it is free and our turn, replace what was read."""
         assert isinstance(place, ObjectPlace)
         names, pace, rhythm = place.names, place.pace, place.rhythm
@@ -142,9 +142,9 @@ class ObjectBackend:
                     return None
             return self._replace(ask, place, found, turn=True)
 
-    def _replace(self, ask: Ask, place: ObjectPlace, found: Found | None, *, turn: bool) -> Grant | None:
+    def _replace(self, ask: LockRequest, place: ObjectPlace, found: Found | None, *, turn: bool) -> Grant | None:
         """Take the lock if ``found`` is still what is there."""
-        numbers = self._next_token(place.names, found, ask.above)
+        numbers = self._next_token(place.names, found, ask.token_above)
         if numbers is None:
             return None
         now, seen = self.now(), found.lock if found else None
@@ -277,10 +277,10 @@ class ObjectBackend:
         found = self._store.get(path)
         self.clock.saw(found.mtime if found else None, sent, self._env.monotonic())
 
-    def _next_token(self, names: Names, found: Found | None, above: int) -> tuple[int, int] | None:
+    def _next_token(self, names: Names, found: Found | None, token_above: int) -> tuple[int, int] | None:
         """The token to grant and the end of its block; None when another one reserves a block just now."""
         ours = found.lock.ours if found else {}
-        last = max(int(ours.get("token", 0)), above)
+        last = max(int(ours.get("token", 0)), token_above)
         if "token" in ours and last < int(ours["limit"]):
             return last + 1, int(ours["limit"])
         tokens, tag = self._tokens(names)

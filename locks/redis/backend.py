@@ -27,8 +27,8 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from ...environment import Environment
-from ...errors import ConfigError, LatchError, LockError, LockUnavailableError
-from ..core import Ask, Grant, LeasedLocks, Place, break_of, fields_of
+from ...errors import ConfigError, LakeLatchError, LockError, LockUnavailableError
+from ..core import Contender, Grant, LeasedLocks, LockRequest, break_of, fields_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
 from ..lock_url import parse_lock_url
 from .address import OPTIONS, Address
@@ -84,11 +84,11 @@ class RedisBackend:
         self._facts: dict[str, str] = {}
         self._owed: deque[tuple[str, str]] = deque(maxlen=_OWED_MAX)  # lines that could not be left: lock, owner
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         """Nothing yet: asking and lining up are one request."""
         return _RedisPlace(self, _name(key))
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
         """Take what was handed over meanwhile, or ask."""
         assert isinstance(place, _RedisPlace)
         token = place.take(ask)
@@ -168,7 +168,7 @@ class RedisBackend:
         """
         try:
             self._server.run(LEAVE, lock, owner, int(doubtful))
-        except LatchError:
+        except LakeLatchError:
             self._owed.append((lock, owner))
             raise
 
@@ -221,7 +221,7 @@ class _RedisPlace:
         self._answered_at: float | None = None
         self._silent = False  # the last request had no answer
 
-    def take(self, ask: Ask) -> int | None:
+    def take(self, ask: LockRequest) -> int | None:
         """The token that was handed over, or what the server answers now."""
         backend, now = self._backend, self._backend.env.monotonic()
         token, self._handed = self._handed, None
@@ -232,7 +232,7 @@ class _RedisPlace:
         ticket_ms = int(backend.block_s * _TICKET_BLOCKS * 1000) if ask.waits else 0
         try:
             answer = backend.run(
-                ACQUIRE, self.lock, ask.owner, int(ask.lease_s * 1000), ask.above, json.dumps(about), ticket_ms
+                ACQUIRE, self.lock, ask.owner, int(ask.lease_s * 1000), ask.token_above, json.dumps(about), ticket_ms
             )
         except LockUnavailableError:
             # Whoever waits already puts up with silence for as long as a holder would: a restart, a fail-over.
@@ -269,7 +269,7 @@ class _RedisPlace:
 class _RedisGrant:
     """The lock's value as it was set for us."""
 
-    def __init__(self, backend: RedisBackend, lock: str, ask: Ask, token: int, asked_at: float) -> None:
+    def __init__(self, backend: RedisBackend, lock: str, ask: LockRequest, token: int, asked_at: float) -> None:
         self.token = token
         self.lock = lock
         self.asked_at = asked_at

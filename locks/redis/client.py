@@ -26,7 +26,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from ...environment import Environment, Process
-from ...errors import ConfigError, LatchError, LockUnavailableError
+from ...errors import ConfigError, LakeLatchError, LockUnavailableError
 from ..lock_url import check_readable
 from .address import Address
 from .scripts import Script
@@ -130,7 +130,7 @@ class Server:
             commands = [("EVALSHA", script.sha, 1, each[n][0], *each[n][1]) for n in numbers]
             try:
                 found = self.pipeline(each[numbers[0]][0], *commands)
-            except LatchError as e:
+            except LakeLatchError as e:
                 found = [e] * len(numbers)
             for n, reply in zip(numbers, found, strict=True):
                 replies[n] = self._alone(script, *each[n]) if isinstance(reply, ResponseError) else reply
@@ -139,11 +139,11 @@ class Server:
     def _alone(self, script: Script, key: str, args: _Command) -> Any:
         try:
             return self.run(script, key, *args)
-        except LatchError as e:
+        except LakeLatchError as e:
             return e
 
     def call(self, key: str, *command: Any) -> Any:
-        """The reply of the server that has ``key``. Raises `LatchError`, or `NoScriptError`."""
+        """The reply of the server that has ``key``. Raises `LakeLatchError`, or `NoScriptError`."""
         try:
             if self.address.mode == "cluster":
                 return self._clustered().execute_command(*command)
@@ -213,7 +213,7 @@ class Server:
         ((host, port),) = address.hosts
         return redis.Redis(host=host, port=port, db=address.db, **options).connection_pool
 
-    def _told(self, error: Exception) -> LatchError:
+    def _told(self, error: Exception) -> LakeLatchError:
         """One of ours, that says where and what next."""
         where, text = f"Redis at {self.address}", str(error) or type(error).__name__
         if isinstance(error, NoPermissionError) or any(words in text for words in _FORBIDDEN):

@@ -28,12 +28,12 @@ from kazoo.client import KazooClient
 
 from ...environment import Environment, Process
 from ...errors import ConfigError
-from ..core import Ask, LeasedLocks, break_of
-from ..core import Place as AnyPlace
+from ..core import Contender as AnyPlace
+from ..core import LeasedLocks, LockRequest, break_of
 from ..interface import BreakRecord, Holder
 from ..lock_url import LockUrl, parse_duration, parse_lock_url
 from . import nodes as nodes
-from .contender import Grant, Place
+from .contender import Contender, Grant
 from .session import Address, NoAnswerError, Session
 
 _OPTIONS = ("session", "tls", "ca", "cert", "cert_key")
@@ -82,7 +82,7 @@ def _check_path(path: str, url: str) -> None:
 class _ZooKeeperLocks(LeasedLocks):
     """With leases that are no longer than the session allows."""
 
-    def _ask(self, *args: Any, **options: Any) -> Ask:
+    def _ask(self, *args: Any, **options: Any) -> LockRequest:
         ask = super()._ask(*args, **options)
         assert isinstance(self._backend, ZooKeeperBackend)
         return replace(ask, lease_s=min(ask.lease_s, self._backend.lease_s_max()))
@@ -118,11 +118,11 @@ class ZooKeeperBackend:
 
     def line_up(self, key: str) -> AnyPlace:
         """A place that makes its node at the first try."""
-        return Place(self._session(), self._folder(key), self._env)
+        return Contender(self._session(), self._folder(key), self._env)
 
-    def try_grant(self, ask: Ask, place: AnyPlace) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: AnyPlace) -> Grant | None:
         """Hold if nobody stands before us. A waiter sits out a lost connection; its place may still be there."""
-        assert isinstance(place, Place)
+        assert isinstance(place, Contender)
         if not ask.waits:
             return self._twice(lambda: place.try_grant(ask))
         try:
@@ -168,7 +168,7 @@ class ZooKeeperBackend:
 
         def send(client: KazooClient) -> Any:
             transaction = client.transaction()
-            transaction.create(f"{nodes.breaks_folder(folder)}/b-", json.dumps(record).encode(), sequence=True)
+            transaction.new_file(f"{nodes.breaks_folder(folder)}/b-", json.dumps(record).encode(), sequence=True)
             # A name is never given twice, so this is a compare-and-set on the token.
             transaction.delete(path)
             return transaction.commit_async()

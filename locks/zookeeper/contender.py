@@ -13,7 +13,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from ...environment import Environment
 from ...errors import LockUnavailableError
-from ..core import EXPIRED, STOLEN, Ask
+from ..core import EXPIRED, STOLEN, LockRequest
 from ..interface import Release
 from . import nodes as nodes
 from .session import NoAnswerError, Session
@@ -21,7 +21,7 @@ from .session import NoAnswerError, Session
 _NUMBER_MAX = 2_147_000_000  # a parent counts its children in 32 bits, and goes on below zero
 
 
-class Place:
+class Contender:
     """A node in the line of a lock, from the first try on."""
 
     def __init__(self, session: Session, folder: str, env: Environment) -> None:
@@ -38,7 +38,7 @@ class Place:
         self._turn = ""  # the name that held the lock then, if it stood right before us
         self._gone = ""  # a name that has left
 
-    def try_grant(self, ask: Ask) -> Grant | None:
+    def try_grant(self, ask: LockRequest) -> Grant | None:
         session = self.session
         if self._name is None and not ask.waits and nodes.line(session, self._folder, fresh=True):
             return None
@@ -65,7 +65,7 @@ class Place:
         self._name = self.ahead = None
         self._turn = ""
 
-    def _stand(self, ask: Ask) -> None:
+    def _stand(self, ask: LockRequest) -> None:
         """Have a node in the line."""
         session = self.session
         if self._name is not None:

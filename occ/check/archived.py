@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...errors import DamagedTableError
+from ...errors import CorruptTableError
 from ...hudi.timeline import COMMIT_ACTIONS, History, Instant
 from .findings import RESTORE, ROLL_BACK, Findings
 
@@ -29,7 +29,7 @@ def archived_instants(store: Store, config: TableConfig, out: Findings) -> dict[
 def _torn(store: Store, history: History) -> Iterator[tuple[str, str]]:
     try:
         manifest = history.manifest()
-    except DamagedTableError as e:
+    except CorruptTableError as e:
         yield e.path, _what(e)
         return
     for name, size in manifest.files:
@@ -38,11 +38,11 @@ def _torn(store: Store, history: History) -> Iterator[tuple[str, str]]:
             history.instants(first=name.partition("_")[0], last=name.partition("_")[0])
             if (there := store.head(path)) is not None and there.size != size:
                 yield path, f"{path} has {there.size} bytes, manifest {manifest.version} says {size}"
-        except DamagedTableError as e:
+        except CorruptTableError as e:
             yield e.path, _what(e)
 
 
-def _what(error: DamagedTableError) -> str:
+def _what(error: CorruptTableError) -> str:
     return str(error).partition(": ")[2].partition("; ")[0]
 
 

@@ -39,11 +39,11 @@ def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSli
             problem = wrong_keys(store, config, each, buckets) or ""
         if problem:
             raise ConfigError(
-                f"{store.url} cannot have buckets={buckets}: {problem}, so upserts would not find its rows and write them a "
+                f"{store.url} cannot have bucket_count={buckets}: {problem}, so upserts would not find its rows and write them a "
                 "second time. Nothing was changed. Make a table with so many buckets and write the rows there; "
-                "buckets=None (the simple index) goes with any files",
+                "bucket_count=None (the simple index) goes with any files",
                 table=store.url,
-                setting="buckets",
+                setting="bucket_count",
                 path=each.path,
             )
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...conflict import FileGroupId
 from ...environment import SYSTEM, Environment
-from ...errors import LatchError
-from ...hudi.files import BaseFile, Listing, list_data_files
+from ...errors import LakeLatchError
+from ...hudi.files import BaseFile, FileGroupId, Listing, list_data_files
 from ...hudi.table import TableConfig
 from ...hudi.timeline import FileSlice, Replacement, TimelineView, build
 from .archived import check_archived
@@ -59,7 +58,7 @@ def check(
         env: its clock says which commits are from the future.
 
     Raises:
-        NotATableError: there is no table.
+        TableNotFoundError: there is no table.
         UnsupportedTableError: a version that this library cannot look into.
         StorageError: the store failed.
     """
@@ -86,9 +85,9 @@ def check(
     check_logs(store, slices, out)
     # Only now: whoever was at work while we looked has had the time to remove what looked left over.
     out.confirm(lambda path: store.head(path) is not None or bool(store.list(path, recursive=True)))
-    if log is not None and log.settings is not None and log.settings.buckets:
+    if log is not None and log.settings is not None and log.settings.bucket_count:
         keys = {path: footer.keys for path, footer in footers.items()}
-        check_buckets(store, config, slices, log.settings.buckets, keys, out, deep=deep)
+        check_buckets(store, config, slices, log.settings.bucket_count, keys, out, deep=deep)
     if deep and config.base_file_format == "PARQUET":
         check_keys(store, config, slices, out, progress=_labelled(progress, "record keys"))
     _add_facts(config, listing, history, log, slices, footers, out)
@@ -140,8 +139,8 @@ def _newest(listing: Listing, history: History, log: LogReport | None, out: Find
     unique = Listing(tuple(once.values()), listing.logs, listing.partitions)
     view = TimelineView(completion, history.first_active, replacements)
     try:
-        return build(unique, view, history.timeline.config).file_groups()
-    except LatchError as e:  # whatever is wrong has been found by its own check
+        return build(unique, view, history.timeline.config).file_slices()
+    except LakeLatchError as e:  # whatever is wrong has been found by its own check
         out.unchecked.append(f"the newest file slices: {e}")
         return []
 
@@ -165,7 +164,7 @@ def _add_facts(
             "commits": len(history.timeline.commits),
             "instants": len(history.timeline.completed) + len(history.timeline.pending),
             "partitions": len({each.partition for each in slices}),
-            "file_groups": len(slices),
+            "file_slices": len(slices),
             "data_files": len(listing.bases) + len(listing.logs),
             "bytes": sum(each.size for each in data_files(listing)),
             "rows": sum(footers[each.path].rows or 0 for each in bases if each.path in footers)

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...errors import DamagedTableError, LatchError, UnsupportedTableError
+from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ...hudi.timeline import CommitMetadata
 from ..log import (
     LOG,
@@ -141,7 +141,7 @@ class _Reader:
             return True
         try:
             return not isinstance(decode(bodies[found[0].path], found[0].path), Open)
-        except LatchError:
+        except LakeLatchError:
             return False  # a finding
 
     def _decode(self, body: bytes, path: str) -> LogEntry | None:
@@ -149,7 +149,7 @@ class _Reader:
             return decode(body, path)
         except UnsupportedTableError as e:
             self._problems.append(("log-newer", path, str(e), "run the check with the newest lakelatch"))
-        except DamagedTableError as e:
+        except CorruptTableError as e:
             self._add("log-entry-torn", path, str(e).partition("; ")[0].partition(". ")[0])
         return None
 
@@ -203,7 +203,7 @@ def check_log(store: Store, out: Findings) -> LogReport | None:
     for commit in report.commits:
         try:
             report.contents[commit.instant] = metadata_of(store, commit)
-        except (DamagedTableError, ValueError, TypeError) as e:
+        except (CorruptTableError, ValueError, TypeError) as e:
             path = commit.side["path"] if commit.side else f"{LOG} slot {commit.slot}"
             message = str(e).removeprefix(f"{store.url}: ").partition("; ")[0]
             out.add("side-object", path, message, REBUILD)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...conflict import FileGroupId
-from ...errors import DamagedTableError, LatchError
-from ...hudi.files import BaseFile, Listing, LogFile, bucket_of
+from ...errors import CorruptTableError, LakeLatchError
+from ...hudi.files import BaseFile, FileGroupId, Listing, LogFile, bucket_of
 from ...hudi.table import TableConfig
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
@@ -77,7 +76,7 @@ def _archived_contents(store: Store, history: History, named: Named) -> dict[str
     wanted = [i for i in (history.history or {}).values() if i.action in COMMIT_ACTIONS and i.requested not in known]
     found: dict[str, CommitMetadata] = {}
     for each, body in Archive(store, history.timeline.config.timeline_folder).contents(wanted).items():
-        with suppress(DamagedTableError):  # then it explains nothing
+        with suppress(CorruptTableError):  # then it explains nothing
             found[each.requested] = decode_commit(body, name=file_name(each), layout=2)
     return found
 
@@ -285,15 +284,15 @@ def check_buckets(
         if wrong is None and deep:
             try:
                 wrong = wrong_keys(store, config, each, buckets)
-            except (LatchError, pa.ArrowException, OSError):
+            except (LakeLatchError, pa.ArrowException, OSError):
                 continue  # a file that cannot be read is another finding
         if wrong:
-            wrong = f"the table is set to buckets={buckets}, and {wrong}: upserts do not find such rows"
+            wrong = f"the table is set to bucket_count={buckets}, and {wrong}: upserts do not find such rows"
             out.add(
                 "bucket-wrong",
                 path,
                 wrong,
-                "change_settings(buckets=...) to the number that it was written with, or None",
+                "change_settings(bucket_count=...) to the number that it was written with, or None",
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, LatchError
+from ...errors import InputError, LakeLatchError
 from ...hudi.files import BaseFile, note_of
 from ...hudi.table import META_COLUMNS, TableConfig, java_span, may_be_span
 from ...hudi.timeline import FileSlice, WriteStat
@@ -67,7 +67,7 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
         with store.open(base.path) as stream:
             meta = pq.read_metadata(stream)
         problems, keys = tuple(_problems(meta, config, base, stat, completed)), tuple(key for key in _said(meta) if key)
-    except (pa.ArrowException, OSError, LatchError, ValueError) as e:
+    except (pa.ArrowException, OSError, LakeLatchError, ValueError) as e:
         if store.head(base.path) is None:
             return Footer(base.path, None)  # removed since it was listed; whether it may be is asked elsewhere
         if _withheld(e):
@@ -80,7 +80,7 @@ def inspect(store: Store, config: TableConfig, base: BaseFile, stat: WriteStat |
 
 def _withheld(error: BaseException) -> bool:
     """Whether it was the store that failed, by a missing permission or a device, and not what the file holds."""
-    return isinstance(error, LatchError) or (isinstance(error, OSError) and error.errno is not None)
+    return isinstance(error, LakeLatchError) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def _said(meta: Any) -> tuple[str, str]:
@@ -215,7 +215,7 @@ def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, w
                 rows.validate(full=True)
                 pieces.append(rows.select(columns))
         keys = record_keys(pa.concat_tables(pieces), columns)
-    except (pa.ArrowException, OSError, LatchError, KeyError, ValueError) as e:
+    except (pa.ArrowException, OSError, LakeLatchError, KeyError, ValueError) as e:
         if store.head(base.path) is None or out.at("file-torn", base.path) or out.at("meta-columns", base.path):
             return None
         if _withheld(e) and not isinstance(e, InputError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...errors import LatchError
+from ...errors import LakeLatchError
 from ...hudi.timeline import FileSlice
 from ...storage import Store
 from .findings import RESTORE, Findings
@@ -18,7 +18,7 @@ def check_logs(store: Store, slices: Iterable[FileSlice], out: Findings) -> None
         try:
             stored = store.get(log.path)
             blocks = read_blocks(stored.body, log.path) if stored else []
-        except LatchError as e:
+        except LakeLatchError as e:
             out.unchecked.append(f"a log file: {e}")
             continue
         for torn in (block for block in blocks if isinstance(block, Torn)):

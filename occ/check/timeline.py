@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...errors import DamagedTableError, LatchError, NotATableError
+from ...errors import CorruptTableError, LakeLatchError, TableNotFoundError
 from ...hudi.files import not_hudi
-from ...hudi.table import _V8_MERGE, BACKUP_PATH, PROPERTIES_PATH, TableConfig
+from ...hudi.table import BACKUP_PATH, PROPERTIES_PATH, V8_MERGE, TableConfig
 from ...hudi.timeline import (
     ACTIONS,
     COMMIT_ACTIONS,
@@ -64,14 +64,14 @@ def check_properties(store: Store, out: Findings) -> TableConfig | None:
     """The table's configuration, or None when it cannot be read.
 
     Raises:
-        NotATableError: there is no table.
+        TableNotFoundError: there is no table.
         UnsupportedTableError: a version that this library cannot look into.
     """
     stored = store.get(PROPERTIES_PATH)
     if stored is None:
         if not (store.folders(".hoodie") or store.list(".hoodie")):
             why, next_step = "there is no .hoodie folder", "Name the folder that holds .hoodie"
-            raise NotATableError(not_hudi(store, why, next_step), table=store.url)
+            raise TableNotFoundError(not_hudi(store, why, next_step), table=store.url)
         instead = BACKUP_PATH if store.head(BACKUP_PATH) else "a copy"
         out.add(
             "properties-damaged",
@@ -82,7 +82,7 @@ def check_properties(store: Store, out: Findings) -> TableConfig | None:
         return None
     try:
         config = TableConfig.from_bytes(stored.body)
-    except DamagedTableError as e:
+    except CorruptTableError as e:
         instead = BACKUP_PATH if store.head(BACKUP_PATH) else "a copy"
         out.add("properties-damaged", PROPERTIES_PATH, _first_sentence(e), f"restore it from {instead}")
         return None
@@ -104,8 +104,8 @@ def _contradictions(config: TableConfig) -> Iterator[str]:
         yield f"the key generator is SIMPLE, but there are {len(partitions)} partition fields"
     if config.table_type not in ("COPY_ON_WRITE", "MERGE_ON_READ"):
         yield f"the table type is {config.table_type}, neither COPY_ON_WRITE nor MERGE_ON_READ"
-    if config.version == 8 and config.merge_mode in _V8_MERGE:
-        strategy, payload = _V8_MERGE[config.merge_mode]
+    if config.version == 8 and config.merge_mode in V8_MERGE:
+        strategy, payload = V8_MERGE[config.merge_mode]
         for key, wanted in (
             ("hoodie.record.merge.strategy.id", strategy),
             ("hoodie.compaction.payload.class", payload),
@@ -151,7 +151,7 @@ def _content(store: Store, timeline: Timeline, instant: Instant, out: Findings) 
         stored = store.get(path)
         if stored is not None:
             decode_container(stored.body, name=path)
-    except DamagedTableError as e:
+    except CorruptTableError as e:
         if store.head(path) is not None:  # else it was archived since the timeline was listed
             outside = getattr(e, "outside", None)
             out.add(
@@ -235,7 +235,7 @@ def _check_schema(timeline: Timeline, contents: dict[str, CommitMetadata], out: 
         return
     try:
         columns = from_avro(schema).names
-    except (LatchError, ValueError, KeyError, TypeError) as e:
+    except (LakeLatchError, ValueError, KeyError, TypeError) as e:
         out.add("schema-unreadable", where, f"the schema in {where} cannot be read: {_first_sentence(e)}", RESTORE)
         return
     _check_columns(timeline, contents, carrying, columns, out)
@@ -260,7 +260,7 @@ def _check_columns(
         return
     last = max(carrying, key=lambda each: each.requested)
     shown = contents[last.requested].schema
-    with suppress(LatchError, ValueError, KeyError, TypeError):  # a finding as soon as it is the newest one
+    with suppress(LakeLatchError, ValueError, KeyError, TypeError):  # a finding as soon as it is the newest one
         if shown and (hidden := [name for name in columns if name not in from_avro(shown).names]):
             out.add(
                 "columns-hidden",

@@ -1,23 +1,23 @@
 """Who is alive: heartbeats, markers, readers' leases, and the rollback of writers that are dead."""
 
 from .epoch_pruner import Pruner
-from .heartbeat import HEARTBEATS, Heart, Watch, heartbeat_path
+from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, heartbeat_path
 from .late_files import is_no_part
 from .markers import MARKERS, announce, delete_announced, instants_with_markers, list_markers, stands
 from .reader_leases import Lease, Leases, PinnedView, reading, refuse_cleaned
 from .removal import delete_data_file
-from .rollback import Cleaner
+from .rollback import FailedWriteCleaner
 
 __all__ = [
     "HEARTBEATS",
     "MARKERS",
-    "Cleaner",
-    "Heart",
+    "FailedWriteCleaner",
+    "HeartbeatObserver",
+    "HeartbeatSender",
     "Lease",
     "Leases",
     "PinnedView",
     "Pruner",
-    "Watch",
     "announce",
     "delete_announced",
     "delete_data_file",

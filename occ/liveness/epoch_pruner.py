@@ -36,7 +36,7 @@ from ..log import (
 )
 from .heartbeat import HEARTBEATS
 from .markers import instants_with_markers
-from .rollback import Cleaner
+from .rollback import FailedWriteCleaner
 
 _log = logging.getLogger("lakelatch.prune")
 
@@ -44,7 +44,7 @@ _log = logging.getLogger("lakelatch.prune")
 class Pruner:
     """Removes old epochs. One per table handle."""
 
-    def __init__(self, store: Store, log: CommitLog, cleaner: Cleaner, publisher: Publisher) -> None:
+    def __init__(self, store: Store, log: CommitLog, cleaner: FailedWriteCleaner, publisher: Publisher) -> None:
         self._store, self._log, self._cleaner, self._publisher = store, log, cleaner, publisher
         self._looked_at = 0
 

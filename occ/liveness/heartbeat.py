@@ -30,7 +30,7 @@ def heartbeat_path(instant: str) -> str:
     return f"{HEARTBEATS}/{instant}"
 
 
-class Heart:
+class HeartbeatSender:
     """Beats for all open transactions of one table handle, on one thread that starts with the first of them.
 
     Args:
@@ -135,7 +135,7 @@ class Heart:
         return json.dumps({"T": instant, "beat": self._beats, "interval_s": self._interval_s, "process": me}).encode()
 
 
-class Watch:
+class HeartbeatObserver:
     """One observer's memory of the beats of others, who are named by ``path``."""
 
     def __init__(self, store: Store, env: Environment, path: Callable[[str], str] = heartbeat_path) -> None:

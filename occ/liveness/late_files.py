@@ -10,7 +10,7 @@ tells which.
 
 from __future__ import annotations
 
-from ...errors import LatchError
+from ...errors import LakeLatchError
 from ...hudi.timeline import TIMELINE, History
 from ...storage import Store
 from ..log import Begin, Commit, End, Open, metadata_of, read_all
@@ -28,7 +28,7 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
             if isinstance(commit, Commit) and commit.instant == instant:
                 return all(stat.path != path for stat in metadata_of(store, commit).stats)
             known = known or (isinstance(entry, Begin | End) and entry.instant == instant)
-    except LatchError:
+    except LakeLatchError:
         return False
     # A log that was made anew may not tell of it any more, and the timeline does.
     shown = store.names(TIMELINE, after=f"{instant}_")

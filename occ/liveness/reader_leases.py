@@ -23,7 +23,7 @@ from ...environment import Environment, Process
 from ...errors import InputError, LockLostError, StorageError
 from ...hudi.timeline import EARLIEST
 from ...storage import Outcome, Store
-from .heartbeat import Watch
+from .heartbeat import HeartbeatObserver
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class Leases:
 
     def __init__(self, store: Store, env: Environment) -> None:
         self._store, self._env = store, env
-        self._watch = Watch(store, env, lease_path)
+        self._watch = HeartbeatObserver(store, env, lease_path)
 
     def alive(self, *, timeout_s: float) -> list[Lease]:
         """The leases that count. One whose process certainly ended, or that was silent for so long, is removed."""

@@ -15,12 +15,12 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from ...environment import Environment
-from ...errors import LatchError
+from ...errors import LakeLatchError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store
 from ..log import SIDES, Begin, Commit, CommitLog, End, LogEntry, LogState, metadata_of
-from .heartbeat import HEARTBEATS, Watch, heartbeat_path
+from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import delete_announced, instants_with_markers, list_markers, remove
 from .removal import delete_data_file
 
@@ -30,12 +30,12 @@ _PLANNED = ("clustering", "compaction")  # plans that others wait for, and that 
 _log = logging.getLogger("lakelatch.rollback")
 
 
-class Cleaner:
+class FailedWriteCleaner:
     """Ends dead transactions and removes what is left of ended ones. One per table handle."""
 
     def __init__(self, store: Store, log: CommitLog, env: Environment, timeline_folder: str) -> None:
         self._store, self._log, self._env, self._timeline = store, log, env, timeline_folder
-        self._watch = Watch(store, env)
+        self._watch = HeartbeatObserver(store, env)
         self._looked_at: float | None = None
 
     def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
@@ -84,7 +84,7 @@ class Cleaner:
             if self._store.head(heartbeat_path(plan.instant)) is None and self._store.head(inflight) is not None:
                 return False
             self.roll_back(plan, reason="nobody executes this plan")
-        except LatchError:  # it must not end the work of who waits
+        except LakeLatchError:  # it must not end the work of who waits
             _log.warning("%s: plan %s could not be ended; tried again", self._store.url, plan.instant, exc_info=True)
             return False
         return True

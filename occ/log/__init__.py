@@ -21,7 +21,7 @@ from .epochs import (
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .service_content import Content, by_partition, extent, groups_of, held, hold, paths_of, plan_body, undone_by
 from .settings import FAIL, NO_LOCK, OFF, OWN_LOCK, Settings
-from .unknown_outcome import Doubt
+from .unknown_outcome import OutcomeGuard
 from .value_hashes import (
     FileFacts,
     Hashed,
@@ -50,7 +50,6 @@ __all__ = [
     "Commit",
     "CommitLog",
     "Content",
-    "Doubt",
     "End",
     "FileFacts",
     "Follower",
@@ -58,6 +57,7 @@ __all__ = [
     "LogEntry",
     "LogState",
     "Open",
+    "OutcomeGuard",
     "Publisher",
     "Setting",
     "Settings",

@@ -21,11 +21,11 @@ from dataclasses import replace
 
 from ...environment import Environment
 from ...errors import (
-    CommitUnknownError,
-    DamagedTableError,
-    LatchError,
-    NotATableError,
+    CommitStateUnknownError,
+    CorruptTableError,
+    LakeLatchError,
     StorageError,
+    TableNotFoundError,
     UnsupportedTableError,
 )
 from ...storage import Durable, Outcome, Put, Store
@@ -44,7 +44,7 @@ from .epochs import (
 from .foreign_commits import Strangers
 from .publisher import Publisher
 from .settings import Settings
-from .unknown_outcome import Doubt
+from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
@@ -68,14 +68,14 @@ class CommitLog:
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._strangers = Strangers(self, env, timeline.since)
-        self._doubt = Doubt(store.url)
+        self._doubt = OutcomeGuard(store.url)
         self.state = LogState()
         self.epoch = self.next_slot = self._first_slot = 0
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def catch_up(self) -> LogState:
-        """Read to the head and return the state there. Raises `NotATableError` when there is no log."""
+        """Read to the head and return the state there. Raises `TableNotFoundError` when there is no log."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
@@ -88,7 +88,7 @@ class CommitLog:
                         if self._newest_epoch() > self.epoch or first_slot(self._store, self.epoch) < self.next_slot:
                             self._start_at_newest_epoch()  # ours is being removed; or a zombie's close led us here
                             continue
-                        raise DamagedTableError(
+                        raise CorruptTableError(
                             f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "
                             "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
                             table=self._store.url,
@@ -115,7 +115,7 @@ class CommitLog:
         try:
             self.state.settings.refuse_older_versions(self._store.url)
             self._insist(path, self._opening())
-        except (StorageError, UnsupportedTableError, CommitUnknownError) as e:  # one that is there is the same
+        except (StorageError, UnsupportedTableError, CommitStateUnknownError) as e:  # one that is there is the same
             _log.debug("epoch %d stays unopened: %s", self.epoch, e)
             return False
         return True
@@ -125,7 +125,7 @@ class CommitLog:
         while newest != gone and not (slots := slot_names(self._store, newest)):
             gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
         if not slots:
-            raise NotATableError(
+            raise TableNotFoundError(
                 f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
                 table=self._store.url,
             )
@@ -138,7 +138,7 @@ class CommitLog:
         self._first_slot = self.next_slot
 
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
-        """Raise `DamagedTableError` when entries that somebody was told of stand behind one that is missing.
+        """Raise `CorruptTableError` when entries that somebody was told of stand behind one that is missing.
 
             t=0  A's entry 7 is seen, and its flush fails; before A can write it anew, B appends 8, whose flush does not fail
             t=1  the power goes; the disk has 8 and not 7
@@ -154,7 +154,7 @@ class CommitLog:
             isinstance(decode(body, path), Begin) for path in behind if (body := self._store.body(path)) is not None
         ):
             return
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{self._store.url}: the commit log lacks {slot_path(epoch, hole)} and has entries behind it, as a failing disk and "
             "a power cut leave it. Restore the entry, or rebuild the log with `lakelatch init --adopt LOCK_URL` when no writer "
             "is active",
@@ -225,10 +225,10 @@ class CommitLog:
         past the log, at every slot; None: now and then; False: not here, `look` has been called.
 
         Raises:
-            CommitUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that
+            CommitStateUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that
                 was in doubt; that one may have landed, or may still land.
         """
-        with self._mutex, Doubt(self._store.url) as self._doubt:
+        with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
             while True:
                 self.catch_up()
                 self.state.settings.refuse_older_versions(self._store.url)
@@ -339,7 +339,7 @@ class CommitLog:
             if entry is not None:
                 self._doubt.about(f"log entry {path}", getattr(entry, "instant", ""))
             if self._env.monotonic() >= deadline:
-                raise CommitUnknownError(
+                raise CommitStateUnknownError(
                     f"{self._store.url}: no answer to the log entry {path} for {_PATIENCE_S:g} s ({in_doubt}). It may have "
                     "landed or may still land, so nothing was deleted; `lakelatch timeline` shows what became of it",
                     table=self._store.url,
@@ -382,7 +382,7 @@ class CommitLog:
         if self.next_slot - self._first_slot >= self._epoch_slots:
             try:
                 self.close_epoch()
-            except LatchError:  # our entry has landed all the same; the next appender closes
+            except LakeLatchError:  # our entry has landed all the same; the next appender closes
                 _log.warning("%s: epoch %d could not be closed yet", self._store.url, self.epoch, exc_info=True)
 
     def close_epoch(self) -> None:

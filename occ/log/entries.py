@@ -13,7 +13,7 @@ from typing import Any
 
 from ...conflict import NOWHERE, Claim, Region, Reservation
 from ...environment import Process
-from ...errors import DamagedTableError, UnsupportedTableError
+from ...errors import CorruptTableError, UnsupportedTableError
 from ...hudi.timeline import COMMIT_ACTIONS, EARLIEST, CommitMetadata, Instant, file_name
 from .entry_rules import refuse_strange
 from .settings import VERSION, Settings
@@ -252,7 +252,7 @@ _JSON = json.JSONDecoder()
 
 
 def decode(body: bytes, path: str) -> LogEntry:
-    """An entry from its bytes. Raises `DamagedTableError` for a torn one, `UnsupportedTableError` for a newer one."""
+    """An entry from its bytes. Raises `CorruptTableError` for a torn one, `UnsupportedTableError` for a newer one."""
     try:
         text = body.decode()
         raw, end = _JSON.raw_decode(text)  # `json.loads` looks for blanks around it first
@@ -262,7 +262,7 @@ def decode(body: bytes, path: str) -> LogEntry:
             json.dumps(raw, ensure_ascii=False).encode()
         version, kind = raw["v"], raw["kind"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"log entry {path} is torn or not ours ({len(body)} bytes); writers stop here. Restore it, or rebuild the log "
             "with `lakelatch init --adopt`",
             path=path,
@@ -276,7 +276,7 @@ def decode(body: bytes, path: str) -> LogEntry:
         decoded: LogEntry = _DECODERS[kind](raw)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         what = f"lacks {e}" if isinstance(e, KeyError) else f"cannot be understood ({e})"
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"log entry {path} {what}; writers stop here. Restore it, or rebuild the log with `lakelatch init --adopt`",
             path=path,
         ) from e

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...errors import DamagedTableError
+from ...errors import CorruptTableError
 from ...hudi.timeline import COMMIT_ACTIONS, Instant, parse
 from ...storage import Store
 from .entries import Begin, Commit, End, LogEntry, LogState, Open, decode
@@ -70,7 +70,7 @@ def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEn
         if first is not None and (isinstance(first, Open) or epoch == newest):
             yield first
             yield from entries
-    except DamagedTableError:
+    except CorruptTableError:
         # Of an older epoch that is why it was replaced: no writer came past the entry, and nobody needs what follows.
         if epoch == newest:
             raise

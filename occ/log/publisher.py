@@ -15,7 +15,7 @@ from typing import Any
 
 from ...conflict import Values
 from ...environment import Environment
-from ...errors import DamagedTableError, StorageError
+from ...errors import CorruptTableError, StorageError
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
     COMPLETED_AS,
@@ -102,7 +102,7 @@ def _put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> dict[str, st
 
 
 def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
-    """What the commit did. Raises `DamagedTableError` when its side object is gone or altered."""
+    """What the commit did. Raises `CorruptTableError` when its side object is gone or altered."""
     recent = commit.recent() if commit.recent else None
     content = recent or CommitMetadata.from_json(plain_metadata_of(store, commit))
     return replace(content, schema=commit.schema)
@@ -119,7 +119,7 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
     if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
         if (published := _published(store, commit)) is not None:
             return published.to_json()
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
             "rebuild the log with `lakelatch init --adopt`",
             path=path,
@@ -129,7 +129,7 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
         plain: dict[str, Any] = json.loads(stored.body)
         refuse_outside(plain)
     except (ValueError, RecursionError) as e:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{store.url}: the side object {path} of commit {commit.instant} cannot be understood: {e}. Restore it, or "
             "rebuild the log with `lakelatch init --adopt`",
             path=path,
@@ -220,7 +220,7 @@ class Publisher:
         instant = name.partition("_")[0]
         try:
             return self._history.begun() and name in self._history.instants(first=instant, last=instant)
-        except DamagedTableError:  # which `check` names; it must not keep anybody from writing
+        except CorruptTableError:  # which `check` names; it must not keep anybody from writing
             return False
 
     def _body(self, commit: Commit) -> bytes:
@@ -281,7 +281,7 @@ class Publisher:
         found: set[str] = set()
         for name in names:
             if name.endswith(".rollback") and (body := self._store.body(f"{self._folder}/{name}")):
-                with suppress(DamagedTableError):  # which `check` names
+                with suppress(CorruptTableError):  # which `check` names
                     found.update(decode_container(body, "HoodieRollbackMetadata", name=name)["commitsRollback"])
         return found
 

@@ -18,9 +18,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...conflict import FileGroupId
-from ...errors import DamagedTableError, StorageError
-from ...hudi.files import BaseFile, LogFile, join
+from ...errors import CorruptTableError, StorageError
+from ...hudi.files import BaseFile, FileGroupId, LogFile, join
 from ...hudi.timeline import (
     Instant,
     encode_clean,
@@ -57,13 +56,13 @@ def hold(store: Store, instant: str, content: Content) -> dict[str, Any]:
 
 
 def held(store: Store, kept: Mapping[str, Any]) -> Content:
-    """The reverse of `hold`. Raises `DamagedTableError` when the side object is gone or altered."""
+    """The reverse of `hold`. Raises `CorruptTableError` when the side object is gone or altered."""
     if "content" in kept:
         content: Content = kept["content"]
         return content
     stored = store.get(kept["side"])
     if stored is None or hashlib.sha256(stored.body).hexdigest() != kept["sha256"]:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{store.url}: {kept['side']} is missing or altered, which says what a table service does. Restore it; a plan "
             "that is pending ends with `lakelatch services cancel`",
             path=kept["side"],
@@ -72,7 +71,7 @@ def held(store: Store, kept: Mapping[str, Any]) -> Content:
         loaded: Content = json.loads(stored.body)
         refuse_outside(loaded)
     except (ValueError, RecursionError) as e:
-        raise DamagedTableError(f"{store.url}: {kept['side']} cannot be understood: {e}", path=kept["side"]) from e
+        raise CorruptTableError(f"{store.url}: {kept['side']} cannot be understood: {e}", path=kept["side"]) from e
     return loaded
 
 

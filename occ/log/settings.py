@@ -29,9 +29,9 @@ class Settings:
             only), ``none://`` leaves the order of commits to the log alone.
         strategy: who yields when two transactions meet: ``simple``, ``bucket``, ``prefer-writer`` or ``priority``.
         isolation: what a transaction is protected from: ``snapshot``, ``write-serializable`` or ``serializable``.
-        buckets: number of buckets of the bucket index; None is the simple index.
+        bucket_count: number of buckets of the bucket index; None is the simple index.
         unique_keys: with the simple index, two writers that insert one new key at the same time conflict.
-        unique: columns, or lists of columns, whose values may stand in one row of the table only.
+        unique_constraints: columns, or lists of columns, whose values may stand in one row of the table only.
         statistics: columns of which commits tell smallest and largest values, or ``all``; None is the first 32 where
             the isolation level looks at them.
         lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
@@ -54,9 +54,9 @@ class Settings:
     lock: str = OWN_LOCK
     strategy: str = "simple"
     isolation: str = "snapshot"
-    buckets: int | None = None
+    bucket_count: int | None = None
     unique_keys: bool = True
-    unique: tuple[tuple[str, ...], ...] = ()
+    unique_constraints: tuple[tuple[str, ...], ...] = ()
     statistics: tuple[str, ...] | str | None = None
     lease_s: float = 30.0
     lock_wait_s: float = 120.0
@@ -71,11 +71,13 @@ class Settings:
     generation: int = 0
 
     def __post_init__(self) -> None:
-        refuse_contradiction(self.strategy, buckets=self.buckets)
+        refuse_contradiction(self.strategy, bucket_count=self.bucket_count)
         refuse_isolation(self.isolation)
         self._settle_columns()
-        if self.buckets is not None and not 1 <= self.buckets <= 99_999_999:
-            raise ConfigError(f"buckets is {self.buckets}, must be between 1 and 99999999 (8 digits of a file id)")
+        if self.bucket_count is not None and not 1 <= self.bucket_count <= 99_999_999:
+            raise ConfigError(
+                f"bucket_count is {self.bucket_count}, must be between 1 and 99999999 (8 digits of a file id)"
+            )
         if self.early_conflict_detection not in EARLY:
             raise ConfigError(
                 f"early_conflict_detection is {self.early_conflict_detection!r}, must be one of {', '.join(EARLY)}"
@@ -96,14 +98,14 @@ class Settings:
         names = self.statistics
         if names is not None and names != "all":
             object.__setattr__(self, "statistics", (names,) if isinstance(names, str) else tuple(names))
-        given = (self.unique,) if isinstance(self.unique, str) else self.unique
+        given = (self.unique_constraints,) if isinstance(self.unique_constraints, str) else self.unique_constraints
         unique = tuple((each,) if isinstance(each, str) else tuple(each) for each in given)
         if any(not each or len(set(each)) != len(each) for each in unique) or len(set(unique)) != len(unique):
             raise ConfigError(
-                f"unique is {self.unique!r}, must be columns or lists of columns, each once: "
+                f"unique_constraints is {self.unique_constraints!r}, must be columns or lists of columns, each once: "
                 '["email", ["country", "number"]]'
             )
-        object.__setattr__(self, "unique", unique)
+        object.__setattr__(self, "unique_constraints", unique)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry."""
@@ -162,7 +164,7 @@ class Settings:
 def _refuse_type(name: str, value: Any) -> None:
     """What a caller gives must be of the setting's own type: 2.5 buckets would be two for one writer and none for another."""
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if name == "buckets":
+    if name == "bucket_count":
         fits, wanted = value is None or whole, "a whole number, or None"
     elif name in _WHOLE:
         fits, wanted = whole, "a whole number"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from ...errors import CommitUnknownError, DamagedTableError, StorageError
+from ...errors import CommitStateUnknownError, CorruptTableError, StorageError
 
 
-class Doubt:
-    """Around one append. Once it is `about` an entry, an error of the store becomes `CommitUnknownError`.
+class OutcomeGuard:
+    """Around one append. Once it is `about` an entry, an error of the store becomes `CommitStateUnknownError`.
 
         t=0  W's commit entry gets no answer; it has landed
         t=1  a restore takes the commit back, and the epochs of both are removed
@@ -32,8 +32,8 @@ class Doubt:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._what and isinstance(exc, StorageError | DamagedTableError):
-            raise CommitUnknownError(
+        if self._what and isinstance(exc, StorageError | CorruptTableError):
+            raise CommitStateUnknownError(
                 f"{self._url}: {self._what} may have landed, and what became of it could not be looked up ({exc}). Nothing was "
                 "deleted; `lakelatch timeline` shows it",
                 table=self._url,

@@ -28,9 +28,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...conflict import FileGroupId
 from ...errors import ConflictError
-from ...hudi.files import bucket_of, new_file_id
+from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.timeline import FileSlice
 
 if TYPE_CHECKING:
@@ -90,11 +89,11 @@ class Lost:
 
     def file_id(self, current: FileSlice) -> str:
         """The file id of this slice's successor: a new one, the same for every run of a task."""
-        bucket = bucket_of(current.file_id) if self.spec.buckets is not None else None
+        bucket = bucket_of(current.file_id) if self.spec.bucket_count is not None else None
         name = f"{self.spec.instant}\n{current.group}\n{current.instant}\n{self.round}"
         return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
 
-    def replace(self, current: FileSlice) -> NewFile:
+    def rewrite(self, current: FileSlice) -> NewFile:
         """The successor of a current slice, for writers in plain Python; belongs to the round without being added."""
         assert self._open is not None, "only where the transaction is"
         return self._open(current)

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...conflict import Conflict, FileGroupId, Repeatable
+from ...conflict import Conflict, Repeatable
 from ...errors import InputError
-from ...hudi.files import bucket_of
+from ...hudi.files import FileGroupId, bucket_of
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..log import Commit
 from ..staging import NewFile, Staged
@@ -65,7 +65,7 @@ class Rebase:
         for commit in commits:
             if self.slot <= commit.slot < lost.slot:
                 now = now.after_all([(work._table._files_of(commit), commit.completion)])
-        units = self._units(lost.groups, before, now, bucketed=spec.buckets is not None)
+        units = self._units(lost.groups, before, now, bucketed=spec.bucket_count is not None)
         if any(not unit.current for unit in units):
             return None
         covered = {each.group for unit in units for each in unit.current}
@@ -100,7 +100,7 @@ class Rebase:
         where = self._work._staged.looked_where
         for partition in now.partitions():
             if where.covers(partition):
-                for each in now.file_groups(partition):
+                for each in now.file_slices(partition):
                     if each.group not in covered and each != before.get(each.group):
                         yield each
 
@@ -109,7 +109,7 @@ class Rebase:
         work, lost = self._work, task.lost
         began = work._table.env.monotonic()
         files = _RoundFiles(work, lost)
-        made = (self._again or _by_rows)(Lost(**{**lost.__dict__, "_open": files.replace}))
+        made = (self._again or _by_rows)(Lost(**{**lost.__dict__, "_open": files.rewrite}))
         stats = [*(made or ()), *files.stats()]
         if not work._staged.only(own.group for unit in lost.units for own in unit.ours) or stats:
             stats += self._unchanged(task, stats)
@@ -152,11 +152,11 @@ def _successors(place: FileGroupId, before: Snapshot, now: Snapshot, *, bucketed
     """The slices that may hold the rows of a file group now: its own, or the new ones when its rows were moved."""
     if bucketed:
         bucket = bucket_of(place.file_id)
-        return tuple(each for each in now.file_groups(place.partition) if bucket_of(each.file_id) == bucket)
+        return tuple(each for each in now.file_slices(place.partition) if bucket_of(each.file_id) == bucket)
     own = now.get(place)
     if own is not None:
         return (own,)
-    return tuple(each for each in now.file_groups(place.partition) if before.get(each.group) is None)
+    return tuple(each for each in now.file_slices(place.partition) if before.get(each.group) is None)
 
 
 def _by_rows(lost: Lost) -> list[WriteStat]:
@@ -173,7 +173,7 @@ class _RoundFiles:
         self._open: list[NewFile] = []
         self._stats: list[WriteStat] = []
 
-    def replace(self, current: FileSlice) -> NewFile:
+    def rewrite(self, current: FileSlice) -> NewFile:
         file_id, number = self._lost.file_id(current), self._lost.round
         return NewFile(self, partition=current.partition, file_id=file_id, round=number)
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from ...conflict import FileGroupId
-from ...errors import ConfigError, DamagedTableError
-from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
+from ...errors import ConfigError, CorruptTableError
+from ...hudi.files import BaseFile, FileGroupId, Listing, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Archived, Instant, file_name, parse
 from ..liveness import instants_with_markers
 from ..log import Content, LogState, Publisher
@@ -230,7 +229,7 @@ def take_archived_away(table: Table) -> int:
     first = min((each.requested for each in (*commits, *pending)), default="")
     try:
         archived = table.history.instants(first=first) if first else {}
-    except DamagedTableError:  # which `check` names; it must not keep anybody from cleaning
+    except CorruptTableError:  # which `check` names; it must not keep anybody from cleaning
         return 0
     # No further than to the first that is not archived: who goes before an older one leaves a hole.
     gone = list(takewhile(lambda each: file_name(each) in archived, commits))

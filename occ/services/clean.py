@@ -108,7 +108,7 @@ def kept_from(table: Table) -> str:
     """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
 
     Raises:
-        DamagedTableError: a clean's instant cannot be decoded.
+        CorruptTableError: a clean's instant cannot be decoded.
     """
     # The log first: a plan that is over by the time the timeline is listed is shown there.
     pending = [held(table.store, b.plan) for b in table.log.catch_up().open.values() if b.action == "clean" and b.plan]
@@ -185,7 +185,7 @@ def run(execution: Execution) -> None:
     table = execution._table
     timeline, listing = table.timeline(), list_data_files(table.store)
     view = timeline.view(whole=True)
-    live = {path for each in build(listing, view, table.config).file_groups() for path in each.paths}
+    live = {path for each in build(listing, view, table.config).file_slices() for path in each.paths}
 
     def known(path: str) -> bool:
         file = BaseFile.at(path, 0) or LogFile.at(path, 0)
@@ -208,6 +208,6 @@ def superseded(listing: Listing, view: TimelineView, config: TableConfig, moment
     for moment in sorted(moments, reverse=True):
         if not found:
             break
-        for each in build(suspects, view, config, as_of_completion=moment).file_groups():
+        for each in build(suspects, view, config, as_of_completion=moment).file_slices():
             found -= each.paths
     return found

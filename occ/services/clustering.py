@@ -41,7 +41,7 @@ class Sizes:
 
 def find(table: Table, state: LogState, sizes: Sizes, partitions: Iterable[str] | None) -> dict[str, Any] | None:
     """The content of a clustering plan on the table as it is; None when there are not two small files together."""
-    if table.settings.buckets is not None:
+    if table.settings.bucket_count is not None:
         raise UnsupportedTableError(
             f"{table.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
             "of buckets by writing the table anew",
@@ -50,7 +50,7 @@ def find(table: Table, state: LogState, sizes: Sizes, partitions: Iterable[str] 
     taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(table.store, begin.plan))}
     wanted = None if partitions is None else set(partitions)
     small: dict[str, list[FileSlice]] = defaultdict(list)
-    for each in table.snapshot().file_groups():
+    for each in table.snapshot().file_slices():
         joinable = each.base is not None and not each.logs and each.group not in taken and each.size < sizes.small
         if joinable and (wanted is None or each.partition in wanted):
             small[each.partition].append(each)
@@ -82,10 +82,10 @@ def run(execution: Execution) -> None:
     for group in execution.content["groups"]:
         partition = group["partition"]
         slices = []
-        with execution.create(partition, file_id=group["file_id"]) as file:
+        with execution.new_file(partition, file_id=group["file_id"]) as file:
             for name in group["files"]:
                 base = BaseFile.at(join(partition, name), 0)
                 assert base is not None
                 slices.append(FileSlice(base.group, base))
                 file.write(execution.read(slices[-1], meta=True))
-        execution.drop(slices)
+        execution.drop_file_groups(slices)

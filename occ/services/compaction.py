@@ -17,9 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...conflict import FileGroupId
 from ...errors import InputError, UnsupportedTableError
-from ...hudi.files import BaseFile, LogFile, join
+from ...hudi.files import BaseFile, FileGroupId, LogFile, join
 from ...hudi.merge import ordering_of
 from ...hudi.timeline import COMPLETED_AS, FileSlice, decode_container
 from ..log import LogState, by_partition, groups_of, held
@@ -38,7 +37,7 @@ def find(table: Table, state: LogState, partitions: Iterable[str] | None) -> dic
     wanted, view = None if partitions is None else set(partitions), table.view()
     chosen = [
         each
-        for each in view.snapshot.file_groups()
+        for each in view.snapshot.file_slices()
         if each.logs and each.group not in taken and (wanted is None or each.partition in wanted)
     ]
     schema = view.arrow_schema()
@@ -109,7 +108,7 @@ def run(execution: Execution) -> None:
     for group in execution.content["groups"]:
         each = _slice(group)
         rows = merged_rows(table.store, table.config, each, strict=True)
-        new = execution.replace(each) if each.base else execution.create(each.partition, file_id=each.file_id)
+        new = execution.rewrite(each) if each.base else execution.new_file(each.partition, file_id=each.file_id)
         with new as file:
             file.write(widened(rows, schema))
 

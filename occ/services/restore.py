@@ -20,7 +20,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...errors import DamagedTableError, InputError, LatchError, UnsupportedTableError
+from ...errors import CorruptTableError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, read_timeline
 from ...storage import Outcome
@@ -68,7 +68,7 @@ def restore(table: Table, instant: str, leases: Leases) -> Restored:
             if begin.action == "clustering" and begin.instant < completion:
                 end_plan(table, begin, f"a restore to {instant} stands alone")
         files = remove_undone(table, leases)
-    except LatchError:  # it has landed; the next cleaning finds what is left
+    except LakeLatchError:  # it has landed; the next cleaning finds what is left
         _log.warning(
             "%s: the restore to %s has landed, but its files are still there", table.url, instant, exc_info=True
         )
@@ -129,12 +129,12 @@ def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tu
             instant=min(taken),
         )
     _refuse_incomplete(table, timeline, target)
-    if table.settings.buckets is not None:
+    if table.settings.bucket_count is not None:
         now, then = table.snapshot(), table.snapshot(as_of_completion=moment)
         # What stands now was compared when the number of buckets was set, or written since.
-        back = {each.path for each in then.file_groups()} - {each.path for each in now.file_groups()}
-        brought = (each for each in then.file_groups() if each.path in back)
-        refuse_misplaced(table.store, table.config, brought, table.settings.buckets)
+        back = {each.path for each in then.file_slices()} - {each.path for each in now.file_slices()}
+        brought = (each for each in then.file_slices() if each.path in back)
+        refuse_misplaced(table.store, table.config, brought, table.settings.bucket_count)
 
 
 def _refuse_incomplete(table: Table, timeline: Timeline, target: Instant) -> None:
@@ -150,7 +150,7 @@ def _refuse_incomplete(table: Table, timeline: Timeline, target: Instant) -> Non
                 wanted.pop((partition, file_id), None)
     there = {file.path for file in list_data_files(table.store).bases}
     if missing := sorted(path for path in wanted.values() if path not in there):
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{table.url}: the state of {target.requested} lacks {len(missing)} of its files ({missing[0]} and so on); "
             "nothing was changed. Another engine has cleaned them; choose a later commit",
             instant=target.requested,

@@ -45,7 +45,7 @@ def _savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
             raise InputError(
                 f"{table.url}: commit {commit.requested} has a savepoint already", instant=commit.requested
             )
-        slices = table.snapshot(as_of_completion=(moment := commit.completed or commit.requested)).file_groups()
+        slices = table.snapshot(as_of_completion=(moment := commit.completed or commit.requested)).file_slices()
         refuse_cleaned(table, moment)  # now: what was decided before the files were listed would not be among them
         files = by_partition(path for each in slices for path in each.paths)
         txn.settle({"slices": files, "by": table.writer, "comment": comment}, named=commit.requested)

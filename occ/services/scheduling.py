@@ -8,10 +8,10 @@
                commit(T, C): one of the executions lands, the others are told so
     cancel     abort(T) first, then what its executions left goes
 
-A plan for others lives without a heartbeat, because nobody may be at work on it; silence ends it only for who has to wait
-for it (`Cleaner.end_if_left`). One that its maker executes at once (`perform`) lives as long as somebody is at it, as any
-transaction does. Two executions write the same files under the same names, so the second one meets those of the first and
-deletes nothing.
+A plan for others lives without a heartbeat, because nobody may be at work on it; silence ends it only for a writer that
+has to wait for it (`FailedWriteCleaner.end_if_left`). One that its maker executes at once (`perform`) lives as long as
+somebody works on it, as any transaction does. Two executions write the same files under the same names, so the second
+one meets those of the first and deletes nothing.
 
 **A clean is decided when it is planned.** Its files may be deleted as soon as the begin entry stands, by whoever comes:
 no state worth keeping sees them, and none that comes later can. What began before the plan's slot is in its state of the

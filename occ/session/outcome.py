@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ...conflict import Conflict, FileGroupId, Party
+from ...conflict import Conflict, Party
 from ...errors import (
     CommitError,
-    CommitUnknownError,
+    CommitStateUnknownError,
     ConflictError,
-    DamagedTableError,
+    CorruptTableError,
     DuplicateKeyError,
     RolledBackError,
     StorageError,
 )
+from ...hudi.files import FileGroupId
 from ..log import Begin, Commit
 
 T = TypeVar("T")
@@ -74,9 +75,9 @@ def log_made_anew(attempt: Attempt) -> RolledBackError:
     )
 
 
-def forgotten(url: str, instant: str, restore: str) -> CommitUnknownError:
+def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
     """It landed and was taken back, and nobody knows any more when it had landed."""
-    return CommitUnknownError(
+    return CommitStateUnknownError(
         f"{url}: {instant} had landed, at a time that is not known any more, when restore {restore} took it back; no state has "
         "had its rows since. Run it again if they should be there",
         table=url,
@@ -133,7 +134,7 @@ def undisturbed(look: Callable[[], T], lost: Callable[[], Exception | None], sho
     while True:
         try:
             return look()
-        except (DamagedTableError, StorageError) as e:
+        except (CorruptTableError, StorageError) as e:
             if (error := lost()) is not None:
                 raise error from e
             before, last = last, shown()

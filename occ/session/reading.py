@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import DamagedTableError, InputError, TableError, UnsupportedTableError
+from ...errors import CorruptTableError, InputError, TableError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
@@ -171,7 +171,7 @@ class Reading:
                 found = look(self._whole(timeline, follower))
                 if not self._restored_since(follower):
                     return found
-            except DamagedTableError:
+            except CorruptTableError:
                 if not self._restored_since(follower):
                     raise
             finally:
@@ -230,7 +230,7 @@ class Reading:
         if partition is not None:
             partition = known_partition(self.store, self.config, view.snapshot, partition)
         wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
-        parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_groups(partition)]
+        parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_slices(partition)]
         tables = [_shaped(part, wanted) for part in parts]
         return pa.concat_tables(tables) if tables else wanted.empty_table()
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl
 
 from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, InputError, LatchError, LockError, LockLostError, TokenBehindError
+from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
 from ...locks import Lease, LockProvider, Release, check_url, open_provider, shown
 from ...storage import Store
 from ..log import NO_LOCK, OWN_LOCK, CommitLog, LogEntry, LogState, Setting, Settings
@@ -167,16 +167,18 @@ class TableLock:
         for _ in range(_BACKWARDS_MAX + 1):
             state = self._log.state
             settings = state.settings
-            above = state.token  # read after the settings: another thread's reading of the log changes it before them
+            token_above = (
+                state.token
+            )  # read after the settings: another thread's reading of the log changes it before them
             self._refuse_unexpected(settings)
             try:
-                lease = self._acquire(settings, why, give_up=give_up, above=above, max_hold_s=max_hold_s)
-                if lease.token > above or settings.lock == NO_LOCK:
+                lease = self._acquire(settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s)
+                if lease.token > token_above or settings.lock == NO_LOCK:
                     return TableLease(lease, settings, self._store.url)
                 lease.release()
-            except TokenBehindError:
+            except TokenRegressedError:
                 pass
-            except LatchError as e:
+            except LakeLatchError as e:
                 raise self._explained(e, settings.lock) from e
             self._begin_generation(settings, give_up)
         raise LockError(
@@ -186,7 +188,7 @@ class TableLock:
         )
 
     def _acquire(
-        self, settings: Settings, why: str, *, give_up: float, above: int = 0, max_hold_s: float | None = None
+        self, settings: Settings, why: str, *, give_up: float, token_above: int = 0, max_hold_s: float | None = None
     ) -> Lease:
         own_lease = "lease" in _options(settings.lock)
         with self._using(settings.lock) as found:
@@ -196,7 +198,7 @@ class TableLock:
                 found[1],
                 wait_s=max(give_up - self._env.monotonic(), 0.0),
                 lease_s=None if own_lease else settings.lease_s,
-                above=above,
+                token_above=token_above,
                 reason=f"{self._writer}: {why}",
                 max_hold_s=max_hold_s,
             )
@@ -284,7 +286,7 @@ class TableLock:
                     if holder is not None and (holder.owner, holder.token) == (old.lease.owner, old.token):
                         return NoLease()
             return self._acquire(settings, "becoming the table's lock", give_up=give_up)
-        except LatchError as e:
+        except LakeLatchError as e:
             e.add_note(f"The lock of {self._store.url} stays what it was.")
             raise
 
@@ -317,7 +319,7 @@ class TableLock:
                 table=self._store.url, lock=shown(lock),
             )  # fmt: skip
 
-    def _explained(self, error: LatchError, lock: str) -> LatchError:
+    def _explained(self, error: LakeLatchError, lock: str) -> LakeLatchError:
         """The same error, saying which lock it is about when the table got another one since this handle took it first."""
         if lock == self._first:
             return error

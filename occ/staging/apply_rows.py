@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...conflict import FileGroupId
-from ...errors import DamagedTableError
-from ...hudi.files import bucket_of, note_of
+from ...errors import CorruptTableError
+from ...hudi.files import FileGroupId, bucket_of, note_of
 from ...hudi.merge import Effects, Merged, deduplicate, holds, merge, remove, remove_where, stored_texts
 from ...hudi.table import (
     COMMIT_TIME_ORDERING,
@@ -202,8 +201,8 @@ def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, 
     parts = key_parts(rows, fields)
     keyed = _replace_column(rows, RECORD_KEY, parts[0] if len(parts) == 1 else record_keys(rows, fields))
     paths = _paths(plan, keyed).dictionary_encode()
-    if plan.spec.buckets is not None:
-        places: Any = bucket_ids(parts, plan.spec.buckets)
+    if plan.spec.bucket_count is not None:
+        places: Any = bucket_ids(parts, plan.spec.bucket_count)
         names: list[Any] | None = None
     elif GROUP_COLUMN in keyed.column_names:
         groups = keyed.column(GROUP_COLUMN).combine_chunks().dictionary_encode()
@@ -215,7 +214,7 @@ def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, 
             keyed = keyed.drop_columns([name])
     partitions = paths.dictionary.to_pylist()
     for path, place, unit in _units(keyed, np.asarray(paths.indices), places):
-        yield partitions[path], names[place] if names else place if plan.spec.buckets is not None else None, unit
+        yield partitions[path], names[place] if names else place if plan.spec.bucket_count is not None else None, unit
 
 
 def _paths(plan: Plan, rows: pa.Table) -> pa.Array:
@@ -245,10 +244,10 @@ def _units(rows: pa.Table, paths: Any, places: Any) -> Iterator[tuple[int, int, 
 def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: pa.Table) -> None:
     found = [s for s in plan.slices.get(partition, ()) if bucket_of(s.file_id) == bucket]
     if len(found) > 1:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"bucket {bucket} of partition {partition!r} has {len(found)} file groups "
             f"({', '.join(s.file_id for s in found)}), so its keys are not unique; was the table always written with "
-            f"{plan.spec.buckets} buckets?",
+            f"{plan.spec.bucket_count} buckets?",
             partition=partition,
             bucket=bucket,
         )

@@ -24,7 +24,7 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
     """
     if operation in SERVICES:
         return Wanted()
-    for name in dict.fromkeys(name for constraint in settings.unique for name in constraint):
+    for name in dict.fromkeys(name for constraint in settings.unique_constraints for name in constraint):
         if name not in schema.names:
             raise InputError(
                 f"the table has a unique constraint on {name!r} and the rows have no such column: write it, or drop the "
@@ -33,7 +33,7 @@ def wanted_of(settings: Settings, schema: pa.Schema, operation: str) -> Wanted:
             )
         refuse_type(name, schema.field(name).type)
     return Wanted(
-        keys=settings.unique_keys and settings.buckets is None and operation != "bulk_insert",
-        unique=settings.unique,
+        keys=settings.unique_keys and settings.bucket_count is None and operation != "bulk_insert",
+        unique_constraints=settings.unique_constraints,
         statistics=columns_of(schema, settings.statistics, isolation=settings.isolation),
     )

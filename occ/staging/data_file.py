@@ -313,7 +313,7 @@ class BaseFileWriter:
 
     def _facts(self, footer: pq.FileMetaData) -> FileFacts | None:
         wanted = self._spec.wanted
-        if not (wanted.keys or wanted.unique or wanted.statistics):
+        if not (wanted.keys or wanted.unique_constraints or wanted.statistics):
             return None
         values = self._shape.constrained()
         if wanted.keys:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ...conflict import FileGroupId
 from ...errors import RolledBackError
-from ...hudi.files import bucket_of, new_file_id
+from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.table import TableConfig
 from ...storage import Store
 from ..liveness import heartbeat_path
@@ -29,7 +28,7 @@ class Wanted:
     """
 
     keys: bool = False
-    unique: tuple[tuple[str, ...], ...] = ()
+    unique_constraints: tuple[tuple[str, ...], ...] = ()
     statistics: tuple[str, ...] = ()
 
 
@@ -52,7 +51,7 @@ class FileSpec:
     instant: str
     schema: pa.Schema
     config: TableConfig
-    buckets: int | None = None
+    bucket_count: int | None = None
     codec: str = "zstd"
     row_group_rows: int = 131_072
     file_bytes_max: int = 120 << 20
@@ -70,7 +69,7 @@ class FileSpec:
         A new one, as in a rebase: of one file group and T there is never a second file, also not when a late task brings
         the first one back; the commit replaces the old group.
         """
-        bucket = bucket_of(group.file_id) if self.buckets is not None else None
+        bucket = bucket_of(group.file_id) if self.bucket_count is not None else None
         name = f"{self.instant}\n{group.partition}\n{group.file_id}\nwrite {self.write}"
         return new_file_id(str(uuid.uuid5(_FAMILY, name)), bucket=bucket)
 

@@ -195,7 +195,7 @@ class FileRows:
             self.key_hashes.append(hashes)
 
     def _note_values(self, data: pa.Table, new: pa.Array | None) -> None:
-        for constraint in self._wanted.unique:
+        for constraint in self._wanted.unique_constraints:
             fresh = data.select(constraint) if new is None else data.select(constraint).filter(new)
             values = constraint_values(fresh, constraint)
             if values is not None:

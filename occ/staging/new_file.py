@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ...conflict import FileGroupId
-from ...errors import InputError, LatchError
+from ...errors import InputError, LakeLatchError
+from ...hudi.files import FileGroupId
 from .data_file import BaseFileWriter, token
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class NewFile:
         """Leave without publishing."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            with suppress(LatchError):
+            with suppress(LakeLatchError):
                 writer.abandon()
 
     def __enter__(self) -> NewFile:

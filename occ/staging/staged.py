@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ...conflict import NOWHERE, FileGroupId, FileStatistics, ReadSet, Region, Scan, Values, Where, WriteSet
+from ...conflict import NOWHERE, FileStatistics, ReadSet, Region, Scan, Values, Where, WriteSet
 from ...errors import ConfigError, InputError
-from ...hudi.files import BaseFile
+from ...hudi.files import BaseFile, FileGroupId
 from ...hudi.timeline import COMPLETED_AS, CommitMetadata, FileSlice, Snapshot, State, WriteStat
 from ...storage import Store
 from ..log import Commit, groups_of
@@ -100,7 +100,7 @@ class Staged:
                     group=str(group),
                 )
 
-    def drop(self, slices: Iterable[FileSlice]) -> None:
+    def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
         """File groups that readers shall no longer see."""
         if COMPLETED_AS.get(self.operation.action, self.operation.action) != "replacecommit":
             raise ConfigError(
@@ -157,14 +157,14 @@ class Staged:
         """Everything in the partition (None: the table) is replaced, also what appears there meanwhile."""
         self._region |= _region(partition)
 
-    def reads(self, partition: str | None, slices: Iterable[FileSlice] = (), where: Where = ()) -> None:
+    def depends_on(self, partition: str | None, slices: Iterable[FileSlice] = (), where: Where = ()) -> None:
         """The result depends on everything in the partition (None: the table); with ``where`` see `Scan`."""
         if where:
             self._conditions.append(Scan(_region(partition), where, frozenset(each.group for each in slices)))
         else:
             self._read |= _region(partition)
 
-    def looks_up(self, partition: str | None, file_id: str = "") -> None:
+    def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
         """Keys were looked up in the partition (None: the table) or in one group, by a merge that can do so again."""
         self.tells_all = True
         if partition is not None and file_id:
@@ -180,7 +180,7 @@ class Staged:
             region |= scan.region
         return region
 
-    def scanned(self, partition: str | None, slices: Iterable[FileSlice], where: Where = ()) -> None:
+    def mark_scanned(self, partition: str | None, slices: Iterable[FileSlice], where: Where = ()) -> None:
         """Rows of the partition (None: the table) were read: these slices, and nothing that is not there."""
         groups = frozenset(each.group for each in slices)
         if where:

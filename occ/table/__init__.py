@@ -2,6 +2,6 @@
 
 from .adopt import adopt
 from .create import create
-from .table import Table, open
+from .table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
 
 __all__ = ["Table", "adopt", "create", "open"]

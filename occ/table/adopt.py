@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...environment import SYSTEM, Environment
-from ...errors import CommitError, ConfigError, DamagedTableError, UnsupportedTableError
+from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.table import TableConfig
 from ...hudi.timeline import EARLIEST, has_archive, is_time, parse_unknown, read_timeline, skipped
 from ...storage import Store, open_store
 from ..check import refuse_misplaced
-from ..liveness import HEARTBEATS, Watch, instants_with_markers
+from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import Commit, LogState, Open, Publisher, epochs, read_epoch
 from ..session import cold_view, prove
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
@@ -51,15 +51,15 @@ def adopt(
     Raises:
         ConfigError: the log is there and sound; or the rows do not lie in so many ``buckets``.
         CommitError: a writer is alive. Nothing was changed.
-        DamagedTableError: data files, but no commit at all, so that the first commit would make them visible.
+        CorruptTableError: data files, but no commit at all, so that the first commit would make them visible.
         UnsupportedTableError: the table cannot be written by this library; says why and the way out.
     """
     store = open_store(url)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
-    if settings.get("unique"):
+    if settings.get("unique_constraints"):
         raise ConfigError(
-            f"adopt {store.url} first, then call change_settings(unique=...), which looks whether its rows break the "
+            f"adopt {store.url} first, then call change_settings(unique_constraints=...), which looks whether its rows break the "
             "constraint"
         )
     given = settings if lock is None else {"lock": lock, **settings}
@@ -72,13 +72,13 @@ def adopt(
     config.refuse_writing(rows=False)
     refuse_unsafe(store)
     _refuse_damage(store, config)
-    if "buckets" in settings:
+    if "bucket_count" in settings:
         view = cold_view(store, read_timeline(store, config))
-        refuse_misplaced(store, config, view.snapshot.file_groups(), wanted.buckets)
+        refuse_misplaced(store, config, view.snapshot.file_slices(), wanted.bucket_count)
     prove(wanted.lock, store.url, env=env)
     if table is not None:
         with table:
-            table.clean(wait=True, progress=progress)
+            table.rollback_failed_writes(wait=True, progress=progress)
             still = table.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
             table.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
@@ -107,7 +107,7 @@ def _old_log(store: Store) -> tuple[LogState, list[Commit]]:
                 state.apply(entry)
                 if isinstance(entry, Commit) and state.last is entry:
                     commits.append(entry)
-    except DamagedTableError:
+    except CorruptTableError:
         _log.info("%s: the log is read up to an entry that is torn", store.url)
     return state, commits
 
@@ -119,7 +119,7 @@ def _readable(store: Store, env: Environment) -> Table | None:
     try:
         table = Table(store, env=env)
         table.log.look(now=True)
-    except DamagedTableError:  # whatever is wrong with the old log, it is what is being replaced
+    except CorruptTableError:  # whatever is wrong with the old log, it is what is being replaced
         return None
     return table
 
@@ -134,7 +134,7 @@ def _publish(publisher: Publisher, commits: list[Commit]) -> None:
     """The last commit may not be on the timeline yet, and the new log will not know it."""
     try:
         publisher.reconcile(commits)
-    except DamagedTableError:
+    except CorruptTableError:
         _log.warning("a commit that is on no timeline cannot be published: what it did is lost", exc_info=True)
 
 
@@ -148,7 +148,7 @@ def _wait_for_silence(
     store: Store, env: Environment, state: LogState, progress: Callable[[float], None] | None
 ) -> None:
     """Return when every heartbeat has been silent for the time-out. The log cannot tell who is open, so all count."""
-    watch, since, settings = Watch(store, env), env.monotonic(), state.settings
+    watch, since, settings = HeartbeatObserver(store, env), env.monotonic(), state.settings
     while True:
         left = [name for name in store.names(HEARTBEATS) if is_time(name)]
         waits = {
@@ -195,7 +195,7 @@ def _refuse_damage(store: Store, config: TableConfig) -> None:
 def _refuse_files_without_commit(store: Store) -> None:
     listing = list_data_files(store)
     if files := [*(base.path for base in listing.bases), *(log.path for log in listing.logs)]:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{store.url} has {len(files)} data files ({files[0]}), but no commit: no reader counts them now, and every "
             "reader would once there is a commit. Restore the timeline from a copy, or delete the files, then adopt the "
             "table",

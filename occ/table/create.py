@@ -26,7 +26,7 @@ def create(
     *,
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str] = (),
-    ordering: str | None = None,
+    ordering_field: str | None = None,
     schema: pa.Schema | None = None,
     name: str | None = None,
     database: str = "default",
@@ -44,7 +44,7 @@ def create(
         url: where; the folder must be empty or absent.
         record_key: column or columns that identify a row.
         partition_by: columns whose values name the partition folders; none makes an unpartitioned table.
-        ordering: column that says which of two versions of a row is newer; an older one never replaces a newer one.
+        ordering_field: column that says which of two versions of a row is newer; an older one never replaces a newer one.
             Without it the later write wins.
         schema: data columns, so that the empty table can be read.
         name: the table's name in Hudi; the last part of the URL otherwise.
@@ -60,9 +60,11 @@ def create(
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
     store = open_store(url, **(storage or {}))
-    config = _new_config(store, record_key, partition_by, ordering, schema, name, database, hive_style, table_version)
+    config = _new_config(
+        store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version
+    )
     wanted = settings_for(store, settings, env)
-    if wanted.unique and schema is not None:
+    if wanted.unique_constraints and schema is not None:
         from ..staging import wanted_of
 
         wanted_of(wanted, schema, "insert")
@@ -163,7 +165,7 @@ def _new_config(
     store: Store,
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str],
-    ordering: str | None,
+    ordering_field: str | None,
     schema: pa.Schema | None,
     name: str | None,
     database: str,
@@ -177,7 +179,7 @@ def _new_config(
         raise InputError("a table needs a record key: name the column or columns that identify a row")
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
     if schema is not None and (
-        missing := [c for c in (*keys, *partitions, *_names(ordering or ())) if c not in schema.names]
+        missing := [c for c in (*keys, *partitions, *_names(ordering_field or ())) if c not in schema.names]
     ):
         raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
     keygen = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
@@ -190,9 +192,9 @@ def _new_config(
         record_key_fields=keys,
         partition_fields=partitions,
         keygen=keygen,
-        precombine_fields=_names(ordering or ()) if table_version == 8 else (),
-        ordering_fields=_names(ordering or ()) if table_version != 8 else (),
-        merge_mode="EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
+        precombine_fields=_names(ordering_field or ()) if table_version == 8 else (),
+        ordering_fields=_names(ordering_field or ()) if table_version != 8 else (),
+        merge_mode="EVENT_TIME_ORDERING" if ordering_field else "COMMIT_TIME_ORDERING",
         hive_style=hive_style,
         url_encode=True,
         create_schema=to_avro(schema, title) if schema is not None else None,

@@ -87,7 +87,7 @@ class Maintenance:
         begin = schedule(table, "clean", find)
         return begin.instant if begin else None
 
-    def clean_slices(
+    def clean(
         self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
     ) -> Executed | None:
         """Delete superseded file slices, and files of replaced file groups; None when none may go.
@@ -118,7 +118,7 @@ class Maintenance:
                 f"{table.url} has its archived timeline in a folder of another name than history; archive it with Hudi",
                 table=table.url,
             )
-        table.clean()
+        table.rollback_failed_writes()
         return len(table.timeline().commits) > keep.most
 
     def _plan_archive(self, least: int) -> tuple[str | None, str]:
@@ -262,7 +262,7 @@ class Maintenance:
 
     # --- readers ---------------------------------------------------------------------------------------------
 
-    def reading(self, *, as_of_completion: Time | None = None) -> AbstractContextManager[PinnedView]:
+    def pinned(self, *, as_of_completion: Time | None = None) -> AbstractContextManager[PinnedView]:
         """A state of the table whose files stay while the block lasts: that of now, or of a past completion time.
 
         A time after the newest commit is now.

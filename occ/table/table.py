@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, DamagedTableError, InputError, LatchError, NotATableError, UnsupportedTableError
+from ...errors import (
+    ConfigError,
+    CorruptTableError,
+    InputError,
+    LakeLatchError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from ...hudi.files import not_hudi
 from ...hudi.table import TableConfig
 from ...hudi.timeline import History, read_timeline
 from ...storage import Store, open_store
-from ..liveness import Cleaner, Heart, Leases, Pruner
-from ..log import EPOCH_SLOTS, LOG, CommitLog, Doubt, LogEntry, LogState, Publisher, Setting, Settings
+from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, Pruner
+from ..log import EPOCH_SLOTS, LOG, CommitLog, LogEntry, LogState, OutcomeGuard, Publisher, Setting, Settings
 from ..services import remove_undone, take_archived_away
 from ..session import Reading, TableLease, TableLock, ViewCache, forgotten, settled
 from ..staging import operation as refuse_unknown
@@ -62,10 +69,12 @@ class Table(Reading, Maintenance):
             self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
             self.log.catch_up()
             self._lock = TableLock(self.log, store, env, self.writer)
-            self.cleaner = Cleaner(store, self.log, env, self.config.timeline_folder)
+            self.cleaner = FailedWriteCleaner(store, self.log, env, self.config.timeline_folder)
             self.pruner = Pruner(store, self.log, self.cleaner, publisher)
             self.leases = Leases(store, env)
-            self.heart = Heart(store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats)
+            self.heart = HeartbeatSender(
+                store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
+            )
             self.reservations = Reservations(self)
             self.views = ViewCache(self.log, self._cold_view, self._files_of)
             self._swept = False
@@ -129,9 +138,9 @@ class Table(Reading, Maintenance):
         *,
         operation: str = "upsert",
         attempts: int = 20,
-        time_s: float = 600.0,
-        pause_s: float = 0.05,
-        work_s: float | None = None,
+        timeout_s: float = 600.0,
+        backoff_s: float = 0.05,
+        lost_work_max_s: float | None = None,
         isolation: str | None = None,
         reserve: Asked | None = None,
         reserve_after: int | None = 1,
@@ -156,7 +165,7 @@ class Table(Reading, Maintenance):
         return run_again(
             self,
             work,
-            Bounds(attempts, time_s, pause_s, work_s, reserve_after),
+            Bounds(attempts, timeout_s, backoff_s, lost_work_max_s, reserve_after),
             operation=operation,
             isolation=isolation,
             reserve=reserve,
@@ -189,12 +198,15 @@ class Table(Reading, Maintenance):
         self._require_log()
         wanted = self.settings.changed(**changes)
         if "lock" in changes:
-            if (wanted.buckets, wanted.unique) != (self.settings.buckets, self.settings.unique):
+            if (wanted.bucket_count, wanted.unique_constraints) != (
+                self.settings.bucket_count,
+                self.settings.unique_constraints,
+            ):
                 raise ConfigError(
                     f"{self.url}: change the lock by itself; buckets and unique are compared with the rows, under one lock"
                 )
             return self.lock.change(**changes)
-        if wanted.unique or "buckets" in changes:
+        if wanted.unique_constraints or "bucket_count" in changes:
             from ..transaction import constrained
 
             return constrained(self, changes)
@@ -206,7 +218,9 @@ class Table(Reading, Maintenance):
         assert isinstance(entry, Setting)
         return entry.settings
 
-    def clean(self, *, wait: bool = False, progress: Callable[[float], None] | None = None) -> list[str]:
+    def rollback_failed_writes(
+        self, *, wait: bool = False, progress: Callable[[float], None] | None = None
+    ) -> list[str]:
         """Roll back dead transactions and remove what ended ones left; returns the instants rolled back.
 
         Args:
@@ -250,15 +264,15 @@ class Table(Reading, Maintenance):
                 f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
                 columns=missing,
             )
-        return FileSpec(self.store, instant, schema, self.config, self.settings.buckets), avro
+        return FileSpec(self.store, instant, schema, self.config, self.settings.bucket_count), avro
 
     def landed(self, instant: str) -> str | None:
         """The completion time of a transaction of ours that is not open any more; None: nothing of it has landed.
 
-        Raises `CommitUnknownError` when a restore took it back, and the log tells of neither any more, or when that cannot
+        Raises `CommitStateUnknownError` when a restore took it back, and the log tells of neither any more, or when that cannot
         be looked up.
         """
-        with Doubt(self.url) as doubt:
+        with OutcomeGuard(self.url) as doubt:
             doubt.about(instant, instant)
             completion = self.log.landed(instant)
             if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
@@ -274,7 +288,7 @@ class Table(Reading, Maintenance):
                 self._swept = True
                 self.cleaner.sweep_leftovers(self.heart.instants)
                 take_archived_away(self)
-        except LatchError as e:  # theirs, not ours: it must not end the work that is going on here
+        except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
     def _after_beats(self) -> None:
@@ -282,7 +296,7 @@ class Table(Reading, Maintenance):
         self.look_after_others()
         try:
             self.pruner.look()
-        except LatchError as e:
+        except LakeLatchError as e:
             _log.warning("%s: old epochs of the log could not be removed; tried again later: %s", self.url, e)
 
     # --- guards ----------------------------------------------------------------------------------------------
@@ -292,13 +306,13 @@ class Table(Reading, Maintenance):
         stored = self.store.get(PROPERTIES) or self.store.get(PROPERTIES + ".backup")
         if stored is None:
             if self.store.folders(".hoodie") or self.store.list(".hoodie"):
-                raise DamagedTableError(
+                raise CorruptTableError(
                     f"{self.url} has a .hoodie folder but no {PROPERTIES}: it was created half, or damaged. If it holds no "
                     "data, delete the .hoodie folder and create the table again",
                     table=self.url,
                 )
             next_step = "Create one with lakelatch.create or `lakelatch init`"
-            raise NotATableError(not_hudi(self.store, f"there is no {PROPERTIES}", next_step), table=self.url)
+            raise TableNotFoundError(not_hudi(self.store, f"there is no {PROPERTIES}", next_step), table=self.url)
         if stored.body != self._properties:
             self.config = TableConfig.from_bytes(stored.body, table=self.url)
             self._properties = stored.body
@@ -366,13 +380,13 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         storage: options of the store (endpoint, region, keys).
 
     Raises:
-        NotATableError: there is no table.
+        TableNotFoundError: there is no table.
         ConfigError: the table is set otherwise than this writer expects; names both values.
     """
     table = Table(open_store(url, **storage), env=env, writer=writer)
     table.priority, table.clock_is_right = priority, clock_is_right
     if table.writable:
-        refuse_contradiction(table.settings.strategy, buckets=table.settings.buckets, priority=priority)
+        refuse_contradiction(table.settings.strategy, bucket_count=table.settings.bucket_count, priority=priority)
         if lock is not None and lock != table.settings.lock:
             lock = settled(lock, env=env)
         table.settings.refuse_others(table.url, lock=lock, strategy=strategy, isolation=isolation)

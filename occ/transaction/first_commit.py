@@ -22,4 +22,4 @@ def lay_floor(table: Table) -> None:
     """Publish an empty commit unless the table has a commit already. Two that do so at once do no harm."""
     if table.log.state.last is None and not table.timeline().commits:
         with Transaction(table, "insert") as txn:
-            txn.commit_empty()
+            txn.allow_empty()

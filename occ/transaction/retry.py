@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import tenacity
 
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
-from ..turns import Patience
+from ..turns import BoundedWait
 from .consumed_iterators import used_up
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ class Bounds:
     """How far `run` goes; the words are those of `Table.run`."""
 
     attempts: int = 20
-    time_s: float = 600.0
-    pause_s: float = 0.05
-    work_s: float | None = None
+    timeout_s: float = 600.0
+    backoff_s: float = 0.05
+    lost_work_max_s: float | None = None
     reserve_after: int | None = 1
 
 
@@ -169,13 +169,13 @@ class _Run(Generic[T]):
 
     def pause(self, state: tenacity.RetryCallState) -> float:
         """Full jitter: writers that lost together must not come back together."""
-        return self._table.env.random() * min(self._bounds.pause_s * 2.0 ** (state.attempt_number - 1), 5.0)
+        return self._table.env.random() * min(self._bounds.backoff_s * 2.0 ** (state.attempt_number - 1), 5.0)
 
     def sleep(self, seconds: float) -> None:
         """Until the winner has ended, where it is still running: to try before that would be to lose again."""
         table, winner = self._table, getattr(self._losses[-1], "winner", None)
         if winner in table.log.catch_up().open:
-            Patience(table, wait_s=max(self._bounds.time_s - self._spent(), 0.0)).until(
+            BoundedWait(table, wait_s=max(self._bounds.timeout_s - self._spent(), 0.0)).until(
                 lambda state: winner not in state.open,
                 who=f"the next attempt of {self._operation}",
                 whom=str(winner),
@@ -190,8 +190,8 @@ class _Run(Generic[T]):
         worked = self._wasted + now - self._attempt_began
         return (
             state.attempt_number >= bounds.attempts
-            or self._spent() >= bounds.time_s
-            or (bounds.work_s is not None and worked >= bounds.work_s)
+            or self._spent() >= bounds.timeout_s
+            or (bounds.lost_work_max_s is not None and worked >= bounds.lost_work_max_s)
         )
 
     def _spent(self) -> float:
@@ -203,8 +203,8 @@ class _Run(Generic[T]):
         worked = self._wasted + self._table.env.monotonic() - self._attempt_began
         return (
             f"gave up after {len(self._losses) + 1} attempts and {spent:.1f} s, of which {worked:.1f} s of work were wasted "
-            f"(attempts={bounds.attempts}, time_s={bounds.time_s:g}, "
-            f"work_s={'no bound' if bounds.work_s is None else format(bounds.work_s, 'g')})"
+            f"(attempts={bounds.attempts}, time_s={bounds.timeout_s:g}, "
+            f"work_s={'no bound' if bounds.lost_work_max_s is None else format(bounds.lost_work_max_s, 'g')})"
         )
 
 

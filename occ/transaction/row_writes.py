@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...conflict import Condition, FileGroupId, Region, Where, where_of
+from ...conflict import Condition, Region, Where, where_of
 from ...errors import InputError
+from ...hudi.files import FileGroupId
 from ...hudi.merge import Effects, plain, remove_where
 from ...hudi.table import TableConfig, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
@@ -85,7 +86,7 @@ def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> No
         apply(plan, rows, files)
         txn.add(files.stats())
     for place in files.looked:
-        txn.looks_up(*place)
+        txn.mark_lookup(*place)
     if not plan.delete:
         hook.batches.append(rows)
 
@@ -113,7 +114,7 @@ def _keys_in(rows: pa.Table, partition: str, config: TableConfig) -> pa.Array:
 
 
 def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:
-    return {each: tuple(now.file_groups(each)) for each in partitions}
+    return {each: tuple(now.file_slices(each)) for each in partitions}
 
 
 # --- by condition ------------------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ def _delete(txn: Work, where: Terms, partition: str | None) -> None:
     txn._next_write()
     if partition is not None:
         partition = known_partition(txn._table.store, txn._table.config, txn.current, partition)
-    slices = txn.reads(partition, where=where)
+    slices = txn.depends_on(partition, where=where)
     txn._staged.tells_all = True
     schema = txn.written_schema
     if schema is None:

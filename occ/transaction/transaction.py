@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ...conflict import Claim, Conflict, Reservation, Verdict
-from ...errors import CommitError, CommitUnknownError, LatchError, LockLostError, RolledBackError
+from ...errors import CommitError, CommitStateUnknownError, LakeLatchError, LockLostError, RolledBackError
 from ...hudi.timeline import next_label, refuse_clock
 from ..liveness import delete_announced, list_markers
 from ..log import Begin, Commit, End, LogEntry, LogState, attach, echo_of
@@ -128,14 +128,14 @@ class Transaction(Yielding):
     def commit(self) -> CommitResult | None:
         """The transaction has landed when this returns, and is on the timeline unless ``published`` is False.
 
-        None when nothing was staged, or others have done the same meanwhile. On any error but `CommitUnknownError`
+        None when nothing was staged, or others have done the same meanwhile. On any error but `CommitStateUnknownError`
         nothing of it landed and its files are gone or will be; it is then over, and a retry needs a new transaction.
 
         Raises:
             ConflictError: another writer won; names it, the overlap and the next step.
             RolledBackError: somebody ended this transaction, because its heartbeat had stopped.
             LockTimeoutError: the lock was busy for the whole wait.
-            CommitUnknownError: no answer from the store; look before you delete anything.
+            CommitStateUnknownError: no answer from the store; look before you delete anything.
         """
         self._require_open()
         try:
@@ -155,7 +155,7 @@ class Transaction(Yielding):
                 self._announce_as("replacecommit")
             if not self._land_or_rebase():
                 return None
-        except CommitUnknownError:
+        except CommitStateUnknownError:
             self._over("unknown")
             raise
         except BaseException as e:
@@ -164,7 +164,7 @@ class Transaction(Yielding):
         self._over("committed")
         try:
             self._table.cleaner.sweep_landed(self.instant, self._staged.paths())
-        except LatchError:  # it has landed; the next cleaning finds what is left
+        except LakeLatchError:  # it has landed; the next cleaning finds what is left
             _log.warning("commit %s has landed but its markers are still there", self.instant, exc_info=True)
         return self.result
 
@@ -271,7 +271,7 @@ class Transaction(Yielding):
     def _publish(self, entry: Commit) -> bool:
         try:
             self._table.log.publish_last()
-        except LatchError:
+        except LakeLatchError:
             _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
             return False
         return True
@@ -303,7 +303,7 @@ class Transaction(Yielding):
         try:
             self._table.log.append(build)
             self._table.cleaner.sweep(self.instant, self._announced_as)
-        except LatchError:
+        except LakeLatchError:
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
 
     def _over(self, state: str) -> None:

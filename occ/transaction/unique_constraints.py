@@ -108,10 +108,10 @@ def constrained(table: Table, changes: Mapping[str, Any]) -> Settings:
             state = table.log.catch_up()
             wanted, had = state.settings.changed(**changes), state.settings
             checked = table.log.next_slot - 1
-            for constraint in sorted(set(wanted.unique) - set(had.unique)):
+            for constraint in sorted(set(wanted.unique_constraints) - set(had.unique_constraints)):
                 _refuse_broken(table, constraint)
-            if wanted.buckets != had.buckets:
-                refuse_misplaced(table.store, table.config, table.snapshot().file_groups(), wanted.buckets)
+            if wanted.bucket_count != had.bucket_count:
+                refuse_misplaced(table.store, table.config, table.snapshot().file_slices(), wanted.bucket_count)
             entry = table.log.append(build)
             if isinstance(entry, Setting):
                 return entry.settings
@@ -123,8 +123,8 @@ def _refuse_broken(table: Table, constraint: tuple[str, ...]) -> None:
     schema, columns = table.schema(), [RECORD_KEY, *constraint]
     if schema is None:
         return
-    wanted_of(Settings(unique=(constraint,)), schema, "insert")
-    rows = [table.read_slice(each, columns=columns, meta=True) for each in table.snapshot().file_groups()]
+    wanted_of(Settings(unique_constraints=(constraint,)), schema, "insert")
+    rows = [table.read_slice(each, columns=columns, meta=True) for each in table.snapshot().file_slices()]
     held = [_valid(each, constraint) for each in rows if set(columns) <= set(each.column_names)]
     if held and (same := _repeated(pa.concat_tables(held, promote_options="permissive"), constraint)).num_rows:
         raise _broken(table.url, constraint, same, "The settings are as before; mend these rows first", None)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..log import Settings
 
 
-class Judge:
+class CommitValidator:
     """Decides about one transaction, at every slot that it tries.
 
     Args:
@@ -55,7 +55,7 @@ class Judge:
         priority: int,
         counts: Callable[[Begin], bool] = lambda _: False,
     ) -> None:
-        refuse_contradiction(settings.strategy, buckets=settings.buckets, priority=priority)
+        refuse_contradiction(settings.strategy, bucket_count=settings.bucket_count, priority=priority)
         if isolation is not None:
             refuse_isolation(isolation, below=settings.isolation)
         self._store, self._staged, self._isolation, self._priority = store, staged, isolation, priority
@@ -111,7 +111,7 @@ class Judge:
                 [*(party for party, commit in theirs if commit.slot >= since), *pending],
                 by=settings.strategy,
                 isolation=self.isolation(settings),
-                bucketed=settings.buckets is not None,
+                bucketed=settings.bucket_count is not None,
                 repeatable=repeatable,
             )
 
@@ -133,9 +133,12 @@ class Judge:
     def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
         if settings is self._began:
             return
-        if settings.buckets != self._began.buckets:
-            rule = f"the table has another number of buckets since ({self._began.buckets}, now {settings.buckets})"
-        elif set(settings.unique) <= set(self._began.unique) and settings.unique_keys <= self._began.unique_keys:
+        if settings.bucket_count != self._began.bucket_count:
+            rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
+        elif (
+            set(settings.unique_constraints) <= set(self._began.unique_constraints)
+            and settings.unique_keys <= self._began.unique_keys
+        ):
             return
         else:
             rule = "the table's settings say since that more is unique, which this transaction has not checked"

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from ...conflict import FileGroupId, Kind, Where, kind_of, where_of
+from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
+from ...hudi.files import FileGroupId
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ..log import Follower
 from ..rebase import Rebase
@@ -133,7 +134,7 @@ class Work:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
         return rows
 
-    def replace(self, group: FileSlice) -> NewFile:
+    def rewrite(self, group: FileSlice) -> NewFile:
         """The successor of a file slice: its name and marker exist before the file does.
 
         Its file group holds these rows and no others, whatever this transaction has staged there before.
@@ -149,7 +150,7 @@ class Work:
             )
         return NewFile(self, partition=group.partition, file_id=group.file_id, replaces=group)
 
-    def create(self, partition: str = "", *, file_id: str | None = None) -> NewFile:
+    def new_file(self, partition: str = "", *, file_id: str | None = None) -> NewFile:
         """A new file group in a partition."""
         from ...hudi.files import new_file_id
         from ..staging import NewFile
@@ -203,7 +204,7 @@ class Work:
             if kind.by_condition and self.staged:
                 self._rebase = None
             else:
-                self.rebases(self._hook, looks_again=True)
+                self.merge_on_conflict(self._hook, looks_again=True)
         elif not isinstance(self._hook, kind):
             self._rebase = None
             return kind(*more)
@@ -310,10 +311,10 @@ class Work:
 
     # --- what is written and read --------------------------------------------------------------------------------
 
-    def drop(self, slices: Iterable[FileSlice]) -> None:
+    def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
         """File groups that readers shall no longer see; only in overwrites and delete_partition."""
         self._require_open()
-        self._staged.drop(slices)
+        self._staged.drop_file_groups(slices)
 
     def overwrites(self, partition: str | None) -> None:
         """Claim a partition (None: the table) with all that appears in it before the commit."""
@@ -321,7 +322,7 @@ class Work:
         self._refuse_misspelled(partition)
         self._staged.overwrites(partition)
 
-    def reads(
+    def depends_on(
         self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
     ) -> list[FileSlice]:
         """Declare that the result depends on everything in a partition (None: the table).
@@ -337,10 +338,10 @@ class Work:
         self._require_open()
         self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where) if met is None else (where_of(where), list(met))
-        self._staged.reads(partition, slices, conditions)
+        self._staged.depends_on(partition, slices, conditions)
         return slices if met is not None else self._as_staged(slices, partition, where)
 
-    def scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+    def mark_scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
         """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
 
         Who says nothing there may have read everything; slices that `read` gave are known by themselves. ``where`` and
@@ -349,12 +350,12 @@ class Work:
         self._require_open()
         self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where)
-        self._staged.scanned(partition, slices, conditions)
+        self._staged.mark_scanned(partition, slices, conditions)
         return self._as_staged(slices, partition, where)
 
     def _as_staged(self, slices: list[FileSlice], partition: str | None, where: Terms) -> list[FileSlice]:
         now = self.current
-        return slices if now is self.snapshot else self._that_may_match(now.file_groups(partition), where)[1]
+        return slices if now is self.snapshot else self._that_may_match(now.file_slices(partition), where)[1]
 
     def _refuse_misspelled(self, partition: str | None) -> None:
         """One that does not exist yet is fine: that nobody else makes it is worth claiming."""
@@ -365,7 +366,7 @@ class Work:
             self._spelled.add(partition)
 
     def _looked_at(self, partition: str | None, where: Terms) -> tuple[Where, list[FileSlice]]:
-        return self._that_may_match(self.snapshot.file_groups(partition), where)
+        return self._that_may_match(self.snapshot.file_slices(partition), where)
 
     def _that_may_match(self, slices: list[FileSlice], where: Terms) -> tuple[Where, list[FileSlice]]:
         if not where and not isinstance(where, str):
@@ -379,7 +380,7 @@ class Work:
             )
         return conditions, slices_that_may_match(self._table.store, slices, conditions)
 
-    def rebases(self, again: Again | None = None, *, looks_again: bool = False) -> None:
+    def merge_on_conflict(self, again: Again | None = None, *, looks_again: bool = False) -> None:
         """Merge again, rather than lose, when all that is in the way is that others changed the same file groups.
 
         Not against overwrites, table services, changes of the schema, or of what was read (isolation above
@@ -390,29 +391,29 @@ class Work:
                 transaction changed is applied row by row to the new slices; a row that both changed is a conflict
                 unless the table's ordering field settles it.
             looks_again: ``again`` also looks at ``lost.appeared``, so what landed where this transaction's condition
-                (`reads`) or keys (`looks_up`) were looked up is no loss either, but under ``serializable``.
+                (`reads`) or keys (`mark_lookup`) were looked up is no loss either, but under ``serializable``.
         """
         self._require_open()
         self._rebase = Rebase(self, again, looks_again=looks_again)
 
-    def looks_up(self, partition: str | None, file_id: str = "") -> None:
-        """Say that keys were looked up in a partition (None: the table), by a merge that `rebases` repeats.
+    def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
+        """Say that keys were looked up in a partition (None: the table), by a merge that `merge_on_conflict` repeats.
 
-        Counts above isolation ``snapshot``, as `scanned` does; a rebase under ``write-serializable`` looks again. With
+        Counts above isolation ``snapshot``, as `mark_scanned` does; a rebase under ``write-serializable`` looks again. With
         ``file_id`` in one file group only: by the bucket index no other can hold them.
         """
         self._require_open()
         self._refuse_misspelled(partition)
-        self._staged.looks_up(partition, file_id)
+        self._staged.mark_lookup(partition, file_id)
 
-    def reads_nothing_else(self) -> None:
+    def reads_complete(self) -> None:
         """Say that what was declared is all that was read. Above isolation ``snapshot`` it might be everything else."""
         self._require_open()
         self._staged.tells_all = True
 
     def _check_constraints(self) -> None:
         """Raise `ConstraintError` when rows that were written have values that other rows of the snapshot have."""
-        constraints = self._table.settings.unique
+        constraints = self._table.settings.unique_constraints
         stats = list(self._staged.files.values())
         if not constraints or not stats or self._staged.operation.service:
             return
@@ -425,12 +426,12 @@ class Work:
                 paths=untold[:100],
             )
         gone = self._staged.write_set().groups
-        others = [each for each in self.snapshot.file_groups() if each.group not in gone]
+        others = [each for each in self.snapshot.file_slices() if each.group not in gone]
         checker = Checker(self._table.store, self.url, self.instant, stats, self._staged.values(), others)
         for constraint in constraints:
             checker.check(constraint)
 
-    def takes_turn(self, groups: Iterable[FileSlice]) -> None:
+    def claim_turn(self, groups: Iterable[FileSlice]) -> None:
         """Say which file groups this writer is about to fill by itself, before it does the work.
 
         Raises:
@@ -443,7 +444,7 @@ class Work:
         mine = {each.group for each in groups}
         take_turn(self, lambda _near: mine, by_itself=True)
 
-    def commit_empty(self) -> None:
+    def allow_empty(self) -> None:
         """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""
         self._require_open()
         self._staged.empty_too = True

@@ -15,8 +15,8 @@ from ...storage import Outcome
 from ..log import Begin, LogState
 from ..rebase import ROUNDS_MAX, MergeAgain, Round
 from ..session import ended_by_others, lost_against, reserved_by, waited_in_vain
-from ..turns import Patience, touched
-from .validator import Judge
+from ..turns import BoundedWait, touched
+from .validator import CommitValidator
 from .workspace import Work
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Yielding(Work):
 
     def __init__(self, table: Table, name: str, *, isolation: str | None, claim: Claim) -> None:
         super().__init__(table, name)
-        self._judge = Judge(
+        self._judge = CommitValidator(
             table.store,
             self._staged,
             table.settings,
@@ -42,7 +42,7 @@ class Yielding(Work):
             priority=table.priority,
             counts=table.reservations.counts,
         )
-        self._patience = Patience(table)
+        self._patience = BoundedWait(table)
         self._claim, self._isolation = claim, isolation
         self._announced_as = self._staged.operation.action
 

@@ -2,12 +2,12 @@
 
 from .early_conflicts import take_turn, targets
 from .reservations import Asked, reservation_of, touched
-from .waiting import InTheWay, Patience, Reservations, queue
+from .waiting import BoundedWait, InTheWay, Reservations, queue
 
 __all__ = [
     "Asked",
+    "BoundedWait",
     "InTheWay",
-    "Patience",
     "Reservations",
     "queue",
     "reservation_of",

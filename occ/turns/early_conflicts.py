@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from ...conflict import INGESTION, NOWHERE, FileGroupId, Region, Reservation, WriteSet, kind_of
+from ...conflict import INGESTION, NOWHERE, Region, Reservation, WriteSet, kind_of
 from ...errors import ConflictError, StorageError
+from ...hudi.files import FileGroupId
 from ..log import FAIL, OFF, Begin
 from ..session import beaten_early
 from ..staging import NEW, Plan, owners, placed
 from .reservations import bounded
-from .waiting import Patience
+from .waiting import BoundedWait
 
 if TYPE_CHECKING:
     from ..transaction import Transaction, Work
@@ -69,7 +70,7 @@ def take_turn(work: Work, targets: Targets, *, by_itself: bool = False) -> None:
     for _begin, theirs in others:
         near |= theirs.region | Region(frozenset(group.partition for group in theirs.groups))
     mine = frozenset(targets(near))
-    bucketed = txn._table.settings.buckets is not None
+    bucketed = txn._table.settings.bucket_count is not None
     meets = ((begin, theirs.met_by(WriteSet(mine), bucketed=bucketed)) for begin, theirs in others)
     met = [(begin, overlap) for begin, overlap in meets if overlap]
     if met and gives_way:
@@ -106,7 +107,7 @@ def _wait(txn: Transaction, others: list[Begin], wanted: Reservation) -> None:
     names = {begin.instant for begin in others}
     txn.abort("it waits for its turn")
     try:
-        over = Patience(txn._table).until(
+        over = BoundedWait(txn._table).until(
             lambda state: names.isdisjoint(state.open),
             who=f"{txn.operation} of {txn._table.writer}",
             whom=", ".join(f"{begin.operation} {begin.instant} of {begin.writer}" for begin in others),

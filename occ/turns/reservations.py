@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from ...conflict import EVERYWHERE, SNAPSHOT, FileGroupId, Region, Reservation
+from ...conflict import EVERYWHERE, SNAPSHOT, Region, Reservation
 from ...errors import InputError
+from ...hudi.files import FileGroupId
 from ...hudi.timeline import FileSlice
 from ..session import refuse_misspelled, some
 from ..staging import Staged

@@ -31,7 +31,7 @@ class InTheWay(Exception):
         self.conflict = conflict
 
 
-class Patience:
+class BoundedWait:
     """One transaction's waiting, all of it within ``wait_s`` from the first time that it has to wait.
 
     Args:
@@ -86,7 +86,7 @@ class Reservations:
             mine,
             self.claims(state),
             by_priority=settings.strategy == "priority",
-            bucketed=settings.buckets is not None,
+            bucketed=settings.bucket_count is not None,
         )
 
     def claims(self, state: LogState) -> list[Claim]:
@@ -100,7 +100,7 @@ def queue(table: Table) -> list[tuple[Begin, list[str]]]:
     Those that have reserved come first, in the order in which they go.
     """
     state = table.log.catch_up()
-    by_priority, bucketed = state.settings.strategy == "priority", state.settings.buckets is not None
+    by_priority, bucketed = state.settings.strategy == "priority", state.settings.bucket_count is not None
     ranked = in_rank_order((begin.claim for begin in state.open.values()), by_priority=by_priority)
     found = []
     for claim in ranked:

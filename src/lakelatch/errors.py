@@ -2,26 +2,26 @@
 
 Each class answers two questions: whose fault is it, and did anything land?
 
-    LatchError
+    LakeLatchError
     ├─ ConfigError               the settings cannot work; change them, never retry
     ├─ InputError                the rows or names handed in cannot be stored; nothing was written
     │  └─ ConstraintError        a value that is unique in the table would stand twice; nothing landed
     ├─ TableError                the table is not in a state that this call can use
-    │  ├─ NotATableError         there is no table here
-    │  ├─ DamagedTableError      it was a table; `lakelatch check` says what is broken
+    │  ├─ TableNotFoundError         there is no table here
+    │  ├─ CorruptTableError      it was a table; `lakelatch check` says what is broken
     │  └─ UnsupportedTableError  a sound table, but not one this library can read or write
     ├─ StorageError              the store refused or failed (no space, no permission, not reachable)
     │  └─ UnsafeStoreError       the store's conditional writes are not atomic; it must not be used
     ├─ LockError
     │  ├─ LockTimeoutError       nothing is held; safe to retry
     │  ├─ LockUnavailableError   the lock service did not answer or refused; nothing is held; safe to retry
-    │  ├─ TokenBehindError       the service's tokens went back; nothing is held; begin a new generation of tokens
+    │  ├─ TokenRegressedError       the service's tokens went back; nothing is held; begin a new generation of tokens
     │  └─ LockLostError          was held, is not now; take it again and validate again before publishing
     └─ CommitError
        ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
        │  └─ DuplicateKeyError   it inserted the same key; to insert the row again would make it stand twice
        ├─ RolledBackError        somebody ended this transaction (its heartbeat had stopped); nothing landed
-       └─ CommitUnknownError     the store gave no answer; look before anything is deleted
+       └─ CommitStateUnknownError     the store gave no answer; look before anything is deleted
 
 ``landed`` is True, False or None (nobody knows). ``retryable`` says whether running the same work again can help.
 Errors survive pickling, because Spark ships them between processes.
@@ -35,29 +35,29 @@ from .plain_text import visible
 
 __all__ = [
     "CommitError",
-    "CommitUnknownError",
+    "CommitStateUnknownError",
     "ConfigError",
     "ConflictError",
     "ConstraintError",
-    "DamagedTableError",
+    "CorruptTableError",
     "DuplicateKeyError",
     "InputError",
-    "LatchError",
+    "LakeLatchError",
     "LockError",
     "LockLostError",
     "LockTimeoutError",
     "LockUnavailableError",
-    "NotATableError",
     "RolledBackError",
     "StorageError",
     "TableError",
-    "TokenBehindError",
+    "TableNotFoundError",
+    "TokenRegressedError",
     "UnsafeStoreError",
     "UnsupportedTableError",
 ]
 
 
-class LatchError(Exception):
+class LakeLatchError(Exception):
     """Base of all; ``details`` holds the facts of the message by name, and each is an attribute too."""
 
     landed: ClassVar[bool | None] = False
@@ -78,15 +78,15 @@ class LatchError(Exception):
         return _rebuild, (type(self), self.args[0], self.details)
 
 
-def _rebuild(cls: type[LatchError], message: str, details: dict[str, Any]) -> LatchError:
+def _rebuild(cls: type[LakeLatchError], message: str, details: dict[str, Any]) -> LakeLatchError:
     return cls(message, **details)
 
 
-class ConfigError(LatchError):
+class ConfigError(LakeLatchError):
     """The settings cannot work together or with this table."""
 
 
-class InputError(LatchError):
+class InputError(LakeLatchError):
     """Rows, columns or names that the table cannot hold. Nothing was written."""
 
 
@@ -94,15 +94,15 @@ class ConstraintError(InputError):
     """Rows have a value that a unique constraint allows once. ``constraint`` and some ``values`` and ``keys`` are named."""
 
 
-class TableError(LatchError):
+class TableError(LakeLatchError):
     """The table is not in a state that this call can use."""
 
 
-class NotATableError(TableError):
+class TableNotFoundError(TableError):
     """There is no Hudi table at this place."""
 
 
-class DamagedTableError(TableError):
+class CorruptTableError(TableError):
     """A file that every reader needs is torn, missing or contradicts another."""
 
 
@@ -110,7 +110,7 @@ class UnsupportedTableError(TableError):
     """A sound table with a version or feature that this call does not support."""
 
 
-class StorageError(LatchError):
+class StorageError(LakeLatchError):
     """The store refused or failed. ``outcome`` of a write is in the message."""
 
     retryable = True
@@ -122,7 +122,7 @@ class UnsafeStoreError(StorageError):
     retryable = False
 
 
-class LockError(LatchError):
+class LockError(LakeLatchError):
     """About the lease on a key; ``key`` names it."""
 
 
@@ -144,14 +144,14 @@ class LockUnavailableError(LockError):
     retryable = True
 
 
-class TokenBehindError(LockError):
+class TokenRegressedError(LockError):
     """The backend's tokens went back (it was rebuilt) and it cannot lift them; nothing is held.
 
     ``token`` is what it would grant, ``above`` what was asked for. A table begins a new generation of tokens then.
     """
 
 
-class CommitError(LatchError):
+class CommitError(LakeLatchError):
     """About one transaction; ``table`` and ``instant`` name it."""
 
 
@@ -173,7 +173,7 @@ class RolledBackError(CommitError):
     retryable = True
 
 
-class CommitUnknownError(CommitError):
+class CommitStateUnknownError(CommitError):
     """The store gave no answer to the decisive write; it may have landed or may still land."""
 
     landed = None

@@ -41,13 +41,13 @@ def table(tmp_path: Path) -> Iterator[lakelatch.Table]:
         url, record_key="id", partition_by="origin", writer="A", heartbeat_interval_s=0.1, heartbeat_timeout_s=5.0
     ) as table:
         with table.transaction("insert") as txn:
-            txn.create("origin=JFK").write(rows(0))
+            txn.new_file("origin=JFK").write(rows(0))
         loser = table.transaction("upsert")
         with table.transaction("upsert") as txn:
-            for group in txn.snapshot.file_groups():
-                txn.replace(group).write(rows(1))
-        for group in loser.snapshot.file_groups():
-            loser.replace(group).write(rows(2))
+            for group in txn.snapshot.file_slices():
+                txn.rewrite(group).write(rows(1))
+        for group in loser.snapshot.file_slices():
+            loser.rewrite(group).write(rows(2))
         with pytest.raises(lakelatch.ConflictError):
             loser.commit()
         yield table

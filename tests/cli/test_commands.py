@@ -30,7 +30,7 @@ def test_init_makes_a_table_with_settings_and_columns_of_a_parquet_file(run, tmp
     )  # fmt: skip
     assert made["properties"]["record_key"] == ["id"]
     assert made["properties"]["ordering"] == "v"
-    assert (made["settings"]["buckets"], made["settings"]["heartbeat_timeout_s"]) == (8, 40.0)
+    assert (made["settings"]["bucket_count"], made["settings"]["heartbeat_timeout_s"]) == (8, 40.0)
     with lakelatch.open(url) as table:
         assert table.schema() == COLUMNS
         assert table.config.hive_style
@@ -71,7 +71,7 @@ def test_show_says_what_the_table_is(run, table):
     assert facts["lock"] is None
     assert facts["writers"] == []
     size = facts["size"]
-    assert (size["partitions"], size["file_groups"], size["data_files"]) == (1, 1, 2)
+    assert (size["partitions"], size["file_slices"], size["data_files"]) == (1, 1, 2)
     assert 0 < size["current_bytes"] < size["bytes"]
     founding, written = 1, 2
     assert facts["timeline"] == {"completed": founding + written, "pending": 0, "commits": founding + written}
@@ -206,7 +206,7 @@ def test_check_calls_a_sound_table_sound(run, table):
 
 
 def test_check_names_damage_and_the_next_step_and_exits_with_1(run, table):
-    (path,) = [each.path for each in table.snapshot().file_groups()]
+    (path,) = [each.path for each in table.snapshot().file_slices()]
     Path(table.store.root, path).unlink()
     out = run("check", table.url, code=1).stdout
     assert out.splitlines()[0] == f"{table.url}: DAMAGED (1 problem)"
@@ -260,7 +260,7 @@ def test_rollback_leaves_the_living_alone(run, table):
 
 def test_rollback_ends_a_silent_writer(run, table):
     txn = table.transaction("insert")
-    with txn.create("origin=JFK") as file:
+    with txn.new_file("origin=JFK") as file:
         file.write(rows(9))
     table.heart.stop(txn.instant)
     assert run.json("rollback", table.url, txn.instant) == {"rolled_back": [txn.instant], "still_open": []}

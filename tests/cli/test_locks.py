@@ -24,8 +24,8 @@ LATCH = [sys.executable, "-m", "lakelatch.cli"]
 
 def write(table: lakelatch.Table, value: int) -> None:
     with table.transaction("upsert") as txn:
-        for group in txn.snapshot.file_groups():
-            txn.replace(group).write(rows(value))
+        for group in txn.snapshot.file_slices():
+            txn.rewrite(group).write(rows(value))
 
 
 # --- show and watch -----------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ WRITER = """
 import sys, time, lakelatch, pyarrow as pa
 table = lakelatch.open(sys.argv[1], writer="doomed")
 txn = table.transaction("insert")
-with txn.create("origin=LGA") as file:
+with txn.new_file("origin=LGA") as file:
     file.write(pa.table({"id": ["x"], "origin": ["LGA"], "v": [1]}))
 print(txn.instant, flush=True)
 time.sleep(600)

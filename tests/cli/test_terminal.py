@@ -12,7 +12,7 @@ import pytest
 import lakelatch
 from lakelatch.cli import output
 from lakelatch.cli.outcome import set_up
-from lakelatch.errors import DamagedTableError
+from lakelatch.errors import CorruptTableError
 from lakelatch.occ.log.epochs import LOG, epochs, slot_path
 from lakelatch.plain_text import visible, visible_json
 from lakelatch.testing import FakeEnvironment
@@ -69,7 +69,7 @@ def test_json_keeps_the_very_names(named):
 
 
 def test_an_error_is_printed_as_text():
-    clean(str(DamagedTableError(f"file {EVIL.replace(chr(10), '')} is torn")))
+    clean(str(CorruptTableError(f"file {EVIL.replace(chr(10), '')} is torn")))
 
 
 def test_a_log_message_is_one_line_of_text(capsys):
@@ -105,7 +105,7 @@ def test_a_stray_file_among_the_entries_of_the_log_disturbs_nobody(tmp_path, cap
         with lakelatch.open(str(tmp_path), env=env.peer()) as other, caplog.at_level(logging.DEBUG):
             txn = other.transaction("insert")
             env.advance(60)
-            txn.create("").write(pa.table({"id": ["a"]}))
+            txn.new_file("").write(pa.table({"id": ["a"]}))
             txn.commit()
         assert not [each for each in caplog.records if each.exc_info or each.levelno >= logging.WARNING], caplog.text
         assert table.read().num_rows == 1

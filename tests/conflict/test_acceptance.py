@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, candidates, resolve
+from lakelatch.conflict import Party, ReadSet, WriteSet, candidates, resolve
 from lakelatch.conflict.write_set import Region
+from lakelatch.hudi.files import FileGroupId
 
 SIMPLE = "TestSimpleConcurrentFileWritesConflictResolutionStrategy"
 WRITER = "TestPreferWriterConflictResolutionStrategy"

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelatch.conflict import ISOLATION_LEVELS, FileGroupId, Party, ReadSet, Scan, WriteSet, refuse_isolation, resolve
+from lakelatch.conflict import ISOLATION_LEVELS, Party, ReadSet, Scan, WriteSet, refuse_isolation, resolve
 from lakelatch.conflict.predicate import ColumnStatistics, Condition, FileStatistics, Where, may_match, where_of
 from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, Region
 from lakelatch.errors import ConfigError, InputError
+from lakelatch.hudi.files import FileGroupId
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

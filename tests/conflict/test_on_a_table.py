@@ -30,23 +30,23 @@ def make(url: str, **settings) -> lakelatch.Table:
     table = lakelatch.create(url, record_key="id", partition_by="ward", schema=DOCTORS.schema, **settings)
     with table.transaction("insert") as txn:
         for n in range(DOCTORS.num_rows):
-            txn.create("ward=x").write(DOCTORS.slice(n, 1))
+            txn.new_file("ward=x").write(DOCTORS.slice(n, 1))
     return table
 
 
 def doctor(txn: lakelatch.Transaction, name: str):
-    return next(s for s in txn.snapshot.file_groups() if txn._table.read_slice(s)["id"][0].as_py() == name)
+    return next(s for s in txn.snapshot.file_slices() if txn._table.read_slice(s)["id"][0].as_py() == name)
 
 
 def sign_off(txn: lakelatch.Transaction, name: str) -> None:
     """Whoever sees another one on call may go."""
     on_call = 0
-    for each in txn.snapshot.file_groups("ward=x"):
+    for each in txn.snapshot.file_slices("ward=x"):
         on_call += txn.read(each)["on_call"].to_pylist().count(True)
-    txn.scanned("ward=x")
+    txn.mark_scanned("ward=x")
     assert on_call > 1
     gone = DOCTORS.filter(pa.compute.equal(DOCTORS["id"], name)).set_column(2, "on_call", pa.array([False]))
-    txn.replace(doctor(txn, name)).write(gone)
+    txn.rewrite(doctor(txn, name)).write(gone)
 
 
 def on_call(table: lakelatch.Table) -> int:
@@ -80,7 +80,7 @@ def test_write_skew_aborts_under_a_stronger_level_of_the_table_or_the_transactio
 
 def insert(table: lakelatch.Table, name: str, ward: str = "x") -> None:
     with table.transaction("insert") as txn:
-        txn.create(f"ward={ward}").write(pa.table({"id": [name], "ward": [ward], "on_call": [True]}))
+        txn.new_file(f"ward={ward}").write(pa.table({"id": [name], "ward": [ward], "on_call": [True]}))
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_an_insert_that_has_read_is_a_phantom_under_write_serializable_too(url):
         txn = table.transaction()
         sign_off(txn, "a")
         with table.transaction("insert") as reading:
-            reading.scanned("ward=y")
-            reading.create("ward=x").write(pa.table({"id": ["c"], "ward": ["x"], "on_call": [True]}))
+            reading.mark_scanned("ward=y")
+            reading.new_file("ward=x").write(pa.table({"id": ["c"], "ward": ["x"], "on_call": [True]}))
         with pytest.raises(lakelatch.ConflictError):
             txn.commit()
 
@@ -113,7 +113,7 @@ def test_what_lands_elsewhere_is_no_conflict_for_whoever_said_what_it_read(url):
     with make(url, isolation="serializable") as table:
         txn, silent = table.transaction(), table.transaction()
         sign_off(txn, "a")
-        silent.replace(doctor(silent, "b")).write(DOCTORS.slice(1))
+        silent.rewrite(doctor(silent, "b")).write(DOCTORS.slice(1))
         insert(table, "c", ward="y")
         txn.commit()
         with pytest.raises(lakelatch.ConflictError):
@@ -141,12 +141,12 @@ def test_a_level_that_was_raised_meanwhile_counts(url):
 
 
 def test_two_first_files_of_one_bucket_conflict_and_of_two_do_not(url):
-    with make(url, buckets=8, strategy="bucket") as table:
+    with make(url, bucket_count=8, strategy="bucket") as table:
         first, same, other = (table.transaction("insert") for _ in range(3))
         for txn, file_id, name in ((first, "00000001-a", "c"), (same, "00000001-b", "d"), (other, "00000002-c", "e")):
             tail = "000-0000-0000-0000-000000000000-0"
             rows = pa.table({"id": [name], "ward": ["y"], "on_call": [True]})
-            txn.create("ward=y", file_id=file_id + tail).write(rows)
+            txn.new_file("ward=y", file_id=file_id + tail).write(rows)
         first.commit()
         other.commit()
         with pytest.raises(lakelatch.ConflictError, match="both changed the same bucket"):
@@ -159,14 +159,14 @@ def test_the_lower_priority_yields_to_a_running_writer(url):
         lakelatch.open(url, priority=5, writer="urgent") as high,
     ):
         begun, urgent = low.transaction(), high.transaction()
-        urgent.replace(doctor(urgent, "a")).write(DOCTORS.slice(0, 1))
+        urgent.rewrite(doctor(urgent, "a")).write(DOCTORS.slice(0, 1))
         for file in urgent._open_files:
             file.close()  # its marker stands from here on
-        begun.replace(doctor(begun, "a")).write(DOCTORS.slice(0, 1))
+        begun.rewrite(doctor(begun, "a")).write(DOCTORS.slice(0, 1))
         with pytest.raises(lakelatch.ConflictError, match=r"urgent, which is still running.*priority 0 yields to 5"):
             begun.commit()
         elsewhere = low.transaction()
-        elsewhere.replace(doctor(elsewhere, "b")).write(DOCTORS.slice(1))
+        elsewhere.rewrite(doctor(elsewhere, "b")).write(DOCTORS.slice(1))
         elsewhere.commit()
         urgent.commit()
 
@@ -175,7 +175,7 @@ def test_the_higher_priority_lands_and_the_lower_loses(url):
     with make(url, strategy="priority") as low, lakelatch.open(url, priority=5) as high:
         begun, urgent = low.transaction(), high.transaction()
         for txn in (begun, urgent):
-            txn.replace(doctor(txn, "a")).write(DOCTORS.slice(0, 1))
+            txn.rewrite(doctor(txn, "a")).write(DOCTORS.slice(0, 1))
         urgent.commit()
         with pytest.raises(lakelatch.ConflictError):
             begun.commit()
@@ -197,7 +197,7 @@ def test_a_candidate_is_read_once_however_many_slots_are_tried(url, monkeypatch)
     )
     with make(url, lock="none://") as table, lakelatch.open(url) as other:
         txn = table.transaction()
-        txn.replace(doctor(txn, "a")).write(DOCTORS.slice(0, 1))
+        txn.rewrite(doctor(txn, "a")).write(DOCTORS.slice(0, 1))
         insert(table, "c", ward="y")
         decide, tried = txn._judge.decide, []
 

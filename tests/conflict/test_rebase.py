@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakelatch.conflict import Party, ReadSet, Repeatable, Reservation, Scan, Verdict, WriteSet, resolve
-from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, FileGroupId, Region
+from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, Region
+from lakelatch.hudi.files import FileGroupId
 
 A, B, NEW = FileGroupId("p", "a"), FileGroupId("p", "b"), FileGroupId("p", "new")
 P = Region(frozenset("p"))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.conflict import Claim, Party, ReadSet, Reservation, WriteSet, first_in_the_way, in_rank_order, resolve
-from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, FileGroupId, Region
+from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, Region
+from lakelatch.hudi.files import FileGroupId
 
 G = [FileGroupId(partition, f"{bucket:08}-{n}") for partition in "pq" for bucket in (1, 2) for n in "xy"]
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, candidates, resolve, strategy_names
+from lakelatch.conflict import Party, ReadSet, WriteSet, candidates, resolve, strategy_names
 from lakelatch.conflict.operations import BLIND as BLIND_OPERATIONS
 from lakelatch.conflict.operations import COMPLETED, INGESTION, YIELDS_ALWAYS, Kind, kind_of
 from lakelatch.conflict.strategies import refuse_contradiction, strategy
 from lakelatch.conflict.write_set import NOWHERE, Region
 from lakelatch.errors import ConfigError
+from lakelatch.hudi.files import FileGroupId
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -285,13 +286,17 @@ def test_under_prefer_writer_a_service_waits_for_ingestion_that_has_not_said_wha
     [
         (
             "hopeful",
-            {"buckets": None},
+            {"bucket_count": None},
             "no conflict strategy 'hopeful'; known: simple, bucket, prefer-writer, priority",
         ),
-        ("bucket", {"buckets": None}, "the table has no bucket index"),
-        ("simple", {"buckets": None, "priority": 3}, "priority 3 has no effect under the table's strategy 'simple'"),
-        ("priority", {"buckets": None, "priority": "high"}, "must be a whole number"),
-        ("priority", {"buckets": None, "priority": True}, "must be a whole number"),
+        ("bucket", {"bucket_count": None}, "the table has no bucket index"),
+        (
+            "simple",
+            {"bucket_count": None, "priority": 3},
+            "priority 3 has no effect under the table's strategy 'simple'",
+        ),
+        ("priority", {"bucket_count": None, "priority": "high"}, "must be a whole number"),
+        ("priority", {"bucket_count": None, "priority": True}, "must be a whole number"),
     ],
 )
 def test_contradictions_are_refused(name, given, words):
@@ -301,9 +306,9 @@ def test_contradictions_are_refused(name, given, words):
 
 def test_what_goes_together_is_not_refused():
     for name in strategy_names():
-        refuse_contradiction(name, buckets=4)
-        refuse_contradiction(name, buckets=4, priority=0)
-    refuse_contradiction("priority", buckets=None, priority=-2)
+        refuse_contradiction(name, bucket_count=4)
+        refuse_contradiction(name, bucket_count=4, priority=0)
+    refuse_contradiction("priority", bucket_count=None, priority=-2)
 
 
 # --- restore, rollback, and what the candidates are --------------------------------------------------------------

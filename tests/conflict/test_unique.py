@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, resolve
+from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.resolve import Repeatable
 from lakelatch.conflict.unique import Values, shared
+from lakelatch.hudi.files import FileGroupId
 
 ALL = ("", "\U0010ffff")
 

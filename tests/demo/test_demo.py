@@ -32,22 +32,22 @@ def told() -> Story:
 def played(told: Story, tmp_path: Path) -> Iterator[tuple[Path, lakelatch.Table]]:
     """A table on which the writers without Spark have each had their turn."""
     path = tmp_path / "flights"
-    made = lakelatch.create(str(path), record_key="id", partition_by="month", ordering="updated")
+    made = lakelatch.create(str(path), record_key="id", partition_by="month", ordering_field="updated")
     with made, made.transaction("bulk_insert") as txn:
         for month in sorted(told.first["month"].unique().to_pylist()):
-            txn.create(f"month={month}").write(told.first.filter(pc.equal(told.first["month"], month)))
+            txn.new_file(f"month={month}").write(told.first.filter(pc.equal(told.first["month"], month)))
     for task in told.tasks:
         with lakelatch.open(str(path), writer=task.name) as table:
             wanted, note = story.mark(task)
 
             def work(txn: lakelatch.Transaction, task: Task = task, wanted: str = wanted, note: str = note) -> None:
                 for month in task.months:
-                    for group in txn.snapshot.file_groups(f"month={month}"):
+                    for group in txn.snapshot.file_slices(f"month={month}"):
                         rows = txn.read(group, meta=True)
                         chosen = (
                             pc.is_null(rows["dep_time"]) if wanted == "cancelled" else pc.equal(rows["origin"], wanted)
                         )
-                        txn.replace(group).write(_marked(rows, chosen, note))
+                        txn.rewrite(group).write(_marked(rows, chosen, note))
 
             table.run(work)
     with lakelatch.open(str(path)) as table:

@@ -23,8 +23,8 @@ from ..jvm.readers import by_hudi_rs, in_order, plain, plain_rows
 from .awkward import DATA, KEYS, PARTITIONS
 
 Row = dict[str, Any]
-Place = tuple[Any, str]  # partition's value and key
-Model = dict[Place, Row]
+Contender = tuple[Any, str]  # partition's value and key
+Model = dict[Contender, Row]
 
 
 class Story:
@@ -38,7 +38,7 @@ class Story:
         self.folder, self.seed = folder, seed
         self.choose = choose = random.Random(seed)
         self.by = choose.choice([None, *PARTITIONS])
-        self.buckets = choose.choice([None, None, 1, 3])
+        self.bucket_count = choose.choice([None, None, 1, 3])
         self.ordering = choose.choice([None, None, "n"])
         self.schema = pa.schema(
             [("id", pa.string()), *((name, kind) for name, (kind, _) in DATA.items())]
@@ -48,13 +48,13 @@ class Story:
         self._keys = choose.sample(KEYS, 10)
         self._fresh = 0
         self._conditions: list[Callable[[Row], bool]] = []  # of the present transaction
-        self.told: list[str] = [f"partitioned by {self.by}, buckets {self.buckets}, ordering {self.ordering}"]
+        self.told: list[str] = [f"partitioned by {self.by}, buckets {self.bucket_count}, ordering {self.ordering}"]
         settings: dict[str, Any] = {"partition_by": "p"} if self.by else {}
         self.table: Table = lakelatch.create(
             str(folder),
             record_key="id",
             schema=self.schema,
-            buckets=self.buckets,
+            bucket_count=self.bucket_count,
             hive_style=choose.random() < 0.7,
             isolation=choose.choice(["snapshot", "write-serializable"]),
             **settings | ({"ordering": self.ordering} if self.ordering else {}),
@@ -77,7 +77,7 @@ class Story:
 
     def _transaction(self) -> None:
         kinds: list[Callable[[], None]] = [self._writes] * 6 + [self._beside] * 2 + [self._reopened]
-        if self.buckets is None:
+        if self.bucket_count is None:
             kinds += [self._overwrite, self._dropped]
         self.choose.choice(kinds)()
 
@@ -93,7 +93,7 @@ class Story:
         self.table.close()
         self.table = lakelatch.open(str(self.folder))
         self._writes()
-        self.table.clean_slices(retain_commits=1)
+        self.table.clean(retain_commits=1)
 
     def _beside(self) -> None:
         """Another one lands other keys before ours, which is merged again or loses."""
@@ -125,14 +125,14 @@ class Story:
             by_path = self._by_path(rows)
             if whole:
                 txn.overwrites(None)
-                txn.drop(txn.current.file_groups())
+                txn.drop_file_groups(txn.current.file_slices())
                 self.model.clear()
             for path, part in by_path.items():
                 txn.overwrites(path)
-                txn.drop(txn.current.file_groups(path))
+                txn.drop_file_groups(txn.current.file_slices(path))
                 places = {self._place(row)[0] for row in part}
                 self.model = {place: row for place, row in self.model.items() if place[0] not in places}
-                txn.create(path).write(self._arrow(part))
+                txn.new_file(path).write(self._arrow(part))
             for row in rows:
                 self.model[self._place(row)] = row
 
@@ -142,9 +142,9 @@ class Story:
                 return
             path = self.choose.choice(partitions)
             self.told.append(f"drop {path!r}")
-            gone = [row for each in txn.current.file_groups(path) for row in txn.read(each).to_pylist()]
+            gone = [row for each in txn.current.file_slices(path) for row in txn.read(each).to_pylist()]
             txn.overwrites(path)
-            txn.drop(txn.current.file_groups(path))
+            txn.drop_file_groups(txn.current.file_slices(path))
             for row in gone:
                 del self.model[self._place(row)]
 
@@ -152,7 +152,7 @@ class Story:
 
     def _write(self, txn: Transaction, model: Model) -> None:
         kinds = [self._upsert] * 4 + [self._delete] * 2 + [self._delete_where] * 2 + [self._replace, self._nothing]
-        if self.buckets is None:
+        if self.bucket_count is None:
             kinds.append(self._create)
         if self.choose.random() < 0.05:
             kinds = [self._delete_all]
@@ -187,7 +187,7 @@ class Story:
         model.clear()
 
     def _replace(self, txn: Transaction, model: Model) -> None:
-        if not (groups := txn.current.file_groups()):
+        if not (groups := txn.current.file_slices()):
             return
         group = self.choose.choice(groups)
         self.told.append(f"replace in {group.partition!r}")
@@ -197,7 +197,7 @@ class Story:
         if not held:
             return
         texts = pa.array([self.choose.choice(DATA["t"][1]) for _ in held], pa.string())
-        txn.replace(group).write(rows.set_column(rows.column_names.index("t"), "t", texts))
+        txn.rewrite(group).write(rows.set_column(rows.column_names.index("t"), "t", texts))
         for row, text in zip(held, texts.to_pylist(), strict=True):
             model[self._place(row)] = row | {"t": text}
 
@@ -227,7 +227,7 @@ class Story:
         return lambda row: all(met(row[name], op, *value) for name, op, *value in terms)
 
     def _add(self, txn: Transaction, path: str, rows: pa.Table) -> None:
-        txn.create(path).write(rows)
+        txn.new_file(path).write(rows)
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Story:
     def _some_keys(self) -> list[str]:
         return [self.choose.choice(self._keys) for _ in range(self.choose.randint(1, 6))]
 
-    def _place(self, row: Row) -> Place:
+    def _place(self, row: Row) -> Contender:
         return (row.get("p") or None) if self.by == "text" else row.get("p"), row["id"]
 
     def _into(self, model: Model, rows: list[Row]) -> None:

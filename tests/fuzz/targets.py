@@ -1,4 +1,4 @@
-"""Everything that reads bytes of others, with sound bytes to begin from. A target raises `LatchError` or answers."""
+"""Everything that reads bytes of others, with sound bytes to begin from. A target raises `LakeLatchError` or answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from lakelatch.conflict.unique import _overlap
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.environment import Process
-from lakelatch.errors import LatchError
+from lakelatch.errors import LakeLatchError
 from lakelatch.hudi.files.file_names import base_file_name, log_file_name, parse_base_name, parse_log_name
 from lakelatch.hudi.files.footer_note import note_of
 from lakelatch.hudi.files.listing import BaseFile, LogFile
@@ -92,7 +92,7 @@ class Target:
     def __call__(self, value: Any) -> None:
         try:
             self.run(value)
-        except LatchError as e:
+        except LakeLatchError as e:
             str(e)
 
 
@@ -127,7 +127,7 @@ def _layout_2(body: bytes) -> None:
     for read in (lambda: decode_container(body, name="x"), lambda: decode_commit(body, name="x", layout=2).to_json()):
         try:
             read()
-        except LatchError as e:
+        except LakeLatchError as e:
             str(e)
 
 
@@ -210,7 +210,7 @@ def _side(body: bytes) -> None:
         ):
             try:
                 read()
-            except LatchError as e:
+            except LakeLatchError as e:
                 str(e)
 
 
@@ -243,7 +243,7 @@ def _markers(names: list[str]) -> None:
         for name in names:
             try:
                 store.put(f"{MARKERS}/{T}/{name}", b"")
-            except LatchError:
+            except LakeLatchError:
                 continue  # no name that there can be
         delete_announced(store, list_markers(store, T))
         assert all((root / name).exists() for name in kept)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.errors import DamagedTableError
+from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.timeline.avro_schemas import schema_of
 from lakelatch.hudi.timeline.commit_metadata import (
     CommitMetadata,
@@ -88,7 +88,7 @@ def test_the_order_of_statistics_does_not_change_the_bytes():
 def test_a_commit_cut_at_any_byte_is_damage(replace):
     body = encode_commit(SMALL, replace=replace)
     for length in range(len(body)):
-        with pytest.raises(DamagedTableError, match=NAME):
+        with pytest.raises(CorruptTableError, match=NAME):
             decode_commit(body[:length], name=NAME, layout=2)
 
 
@@ -96,13 +96,13 @@ def test_a_json_commit_cut_at_any_byte_is_damage():
     body = json.dumps({"partitionToWriteStats": {}, "extraMetadata": {"schema": "{}"}}).encode()
     assert decode_commit(body, name="1.commit", layout=1).schema == "{}"
     for length in range(len(body)):
-        with pytest.raises(DamagedTableError, match=r"1\.commit"):
+        with pytest.raises(CorruptTableError, match=r"1\.commit"):
             decode_commit(body[:length], name="1.commit", layout=1)
 
 
 @pytest.mark.parametrize("body", [b"{}", b"junk", b"Obj\x01", b'{"partitionToWriteStats": {}}'])
 def test_something_else_is_damage(body):
-    with pytest.raises(DamagedTableError, match="not an Avro file"):
+    with pytest.raises(CorruptTableError, match="not an Avro file"):
         decode_commit(body, name=NAME, layout=2)
 
 
@@ -110,14 +110,14 @@ def test_something_else_is_damage(body):
     "body", [b"[]", b"1", b'{"partitionToWriteStats": 7}', b'{"partitionToWriteStats": {"p": [1]}}']
 )
 def test_other_json_is_damage(body):
-    with pytest.raises(DamagedTableError):
+    with pytest.raises(CorruptTableError):
         decode_commit(body, name="1.commit", layout=1)
 
 
 def test_two_records_are_damage():
     out = io.BytesIO()
     fastavro.writer(out, schema_of("HoodieCommitMetadata"), [{}, {}])
-    with pytest.raises(DamagedTableError, match="2 records"):
+    with pytest.raises(CorruptTableError, match="2 records"):
         decode_commit(out.getvalue(), name=NAME, layout=2)
 
 

@@ -119,11 +119,11 @@ def test_cleaning_by_hours_goes_by_when_such_a_commit_was_written(poisoned):
     timeline, now = poisoned.folder / ".hoodie/timeline", a.env.now()
     for age, path in enumerate(sorted(timeline.glob("*_2099*.commit"), reverse=True)):
         os.utime(path, (now - age * 3600, now - age * 3600))
-    assert a.table.clean_slices(retain_hours=25) is None
-    assert a.table.clean_slices(retain_hours=1.5).files > 0
-    older = a.table.clean_slices(retain_hours=0)
+    assert a.table.clean(retain_hours=25) is None
+    assert a.table.clean(retain_hours=1.5).files > 0
+    older = a.table.clean(retain_hours=0)
     assert older is not None
-    assert a.table.clean_slices(retain_hours=0) is None
+    assert a.table.clean(retain_hours=0) is None
     assert content(a.table) == BEGUN | {"a0": 4, "a1": 4}
 
 

@@ -55,7 +55,7 @@ def test_only_values_that_some_row_has_stay_in_the_dictionary(pieces: list[list[
 
 def _values_stored(table: lakelatch.Table) -> set[str]:
     """All values in the dictionary pages of the column ``name``, whether a row has them or not."""
-    (group,) = table.snapshot().file_groups()
+    (group,) = table.snapshot().file_slices()
     with table.store.open(group.path) as stream:
         rows = pq.ParquetFile(stream, read_dictionary=["name"]).read(["name"])
     return {value for chunk in rows.column(0).chunks for value in chunk.dictionary.to_pylist()}

@@ -11,7 +11,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from lakelatch.errors import DamagedTableError
+from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.log_blocks import AVRO, DELETE, Block, Torn, read_blocks
 from lakelatch.hudi.table.avro_schema import from_avro
 from lakelatch.hudi.table.java_properties import parse
@@ -61,14 +61,14 @@ def number(value: int) -> bytes:
 
 def refused(body: bytes, why: str) -> None:
     for decode in (decode_container, lambda body, name: decode_commit(body, name=name, layout=2)):
-        with pytest.raises(DamagedTableError, match=why):
+        with pytest.raises(CorruptTableError, match=why):
             decode(body, name=NAME)
 
 
 def test_a_schema_that_holds_itself_does_not_end_the_process():
     itself = record(["null", COMMIT])
     refused(container(itself, b"\x02" * 20_000), "holds itself")
-    with pytest.raises(DamagedTableError, match="holds itself"):
+    with pytest.raises(CorruptTableError, match="holds itself"):
         block_of(itself, b"\x02" * 20_000).rows()
 
 
@@ -81,11 +81,11 @@ def test_a_schema_cannot_grow_beyond_bounds():
     doubled = [record("int", "int", name="r0"), *(record(f"r{n}", f"r{n}", name=f"r{n + 1}") for n in range(25))]
     refused(container(record(doubled), b"\x00" * 9), "types, nested")
     wide = {"type": "record", "name": "t", "fields": [{"name": "a", "type": doubled}, {"name": "b", "type": "r25"}]}
-    with pytest.raises(DamagedTableError):
+    with pytest.raises(CorruptTableError):
         from_avro(json.dumps(wide))
-    with pytest.raises(DamagedTableError):
+    with pytest.raises(CorruptTableError):
         from_avro('{"type":"record","name":"t","fields":[{"name":"a","type":' + "[" * 100_000 + "]" * 100_000 + "}]}")
-    with pytest.raises(DamagedTableError):
+    with pytest.raises(CorruptTableError):
         from_avro(json.dumps(record({"type": "fixed", "name": "x", "size": 1 << 40})))
 
 
@@ -118,7 +118,7 @@ def test_an_instant_of_another_kind_is_no_commit():
     content = {"operations": [], "extraMetadata": {}, "version": 2, "strategy": None, "missingSchedulePartitions": []}
     body = encode_container(schema_of("HoodieCompactionPlan"), content | {"preserveHoodieMetadata": True})
     assert decode_container(body, "HoodieCompactionPlan", name=NAME)["operations"] == []
-    with pytest.raises(DamagedTableError, match="HoodieCompactionPlan instead of HoodieCommitMetadata"):
+    with pytest.raises(CorruptTableError, match="HoodieCompactionPlan instead of HoodieCommitMetadata"):
         decode_commit(body, name=NAME, layout=2)
 
 
@@ -130,7 +130,7 @@ def test_a_field_of_another_type_is_refused(kind):
 
 @pytest.mark.parametrize("body", [b'{"schema": ' + b"[" * 100_000, b"[" * 100_000])
 def test_json_nested_too_deep_is_damage(body):
-    with pytest.raises(DamagedTableError, match="torn or not JSON"):
+    with pytest.raises(CorruptTableError, match="torn or not JSON"):
         decode_commit(body, name="1.commit", layout=1)
 
 
@@ -148,7 +148,7 @@ def test_json_nested_too_deep_is_damage(body):
     ],
 )
 def test_json_of_other_types_is_no_commit(content):
-    with pytest.raises(DamagedTableError, match="is not commit metadata"):
+    with pytest.raises(CorruptTableError, match="is not commit metadata"):
         decode_commit(json.dumps(content).encode(), name="1.commit", layout=1)
 
 
@@ -168,7 +168,7 @@ def test_a_header_of_two_thousand_million_entries_of_no_length_is_damage():
     inner = struct.pack(">iii", 1, AVRO, 2**31 - 1) + entry + struct.pack(">qi", 0, 0)
     body = b"#HUDI#" + struct.pack(">q", len(inner) + 8) + inner + struct.pack(">q", len(inner) + 14)
     assert len(body) < 60
-    with pytest.raises(DamagedTableError, match="header that cannot be read"):
+    with pytest.raises(CorruptTableError, match="header that cannot be read"):
         read_blocks(body, "log")
 
 
@@ -178,7 +178,7 @@ def test_rows_of_impossible_length_are_damage(length):
     body = struct.pack(">iii", 3, 2**31 - 1, length) + b"\x00" * 8
     (found,) = read_blocks(block(AVRO, {0: "1", 2: schema}, body), "log")
     assert isinstance(found, Block)
-    with pytest.raises(DamagedTableError, match="cannot be decoded"):
+    with pytest.raises(CorruptTableError, match="cannot be decoded"):
         found.rows()
 
 
@@ -186,7 +186,7 @@ def test_rows_of_impossible_length_are_damage(length):
 def test_deletes_that_are_cut_are_damage(content):
     (found,) = read_blocks(block(DELETE, {0: "1"}, content), "log")
     assert isinstance(found, Block)
-    with pytest.raises(DamagedTableError, match="cannot be decoded"):
+    with pytest.raises(CorruptTableError, match="cannot be decoded"):
         list(found.deletes())
 
 
@@ -200,9 +200,9 @@ def test_many_torn_pieces_are_one():
 
 def test_rows_beyond_what_a_type_holds_are_damage():
     huge = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 0}
-    with pytest.raises(DamagedTableError, match="cannot be decoded"):
+    with pytest.raises(CorruptTableError, match="cannot be decoded"):
         block_of(record(huge), number(1000) + b"\x7f" * 1000).rows()
-    with pytest.raises(DamagedTableError, match="cannot be decoded"):
+    with pytest.raises(CorruptTableError, match="cannot be decoded"):
         block_of(record({"type": "long", "logicalType": "timestamp-micros"}), number(2**62)).rows()
 
 

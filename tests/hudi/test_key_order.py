@@ -28,7 +28,7 @@ def as_java(text: str) -> bytes:
 def table_of(folder: Path, *keys: str) -> lakelatch.Table:
     table = lakelatch.create(str(folder), record_key="id", writer="test")
     with table.transaction("insert") as txn:
-        txn.create("").write(pa.table({"id": list(keys), "v": [0] * len(keys)}))
+        txn.new_file("").write(pa.table({"id": list(keys), "v": [0] * len(keys)}))
     return table
 
 
@@ -52,7 +52,7 @@ def test_a_key_is_found_in_whichever_order_its_file_gives_the_span(tmp_path, low
     with table_of(tmp_path, LIGATURE, FACE, *many) as table:
         rewrite_span(tmp_path, low, max(many) if low == FACE else high)
         with table.transaction("insert") as txn:
-            txn.create("").write(pa.table({"id": ["b"], "v": [0]}))
+            txn.new_file("").write(pa.table({"id": ["b"], "v": [0]}))
         with table.transaction("upsert") as txn:
             txn.upsert(pa.table({"id": [FACE], "v": [1]}))
         assert content(table) == many | {LIGATURE: 0, FACE: 1, "b": 0}

@@ -22,25 +22,25 @@ def _java_string_hash(text: str) -> int:
     return value
 
 
-def _bucket(values: tuple[str, ...], buckets: int) -> int:
+def _bucket(values: tuple[str, ...], bucket_count: int) -> int:
     total = 1
     for value in values:
         total = (31 * total + _java_string_hash(value)) & 0xFFFFFFFF
-    return (total & 0x7FFFFFFF) % buckets
+    return (total & 0x7FFFFFFF) % bucket_count
 
 
 @given(st.lists(TEXT, max_size=30), st.integers(1, 300), st.integers(0, 5), st.integers(0, 5))
 @example(["a", "ä", "😀", "a😀b", "\x00", "zz"], 7, 0, 0)
-def test_buckets_are_those_of_javas_list_hash(keys: list[str], buckets: int, before: int, after: int) -> None:
+def test_buckets_are_those_of_javas_list_hash(keys: list[str], bucket_count: int, before: int, after: int) -> None:
     padded = pa.array(["skip"] * before + keys + ["äöü"] * after, pa.string())
-    found = bucket_ids([padded.slice(before, len(keys))], buckets)
-    assert found.tolist() == [_bucket((k,), buckets) for k in keys]
+    found = bucket_ids([padded.slice(before, len(keys))], bucket_count)
+    assert found.tolist() == [_bucket((k,), bucket_count) for k in keys]
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=20), st.integers(1, 64))
-def test_buckets_of_two_fields(keys: list[tuple[str, str]], buckets: int) -> None:
+def test_buckets_of_two_fields(keys: list[tuple[str, str]], bucket_count: int) -> None:
     parts = [pa.array([k[i] for k in keys], pa.string()) for i in (0, 1)]
-    assert bucket_ids(parts, buckets).tolist() == [_bucket(k, buckets) for k in keys]
+    assert bucket_ids(parts, bucket_count).tolist() == [_bucket(k, bucket_count) for k in keys]
 
 
 def test_known_java_values() -> None:

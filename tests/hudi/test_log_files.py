@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.errors import DamagedTableError, UnsupportedTableError
+from lakelatch.errors import CorruptTableError, UnsupportedTableError
 from lakelatch.hudi.files.log_blocks import AVRO, COMMAND, DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from lakelatch.occ.check.check import check
 from lakelatch.storage.local.store import LocalStore
@@ -82,9 +82,9 @@ def test_blocks_of_other_kinds_are_refused(body, said):
     ("kind", "content", "error"),
     [
         (AVRO, b"\0\0\0\2\0\0\0\0", UnsupportedTableError),
-        (AVRO, b"\0\0\0\3\0\0\0\1\0\0\0\2xy", DamagedTableError),
-        (AVRO, b"\0", DamagedTableError),
-        (PARQUET, b"no parquet", DamagedTableError),
+        (AVRO, b"\0\0\0\3\0\0\0\1\0\0\0\2xy", CorruptTableError),
+        (AVRO, b"\0", CorruptTableError),
+        (PARQUET, b"no parquet", CorruptTableError),
     ],
 )
 def test_content_that_cannot_be_decoded(kind, content, error):
@@ -200,7 +200,7 @@ def test_chosen_columns_and_meta_columns(mor):
     mor.update(at(10), at(11), "a", {"a0": 5, "a2": 2}, [("a1", ("LongWrapper", -5))])
     with lakelatch.open(str(mor.folder)) as table:
         assert table.read(columns=["id"]).to_pydict() == {"id": ["a0", "a1", "a2"]}
-        (only,) = table.snapshot().file_groups()
+        (only,) = table.snapshot().file_slices()
         found = table.read_slice(only, columns=["id"], meta=True).to_pydict()
         assert found["_hoodie_commit_time"] == [at(10), at(1), at(10)]
         assert table.read(columns=["part"]).num_rows == 3
@@ -212,7 +212,7 @@ def test_columns_that_log_files_add(mor):
     row = {"id": "a0", "part": "a", "v": 4, "new": "x"}
     mor.log(at(10), at(11), "a", data_block(at(10), [row], schema=wide))
     with lakelatch.open(str(mor.folder)) as table:
-        (only,) = table.snapshot().file_groups()
+        (only,) = table.snapshot().file_slices()
         assert table.read_slice(only).to_pylist() == [row, {"id": "a1", "part": "a", "v": 1, "new": None}]
 
 
@@ -221,7 +221,7 @@ def test_columns_of_a_narrower_type_in_the_base_file(mor):
     row = {"id": "a0", "part": "a", "v": 4.5}
     mor.log(at(10), at(11), "a", data_block(at(10), [row], schema=wide))
     with lakelatch.open(str(mor.folder)) as table:
-        (only,) = table.snapshot().file_groups()
+        (only,) = table.snapshot().file_slices()
         assert table.read_slice(only).to_pylist() == [row, {"id": "a1", "part": "a", "v": 1.0}]
 
 
@@ -231,7 +231,7 @@ def test_rows_without_meta_columns_are_damage(mor):
     mor.log(at(10), at(11), "a", block(AVRO, {0: at(10), 2: json.dumps(schema)}, content_))
     with (
         lakelatch.open(str(mor.folder)) as table,
-        pytest.raises(DamagedTableError, match="without _hoodie_commit_time"),
+        pytest.raises(CorruptTableError, match="without _hoodie_commit_time"),
     ):
         table.read()
 
@@ -239,7 +239,7 @@ def test_rows_without_meta_columns_are_damage(mor):
 def test_a_log_file_that_is_cleaned_away_while_it_is_read(mor):
     path = mor.update(at(10), at(11), "a", {"a0": 5})
     with lakelatch.open(str(mor.folder)) as table:
-        (only,) = table.snapshot().file_groups()
+        (only,) = table.snapshot().file_slices()
         path.unlink()
-        with pytest.raises(DamagedTableError, match="has vanished"):
+        with pytest.raises(CorruptTableError, match="has vanished"):
             table.read_slice(only)

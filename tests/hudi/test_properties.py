@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.errors import DamagedTableError, UnsupportedTableError
+from lakelatch.errors import CorruptTableError, UnsupportedTableError
 from lakelatch.hudi.merge.merge_mode import ordering_of
 from lakelatch.hudi.table.config import TableConfig, checksum
 from lakelatch.hudi.table.java_properties import parse, render
@@ -103,7 +103,7 @@ def test_a_checksum_of_a_real_table():
     ],
 )
 def test_a_damaged_file_says_what_is_wrong(body, message):
-    with pytest.raises(DamagedTableError, match=message) as damaged:
+    with pytest.raises(CorruptTableError, match=message) as damaged:
         TableConfig.from_bytes(body, table="file:///lake/t")
     assert "file:///lake/t" in str(damaged.value)
 

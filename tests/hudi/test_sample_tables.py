@@ -40,7 +40,7 @@ def slices_of(snapshot: Snapshot):
             each.base.path.rpartition("/")[2] if each.base else "",
             tuple(sorted(log.path.rpartition("/")[2] for log in each.logs)),
         )
-        for each in snapshot.file_groups()
+        for each in snapshot.file_slices()
     }
 
 

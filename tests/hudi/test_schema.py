@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.errors import DamagedTableError, InputError
+from lakelatch.errors import CorruptTableError, InputError
 from lakelatch.hudi.table.avro_schema import decimal_bytes, from_avro, to_avro
 from lakelatch.hudi.table.column_types import META_COLUMNS, storable, to_storable, widen
 
@@ -149,5 +149,5 @@ def test_decimals_have_the_size_that_spark_gives_them(precision, size):
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"type":"record","fields":[{"name":"x","type":"strange"}]}'])
 def test_a_schema_that_is_none_is_damage(text):
-    with pytest.raises(DamagedTableError):
+    with pytest.raises(CorruptTableError):
         from_avro(text)

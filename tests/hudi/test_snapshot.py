@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.conflict import FileGroupId
-from lakelatch.errors import DamagedTableError, UnsupportedTableError
+from lakelatch.errors import CorruptTableError, UnsupportedTableError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile, Listing, LogFile
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat
@@ -44,7 +44,7 @@ def view(completion: dict[str, str], *replacements: Replacement, first: str | No
 
 
 def times(found: Snapshot) -> list[str]:
-    return [each.instant for each in found.file_groups()]
+    return [each.instant for each in found.file_slices()]
 
 
 def test_the_larger_requested_time_wins_whatever_completed_last():
@@ -92,37 +92,37 @@ def test_time_travel_is_by_requested_time_and_ours_by_completion_time():
 
 def test_a_log_file_belongs_to_the_newest_base_file_at_its_completion():
     seen = view({"10": "10", "11": "14", "12": "13"})
-    (late,) = snapshot(base("10"), base("12"), log("11"), view=seen).file_groups()
+    (late,) = snapshot(base("10"), base("12"), log("11"), view=seen).file_slices()
     assert late.instant == "12"
     assert [each.instant for each in late.logs] == ["11"]
     (compacted,) = snapshot(
         base("10"), base("12"), log("11"), view=view({"10": "10", "11": "11", "12": "13"})
-    ).file_groups()
+    ).file_slices()
     assert compacted.logs == ()
 
 
 def test_an_uncommitted_log_file_is_invisible():
-    (found,) = snapshot(base("10"), log("11"), view=view({"10": "10"})).file_groups()
+    (found,) = snapshot(base("10"), log("11"), view=view({"10": "10"})).file_slices()
     assert found.logs == ()
 
 
 def test_a_log_file_of_version_6_belongs_to_the_base_file_in_its_name():
     seen = view({"10": "10", "12": "12"})
-    (old,) = snapshot(base("10"), log("10", version=2), log("10"), view=seen, config=V6).file_groups()
+    (old,) = snapshot(base("10"), log("10", version=2), log("10"), view=seen, config=V6).file_slices()
     assert [each.version for each in old.logs] == [1, 2]
-    (new,) = snapshot(base("10"), base("12"), log("10"), view=seen, config=V6).file_groups()
+    (new,) = snapshot(base("10"), base("12"), log("10"), view=seen, config=V6).file_slices()
     assert new.logs == ()
 
 
 def test_a_group_of_log_files_has_no_rows_of_its_own_yet():
-    (found,) = snapshot(log("11"), log("10"), view=view({"10": "10", "11": "11"})).file_groups()
+    (found,) = snapshot(log("11"), log("10"), view=view({"10": "10", "11": "11"})).file_slices()
     assert found.instant == "10"
     with pytest.raises(UnsupportedTableError, match="only log files"):
         found.path  # noqa: B018
 
 
 def test_two_base_files_of_one_commit_are_damage():
-    with pytest.raises(DamagedTableError, match=r"a_0_11.parquet and p/a_1_11.parquet"):
+    with pytest.raises(CorruptTableError, match=r"a_0_11.parquet and p/a_1_11.parquet"):
         snapshot(base("11"), base("11", token="1"), view=view({"11": "12"}))
 
 
@@ -130,9 +130,9 @@ def test_slices_are_found_by_partition_and_group():
     seen = view({"11": "12"})
     found = snapshot(base("11"), base("11", "b"), base("11", partition="q"), view=seen)
     assert found.partitions() == ["p", "q"]
-    assert [each.file_id for each in found.file_groups("p")] == ["a", "b"]
-    assert found.file_groups("nowhere") == []
-    first = found.file_groups()[0]
+    assert [each.file_id for each in found.file_slices("p")] == ["a", "b"]
+    assert found.file_slices("nowhere") == []
+    first = found.file_slices()[0]
     assert found.get(("p", "a")) == found.get(GROUP) == first
     assert (first.partition, first.file_id, first.instant, first.size) == ("p", "a", "11", 10)
     assert first.path == "p/a_0_11.parquet"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelatch.errors import DamagedTableError
+from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.listing import list_data_files
 from lakelatch.hudi.timeline.snapshot import build
 from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
@@ -13,7 +13,7 @@ from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
 def test_a_zero_byte_commit_is_damage_by_name(clustered):
     name = "20260307135708654_20260307135708860.commit"
     (clustered.root / TIMELINE / name).write_bytes(b"")
-    with pytest.raises(DamagedTableError, match=name):
+    with pytest.raises(CorruptTableError, match=name):
         read_timeline(clustered.store, clustered.config)
     tolerant = read_timeline(clustered.store, clustered.config, tolerate_empty=True)
     assert [each.requested for each in tolerant.empty] == ["20260307135708654"]
@@ -25,7 +25,7 @@ def test_a_torn_commit_is_damage_when_it_is_read(clustered):
     path.write_bytes(path.read_bytes()[:-100])
     timeline = read_timeline(clustered.store, clustered.config)
     (torn,) = [each for each in timeline.commits if each.requested == "20260307135708654"]
-    with pytest.raises(DamagedTableError, match=name):
+    with pytest.raises(CorruptTableError, match=name):
         timeline.metadata(torn)
 
 
@@ -33,7 +33,7 @@ def test_a_torn_replacecommit_stops_every_snapshot(clustered):
     name = "20260307135707243_20260307135707527.replacecommit"
     path = clustered.root / TIMELINE / name
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(DamagedTableError, match=name):
+    with pytest.raises(CorruptTableError, match=name):
         read_timeline(clustered.store, clustered.config).view()
 
 
@@ -41,7 +41,7 @@ def test_a_commit_that_vanishes_after_the_listing_is_said(clustered):
     timeline = read_timeline(clustered.store, clustered.config)
     instant = timeline.commits[0]
     (clustered.root / timeline.path(instant)).unlink()
-    with pytest.raises(DamagedTableError, match="vanished"):
+    with pytest.raises(CorruptTableError, match="vanished"):
         timeline.metadata(instant)
 
 
@@ -109,7 +109,7 @@ def test_log_files_are_attached_until_they_are_compacted(merge_on_read):
     assert len(listing.logs) == 5
     logs_as_of = [
         sum(
-            len(each.logs) for each in build(listing, view, merge_on_read.config, as_of=instant.requested).file_groups()
+            len(each.logs) for each in build(listing, view, merge_on_read.config, as_of=instant.requested).file_slices()
         )
         for instant in timeline.commits
     ]

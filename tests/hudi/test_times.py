@@ -125,7 +125,7 @@ def test_every_form_of_one_time_reads_the_same_state(days):
         assert ids(table.read(as_of_completion=time)) == ["a0", "a1"]
         assert [i.requested for i, _ in table.commits(until=time)][-1] == second.requested
         assert [i.requested for i, _ in table.commits(after=time)] == [table.timeline().commits[3].requested]
-        with table.reading(as_of_completion=time) as view:
+        with table.pinned(as_of_completion=time) as view:
             assert ids(view.read()) == ["a0", "a1"]
 
 
@@ -149,10 +149,10 @@ def test_a_time_before_the_first_commit_is_refused_and_one_after_the_last_is_the
 def test_a_reader_at_a_time_to_come_keeps_the_state_that_it_reads(make_world):
     world = make_world()
     a, b = world.writer("A"), world.writer("B")
-    with b.table.reading(as_of_completion="2199-01-01") as view:
+    with b.table.pinned(as_of_completion="2199-01-01") as view:
         for delta in range(3):
             a.add("a", delta + 1)
-        a.table.clean_slices(retain_commits=1)
+        a.table.clean(retain_commits=1)
         assert sum(view.read()["v"].to_pylist()) == 0
 
 
@@ -190,9 +190,9 @@ NAMES = {
     "delete_where": lambda t, partition: t.run(lambda txn: by_partition(txn, partition)),
 }
 CLAIMS = {
-    "reads": lambda t, partition: t.run(lambda txn: txn.reads(partition)),
-    "scanned": lambda t, partition: t.run(lambda txn: txn.scanned(partition)),
-    "looks_up": lambda t, partition: t.run(lambda txn: txn.looks_up(partition)),
+    "reads": lambda t, partition: t.run(lambda txn: txn.depends_on(partition)),
+    "mark_scanned": lambda t, partition: t.run(lambda txn: txn.mark_scanned(partition)),
+    "mark_lookup": lambda t, partition: t.run(lambda txn: txn.mark_lookup(partition)),
     "overwrites": lambda t, partition: t.run(lambda txn: txn.overwrites(partition), operation="insert_overwrite"),
 }
 
@@ -218,7 +218,7 @@ def test_many_partitions_are_not_all_listed(make_world):
     a = world.writer("A")
     with a.table.transaction("insert") as txn:
         for number in range(30):
-            txn.create(f"part=p{number:02}").write(rows(f"p{number:02}", {f"k{number}": 1}))
+            txn.new_file(f"part=p{number:02}").write(rows(f"p{number:02}", {f"k{number}": 1}))
     with pytest.raises(lakelatch.InputError, match=r"part=p02 and 27 more"):
         a.table.read(partition="part=nope")
 
@@ -227,7 +227,7 @@ def test_a_partition_without_rows_any_more_reads_as_empty(world):
     table = world.writer("A").table
     with table.transaction("delete_partition") as txn:
         txn.overwrites("part=a")
-        txn.drop(txn.snapshot.file_groups("part=a"))
+        txn.drop_file_groups(txn.snapshot.file_slices("part=a"))
     assert table.read(partition="part=a").num_rows == 0
     assert table.read(partition="part=b/").num_rows == 2
     table.run(lambda txn: by_partition(txn, "part=a"))

@@ -218,8 +218,8 @@ def pending_beside(folder: Path, version: int) -> Story:
 
 
 @case(8, 9)
-def buckets(folder: Path, version: int) -> Story:
-    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", buckets=4, table_version=version)
+def bucket_count(folder: Path, version: int) -> Story:
+    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", bucket_count=4, table_version=version)
     story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
     story.upsert(rows("JFK", range(8, 16), seen=2))
     story.delete(rows("JFK", range(3)))
@@ -327,7 +327,7 @@ def rebased(folder: Path, version: int) -> Story:
 
 @case(8, 9)
 def rebased_buckets(folder: Path, version: int) -> Story:
-    return _rebased(Story(folder, PLAIN, partition_by=("place",), buckets=2, table_version=version))
+    return _rebased(Story(folder, PLAIN, partition_by=("place",), bucket_count=2, table_version=version))
 
 
 BY_SPARK = {"simple": None, "bucket": 4}
@@ -335,7 +335,7 @@ BY_SPARK = {"simple": None, "bucket": 4}
 
 def for_our_spark(folder: Path, index: str) -> tuple[Story, list[tuple[str, list[Row]]]]:
     """A table for lakelatch.spark, and what it shall write (spark_writer.py)."""
-    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", buckets=BY_SPARK[index])
+    story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", bucket_count=BY_SPARK[index])
     writes = [
         ("insert", rows("JFK", range(12), seen=2) + rows("Zürich", range(5), seen=2)),
         ("upsert", rows("JFK", range(8, 16), seen=3) + rows("JFK", range(2), seen=1) + rows("a/b", range(2), seen=3)),
@@ -381,7 +381,7 @@ WRITTEN_BY_JVM = rows("JFK", range(6, 14), seen=9) + rows("Zürich", range(2), s
 
 def for_jvm_writer(folder: Path, index: str) -> Story:
     """A quiet table of ours, which the JVM will upsert `WRITTEN_BY_JVM` into."""
-    story = Story(folder, PLAIN, partition_by=("place",), buckets=4 if index.startswith("bucket") else None)
+    story = Story(folder, PLAIN, partition_by=("place",), bucket_count=4 if index.startswith("bucket") else None)
     story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
     story.upsert(rows("JFK", range(8, 10), seen=2))
     if index.endswith("rebased"):

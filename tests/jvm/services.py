@@ -54,21 +54,21 @@ def cleaned(table: lakelatch.Table, told: Served) -> None:
     with table.transaction("insert_overwrite") as txn:
         overwrite(txn, "b", "b8", "b9")
     _change(table, 4)
-    assert table.clean_slices(retain_commits=2)
+    assert table.clean(retain_commits=2)
     told.since, told.as_of = _since(table, 3), [table.timeline().commits[-2].requested]
 
 
 def saved(table: lakelatch.Table, told: Served) -> None:
     kept = table.savepoint(comment="kept")
     _change(table, 4)
-    assert table.clean_slices(retain_commits=1)
+    assert table.clean(retain_commits=1)
     told.since, told.as_of, told.saved = _since(table, 2), [kept.instant], kept.files
 
 
 def clustered(table: lakelatch.Table, told: Served) -> None:
     _change(table, 2)
     with table.transaction("insert") as txn:
-        txn.create("part=a").write(rows("a", {"a8": 8}))
+        txn.new_file("part=a").write(rows("a", {"a8": 8}))
     assert table.cluster(**CLUSTER)
     _change(table, 1)
     told.since = _since(table, 5)
@@ -98,12 +98,12 @@ def archived(table: lakelatch.Table, told: Served) -> None:
     with table.transaction("insert_overwrite") as txn:
         overwrite(txn, "b", "b8", "b9")
     with table.transaction("insert") as txn:
-        txn.create("part=a").write(rows("a", {"a8": 8}))
+        txn.new_file("part=a").write(rows("a", {"a8": 8}))
     assert table.cluster(**CLUSTER)
     _change(table, 3)
-    assert table.clean_slices(retain_commits=2)
+    assert table.clean(retain_commits=2)
     _change(table, 1)
-    assert table.clean_slices(retain_commits=1)
+    assert table.clean(retain_commits=1)
     told.old = ["000", *_since(table, 5)[:3]]
     assert table.archive(keep_min=2, keep_max=2).instants > 6
     with table.transaction("insert") as txn:

@@ -62,7 +62,7 @@ class Story:
             str(folder),
             record_key=record_key,
             partition_by=partition_by,
-            ordering=ordering,
+            ordering_field=ordering,
             schema=schema,
             writer="story",
             **options,
@@ -150,34 +150,34 @@ class Change:
         paths = partition_paths(arrow, story.table.config)
         for path in paths.unique().to_pylist():
             part = arrow.filter(pc.equal(paths, path))
-            groups = [] if self._emptied(path) else txn.snapshot.file_groups(path)
+            groups = [] if self._emptied(path) else txn.snapshot.file_slices(path)
             for group in groups:
                 base = txn.read(group, meta=True)
                 known = part.filter(pc.is_in(part[RECORD_KEY], base[RECORD_KEY].combine_chunks()))
-                if bucket_of(group.file_id) is not None and story.table.settings.buckets:
+                if bucket_of(group.file_id) is not None and story.table.settings.bucket_count:
                     known = part.filter(pa.array(self._buckets(part) == bucket_of(group.file_id)))
                 if known.num_rows:
-                    with txn.replace(group) as file:
+                    with txn.rewrite(group) as file:
                         file.write(merge(base, known, ordering=story.ordering).rows)
                 part = part.filter(pc.invert(pc.is_in(part[RECORD_KEY], known[RECORD_KEY].combine_chunks())))
             self._create(path, part)
         return self
 
     def _create(self, path: str, rows: pa.Table) -> None:
-        if not self._story.table.settings.buckets:
+        if not self._story.table.settings.bucket_count:
             if rows.num_rows:
-                with self._txn.create(path, file_id=self._story.file_id()) as file:
+                with self._txn.new_file(path, file_id=self._story.file_id()) as file:
                     file.write(rows)
             return
-        buckets = self._buckets(rows)
-        for bucket in sorted(set(buckets.tolist())):
-            with self._txn.create(path, file_id=self._story.file_id(bucket)) as file:
-                file.write(rows.filter(pa.array(buckets == bucket)))
+        bucket_count = self._buckets(rows)
+        for bucket in sorted(set(bucket_count.tolist())):
+            with self._txn.new_file(path, file_id=self._story.file_id(bucket)) as file:
+                file.write(rows.filter(pa.array(bucket_count == bucket)))
 
     def _buckets(self, rows: pa.Table) -> Any:
-        buckets = self._story.table.settings.buckets
-        assert buckets is not None
-        return bucket_ids(key_parts(rows, self._story.key), buckets)
+        bucket_count = self._story.table.settings.bucket_count
+        assert bucket_count is not None
+        return bucket_ids(key_parts(rows, self._story.key), bucket_count)
 
     def delete(self, rows: Sequence[Row]) -> Change:
         """Delete the rows with the keys of these."""
@@ -187,10 +187,10 @@ class Change:
         keys, paths = record_keys(arrow, story.key), partition_paths(arrow, story.table.config)
         for path in paths.unique().to_pylist():
             wanted = keys.filter(pc.equal(paths, path))
-            for group in txn.snapshot.file_groups(path):
+            for group in txn.snapshot.file_slices(path):
                 left = remove(txn.read(group, meta=True), wanted)
                 if left.changed:
-                    with txn.replace(group) as file:
+                    with txn.rewrite(group) as file:
                         file.write(left.rows)
         return self
 
@@ -198,7 +198,7 @@ class Change:
         """Replace everything in a partition (None: the table)."""
         self.steps.append(Step("empty", partition=partition))
         path = None if partition is None else partition_path(partition, self._story.table.config)
-        self._txn.drop(self._txn.snapshot.file_groups(path))
+        self._txn.drop_file_groups(self._txn.snapshot.file_slices(path))
         self._txn.overwrites(path)
         return self
 
@@ -209,7 +209,7 @@ class Change:
 
     def commit(self, *, carries: Landed | None = None) -> Landed:
         """``carries``: what it is merged with again, because that landed first and has a larger T."""
-        self._txn.rebases()
+        self._txn.merge_on_conflict()
         result = self._txn.commit()
         assert result is not None
         landed = Landed(result.instant, result.completion, self.steps, carries.instant if carries else "")

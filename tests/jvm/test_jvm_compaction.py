@@ -42,7 +42,7 @@ def test_the_jvm_executes_our_plan(library, version):
     assert plain(library.jvm(name, "compact")) == ROWS == rows_of(told.path) == plain(by_hudi_rs(told.path))
     assert list((told.path / ".hoodie/timeline").glob(f"{told.planned}_*.commit"))
     with lakelatch.open(str(told.path)) as table:
-        assert all(each.base and not each.logs for each in table.snapshot().file_groups())
+        assert all(each.base and not each.logs for each in table.snapshot().file_slices())
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -52,6 +52,6 @@ def test_what_the_jvm_writes_after_our_compaction_is_read_and_compacted_again(li
     wanted = ROWS | {row["id"]: row["v"] for row in BY_JVM}
     assert plain(library.jvm(name, "upsert")) == wanted == rows_of(told.path) == plain(by_hudi_rs(told.path))
     with lakelatch.adopt(str(told.path)) as table:
-        assert any(each.logs for each in table.snapshot().file_groups()), "it writes log files"
+        assert any(each.logs for each in table.snapshot().file_slices()), "it writes log files"
         assert table.compact()
     assert rows_of(told.path) == wanted == plain(by_hudi_rs(told.path))

@@ -194,9 +194,9 @@ def test_a_jvms_hold_can_be_broken_by_name(hudi: Path, provider: Provider, now: 
         assert seen is not None
         theirs.unlock()
         assert now(theirs)  # another hold: the name of the first does not fit it
-        assert not ours.break_(KEY, token=seen.token, reason="stuck", who="alice")
+        assert not ours.break_lease(KEY, token=seen.token, reason="stuck", who="alice")
         again = ours.inspect(KEY)
         assert again is not None
-        assert ours.break_(KEY, token=again.token, reason="its host burned down", who="alice")
+        assert ours.break_lease(KEY, token=again.token, reason="its host burned down", who="alice")
         assert [(record.token, record.who) for record in ours.breaks(KEY)] == [(again.token, "alice")]
         ours.acquire(KEY, wait_s=0).release()

@@ -131,9 +131,9 @@ def test_the_jvm_upserts_into_our_file_groups(library, index):
     assert in_order(by_us(story.path)) == wanted
     with lakelatch.open(str(story.path)) as table:
         assert len(table.log.look(now=True)) == 1, "its commit is not in our log, so we would not write over it unseen"
-        groups = table.snapshot().file_groups()
+        groups = table.snapshot().file_slices()
         assert table.config.version == 8
         assert not table.config.metadata_partitions
     if index.startswith("bucket"):
-        buckets = [(group.partition, bucket_of(group.file_id)) for group in groups]
-        assert len(buckets) == len(set(buckets)), "the JVM opened a second file group for a bucket of ours"
+        bucket_count = [(group.partition, bucket_of(group.file_id)) for group in groups]
+        assert len(bucket_count) == len(set(bucket_count)), "the JVM opened a second file group for a bucket of ours"

@@ -22,7 +22,7 @@ def changed_since(path, begin):
     """Rows of commits that completed later, by the commit times in our own files."""
     with lakelatch.open(str(path)) as table:
         later = {i.requested for i in table.timeline().commits if (i.completed or "") > begin}
-        slices = table.snapshot().file_groups()
+        slices = table.snapshot().file_slices()
     found = [row for each in slices for row in pq.read_table(path / each.path, partitioning=None).to_pylist()]
     return in_order(row for row in found if row["_hoodie_commit_time"] in later)
 
@@ -49,7 +49,7 @@ def test_incremental_readers_go_on_from_before_the_archive(library):
     for begin in told.old:
         with lakelatch.open(str(told.path)) as table:
             later = {instant.requested for instant, _ in table.commits(after=begin)}
-            slices = table.snapshot().file_groups()
+            slices = table.snapshot().file_slices()
         found = [r for s in slices for r in pq.read_table(told.path / s.path, partitioning=None).to_pylist()]
         wanted = in_order(row for row in found if row["_hoodie_commit_time"] in later)
         assert in_order(library.jvm("archived", "incremental", begin, None)) == wanted, begin

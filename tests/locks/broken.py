@@ -13,7 +13,7 @@ import pytest
 
 from lakelatch.environment import Environment
 from lakelatch.locks import LockProvider, Release
-from lakelatch.locks.core.backend import Ask, Place
+from lakelatch.locks.core.backend import Contender, LockRequest
 from lakelatch.locks.core.lease import Grant
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.lock_url import parse_lock_url
@@ -43,7 +43,7 @@ class Quiet:
 class QuietBackend(MemoryBackend):
     grant: ClassVar[type[Quiet]] = Quiet
 
-    def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
         found = super().try_grant(ask, getattr(place, "real", place))
         return found and self.grant(found)
 
@@ -121,26 +121,26 @@ class _Place:
 
 class TestPollsWithoutPause(TestSound):
     class backend(QuietBackend):  # noqa: N801
-        def line_up(self, key: str) -> Place:
-            class Place(_Place):
+        def line_up(self, key: str) -> Contender:
+            class Contender(_Place):
                 def wait(self, limit_s: float) -> None:
                     self.env.sleep(0.001)  # a round trip, on which no CPU of ours is spent
 
-            return Place(super().line_up(key), self._env)
+            return Contender(super().line_up(key), self._env)
 
 
 class TestLeavesNothing(TestSound):
     class backend(QuietBackend):  # noqa: N801
         """Nobody waits behind those who are gone: they are stepped over."""
 
-        def line_up(self, key: str) -> Place:
-            class Place(_Place):
+        def line_up(self, key: str) -> Contender:
+            class Contender(_Place):
                 def leave(self) -> None:
                     pass
 
-            return Place(super().line_up(key), self._env)
+            return Contender(super().line_up(key), self._env)
 
-        def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
             slot, real = self._space.slot(ask.key), place.real  # type: ignore[attr-defined]
             line = slot.line[:]
             slot.line[:] = [real] if real in line else []
@@ -152,8 +152,8 @@ class TestLeavesNothing(TestSound):
 
 class TestServesTheLastFirst(TestSound):
     class backend(QuietBackend):  # noqa: N801
-        def line_up(self, key: str) -> Place:
-            class Place(_Place):
+        def line_up(self, key: str) -> Contender:
+            class Contender(_Place):
                 def wait(self, limit_s: float) -> None:
                     space = self.real._space
                     with space.lock:
@@ -162,7 +162,7 @@ class TestServesTheLastFirst(TestSound):
                             line.insert(0, self.real)
                     self.real.wait(limit_s)
 
-            return Place(super().line_up(key), self._env)
+            return Contender(super().line_up(key), self._env)
 
 
 # Backends ------------------------------------------------------------------------------------------------------------
@@ -170,14 +170,14 @@ class TestServesTheLastFirst(TestSound):
 
 class TestGrantsTwice(TestSound):
     class backend(QuietBackend):  # noqa: N801
-        def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
             self._space.slot(ask.key).holder = None
             return super().try_grant(ask, place)
 
 
 class TestEndsNoLease(TestSound):
     class backend(QuietBackend):  # noqa: N801
-        def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
             slot = self._space.slot(ask.key)
             if slot.holder is not None:
                 slot.deadline = float("inf")
@@ -186,7 +186,7 @@ class TestEndsNoLease(TestSound):
 
 class TestRepeatsTokens(TestSound):
     class backend(QuietBackend):  # noqa: N801
-        def try_grant(self, ask: Ask, place: Place) -> Grant | None:
+        def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
             slot = self._space.slot(ask.key)
             if slot.holder is None:
                 slot.token = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lakelatch.environment import Environment
 from lakelatch.locks import BreakRecord, Holder, Release
-from lakelatch.locks.core.backend import Ask
+from lakelatch.locks.core.backend import LockRequest
 from lakelatch.locks.core.lease import Grant
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.lock_url import parse_lock_url
@@ -82,7 +82,7 @@ class ScriptedBackend:
     def line_up(self, key: str) -> ScriptedPlace:
         return ScriptedPlace(self)
 
-    def try_grant(self, ask: Ask, place: object) -> Grant | None:
+    def try_grant(self, ask: LockRequest, place: object) -> Grant | None:
         self.asked = ask
         self.on_grant()
         return self.grants.pop(0) if self.grants else None

@@ -76,7 +76,7 @@ def test_a_break_ends_curators_hold(locks: LockProvider, curator: JvmPeer) -> No
     assert curator.acquire(PATIENCE_S)
     holder = locks.inspect(KEY)
     assert holder is not None
-    assert locks.break_(KEY, token=holder.token, reason="stuck", who="alice")
+    assert locks.break_lease(KEY, token=holder.token, reason="stuck", who="alice")
     locks.acquire(KEY, wait_s=0).release()
 
 

@@ -17,7 +17,7 @@ from botocore.awsrequest import AWSResponse
 from lakelatch.environment import SYSTEM
 from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
-from lakelatch.locks.core.backend import Ask
+from lakelatch.locks.core.backend import LockRequest
 from lakelatch.locks.dynamodb.backend import BLOCK, LOOKS_ALONE
 from lakelatch.locks.dynamodb.contender import DynamoPlace
 from lakelatch.locks.dynamodb.item import OVERTAKEN_MAX, OVERTAKEN_MAX_ALONE, item_key, parse_item, second_key
@@ -203,10 +203,10 @@ def test_a_block_of_tokens_that_is_used_up_is_followed_by_the_next(world: World)
 
 
 def test_a_token_is_lifted_far_and_above_costs_nothing_when_it_is_met(world: World) -> None:
-    with world.us.acquire(world.key, wait_s=0, above=10**12) as lease:
+    with world.us.acquire(world.key, wait_s=0, token_above=10**12) as lease:
         assert lease.token > 10**12
     before = world.us._backend.requests  # type: ignore[attr-defined]
-    world.us.acquire(world.key, wait_s=0, above=lease.token).release()
+    world.us.acquire(world.key, wait_s=0, token_above=lease.token).release()
     assert world.us._backend.requests == before + 2  # type: ignore[attr-defined]
 
 
@@ -251,7 +251,7 @@ def test_where_nobody_queues_a_busy_lock_is_looked_at_again_before_joining(
     with world.them.acquire(world.key, wait_s=0):
         world.set("SET lakelatchQueue = :q", q={"L": [{"S": each} for each in others]})
         place = backend.line_up(world.key)
-        ask = Ask(world.key, "me", world.env.process(), LEASE_S, None, 0, "", waits=True)
+        ask = LockRequest(world.key, "me", world.env.process(), LEASE_S, None, 0, "", waits=True)
         for _ in range(looks):
             before = backend.requests
             assert backend.try_grant(ask, place) is None
@@ -271,7 +271,7 @@ def test_who_tries_without_waiting_may_overtake(world: World) -> None:
 
 def waiter(env: FakeEnvironment, turns: dict[str, float], owner: str) -> DynamoPlace:
     place = DynamoPlace(cast(Table, None), "flights", env, turns)
-    place.ask = Ask("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
+    place.ask = LockRequest("flights", owner, env.process(), LEASE_S, None, 0, "", waits=True)
     place.queued = True
     return place
 
@@ -427,17 +427,17 @@ def test_a_jvm_holder_is_broken_by_its_own_number_only(world: World) -> None:
     assert found is not None
     assert found.owner == "host-1"
     world.client.put_item(TableName="locks", Item=item | {"ownerName": {"S": "host-2"}})
-    assert not world.us.break_(world.key, token=found.token, reason="stuck", who="alice")
+    assert not world.us.break_lease(world.key, token=found.token, reason="stuck", who="alice")
     found = world.us.inspect(world.key)
     assert found is not None
-    assert world.us.break_(world.key, token=found.token, reason="stuck", who="alice")
+    assert world.us.break_lease(world.key, token=found.token, reason="stuck", who="alice")
     assert world.us.acquire(world.key, wait_s=0).token == BLOCK + 1
 
 
 def test_records_of_breaks_survive_a_jvm_writer_and_the_oldest_go(world: World) -> None:
     for i in range(45):
         lease = world.us.acquire(world.key, wait_s=0)
-        assert world.them.break_(world.key, token=lease.token, reason=f"try {i}", who="alice")
+        assert world.them.break_lease(world.key, token=lease.token, reason=f"try {i}", who="alice")
         assert lease.release() is Release.WAS_LOST
     world.client.delete_item(TableName="locks", Key={"key": {"S": world.key}})
     records = world.us.breaks(world.key)
@@ -468,7 +468,7 @@ def test_one_that_slept_between_the_lock_and_its_number_gets_neither(
         if end == "lease":
             world.env.suspend(31)
         else:
-            assert world.them.break_(world.key, token=found.token, reason="stuck", who="alice")
+            assert world.them.break_lease(world.key, token=found.token, reason="stuck", who="alice")
         successors.append(world.them.try_acquire(world.key))
         return reserve(*args)
 

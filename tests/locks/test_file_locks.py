@@ -241,7 +241,7 @@ def test_a_lift_that_was_overtaken_withdraws(tmp_path: Path, monkeypatch: pytest
             return real_claim(folder, token, *rest)  # type: ignore[arg-type]
 
         monkeypatch.setattr(generations, "claim", claim)
-        assert lifting.try_acquire(KEY, above=50) is None
+        assert lifting.try_acquire(KEY, token_above=50) is None
         assert taken[0] is not None
         assert taken[0].token == 2
         assert lifting.try_acquire(KEY) is None
@@ -251,7 +251,7 @@ def test_generations_do_not_pile_up_but_records_of_breaks_stay(tmp_path: Path) -
     folder = Path(generations.key_folder(str(tmp_path), KEY))
     with open_provider(f"file://{tmp_path}", env=FakeEnvironment()) as locks:
         locks.acquire(KEY, wait_s=0)
-        assert locks.break_(KEY, token=1, reason="stuck", who="alice")
+        assert locks.break_lease(KEY, token=1, reason="stuck", who="alice")
         for token in range(2, 200):
             with locks.acquire(KEY, wait_s=0) as lease:
                 assert lease.token == token
@@ -283,7 +283,7 @@ def test_a_vanished_folder_ends_the_lease_and_is_made_again(tmp_path: Path) -> N
         with pytest.raises(LockLostError):
             lease.ensure_held(fresh=True)
         assert lease.release() is Release.WAS_LOST
-        with locks.acquire(KEY, wait_s=0, above=40) as again:
+        with locks.acquire(KEY, wait_s=0, token_above=40) as again:
             assert again.token == 41
 
 

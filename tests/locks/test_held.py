@@ -10,7 +10,7 @@ import pytest
 from lakelatch.environment import Process
 from lakelatch.errors import LockLostError, StorageError
 from lakelatch.locks import Release
-from lakelatch.locks.core.lease import HeldLease, Hold, renew
+from lakelatch.locks.core.lease import HeldLease, LeaseState, renew
 from lakelatch.locks.core.renewer import Renewer
 from lakelatch.locks.core.thread_queue import FrontQueue, Ticket
 from lakelatch.testing import FakeEnvironment
@@ -60,7 +60,7 @@ def script(env: FakeEnvironment) -> Script:
 def hold_it(env: FakeEnvironment, script: Script, renewer: Renewer | None = None, lease_s: float = 12.0) -> HeldLease:
     ticket = FrontQueue(env).enter("k", until=None)
     assert isinstance(ticket, Ticket)
-    hold = Hold(
+    hold = LeaseState(
         place="script://", key="k", owner="me", grant=script, asked_at=env.monotonic(), lease_s=lease_s,
         max_hold_s=None, env=env, process=env.process(), ticket=ticket,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from lakelatch.errors import (
     LockTimeoutError,
     LockUnavailableError,
     StorageError,
-    TokenBehindError,
+    TokenRegressedError,
 )
 from lakelatch.locks import Holder, LockProvider, Release, open_provider
 from lakelatch.testing import FakeEnvironment
@@ -37,11 +37,11 @@ def test_a_token_that_is_not_above_is_given_back_and_told(env: FakeEnvironment) 
     grant, next_one = ScriptedGrant(7), ScriptedGrant(8)
     backend = ScriptedBackend(grant, next_one)
     locks = provider(backend, env)
-    with pytest.raises(TokenBehindError, match="Nothing is held") as caught:
-        locks.acquire("k", wait_s=0, above=7)
-    assert (caught.value.key, caught.value.token, caught.value.above) == ("k", 7, 7)
+    with pytest.raises(TokenRegressedError, match="Nothing is held") as caught:
+        locks.acquire("k", wait_s=0, token_above=7)
+    assert (caught.value.key, caught.value.token, caught.value.token_above) == ("k", 7, 7)
     assert (grant.releases, backend.left) == (1, 0)  # the grant had the place
-    assert locks.acquire("k", wait_s=0, above=7).token == 8  # and the front is free
+    assert locks.acquire("k", wait_s=0, token_above=7).token == 8  # and the front is free
 
 
 def test_an_answer_that_comes_after_the_lease_is_given_back(env: FakeEnvironment) -> None:
@@ -181,7 +181,7 @@ def test_the_backend_is_closed_after_the_last_lease(env: FakeEnvironment) -> Non
         with pytest.raises(LockError, match="is closed"):
             use("a")
     with pytest.raises(LockError, match="is closed"):
-        locks.break_("a", token=1, reason="late", who="me")
+        locks.break_lease("a", token=1, reason="late", who="me")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -202,7 +202,7 @@ def test_a_broken_lease_of_another_place_or_key_is_spared(env: FakeEnvironment) 
         provider(ScriptedBackend(ScriptedGrant(1), ScriptedGrant(1)), env, place=name) for name in ("here", "there")
     )
     leases = [here.acquire("k", wait_s=0), here.acquire("other", wait_s=0), there.acquire("k", wait_s=0)]
-    assert here.break_("k", token=1, reason="stuck", who="me")
+    assert here.break_lease("k", token=1, reason="stuck", who="me")
     assert [lease.lost for lease in leases] == ["stolen", None, None]
 
 
@@ -287,11 +287,13 @@ def test_a_service_that_has_never_answered_is_told_at_once(env: FakeEnvironment)
     assert env.monotonic() == start
 
 
-@pytest.mark.parametrize("above", [2**62 + 1, 2**63 - 2, 2**63, 10**40, -1, 1.5])
-def test_a_token_without_room_to_count_on_is_refused_before_anything_is_asked(env: FakeEnvironment, above: int) -> None:
+@pytest.mark.parametrize("token_above", [2**62 + 1, 2**63 - 2, 2**63, 10**40, -1, 1.5])
+def test_a_token_without_room_to_count_on_is_refused_before_anything_is_asked(
+    env: FakeEnvironment, token_above: int
+) -> None:
     backend = ScriptedBackend(ScriptedGrant(1))
     with pytest.raises(InputError, match="begin a new generation"):
-        provider(backend, env).acquire("k", wait_s=0, above=above)
+        provider(backend, env).acquire("k", wait_s=0, token_above=token_above)
     assert backend.grants
 
 
@@ -352,7 +354,7 @@ def test_every_record_of_the_log_carries_key_owner_and_token(
     lease.on_lost(lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
     env.advance(60)
     locks.acquire("k", wait_s=0).release()
-    locks.break_("k", token=3, reason="stuck", who="me")
+    locks.break_lease("k", token=3, reason="stuck", who="me")
     texts = [record.getMessage() for record in caplog.records]
     for said in ("granted", "renewal failed: no answer", "lost, ", "callback", "no answer to the release", "released"):
         assert any(said in text for text in texts), said

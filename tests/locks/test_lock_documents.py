@@ -92,7 +92,7 @@ def test_the_example_ends_a_command_whose_lock_was_broken(tmp_path: Path) -> Non
         until(lambda: locks.inspect("job") is not None, "the example never takes the lock")
         holder = locks.inspect("job")
         assert holder is not None
-        assert locks.break_("job", token=holder.token, reason="enough", who="test")
+        assert locks.break_lease("job", token=holder.token, reason="enough", who="test")
         done = running.result(60)
     assert done.returncode == 75
     assert "somebody else ended it" in done.stderr

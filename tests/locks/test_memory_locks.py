@@ -8,7 +8,7 @@ import pytest
 
 from lakelatch.errors import ConfigError
 from lakelatch.locks import memory, open_provider
-from lakelatch.locks.core.backend import Ask
+from lakelatch.locks.core.backend import LockRequest
 from lakelatch.locks.memory import MemoryBackend
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 
@@ -35,13 +35,13 @@ def test_a_break_by_another_client_is_told_without_a_renewal() -> None:
     env = FakeEnvironment()
     with open_provider("memory://told", env=env) as ours, open_provider("memory://told", env=env.peer()) as theirs:
         lease = ours.acquire("k", wait_s=0)
-        assert theirs.break_("k", token=lease.token, reason="stuck", who="alice")
+        assert theirs.break_lease("k", token=lease.token, reason="stuck", who="alice")
         assert lease.lost == "stolen"
 
 
 def test_a_newcomer_does_not_overtake_and_a_waiter_that_gives_up_passes_on() -> None:
     backend = MemoryBackend("line", env := FakeEnvironment())
-    ask = Ask("k", "owner", env.process(), 30.0, None, 0, "", waits=True)
+    ask = LockRequest("k", "owner", env.process(), 30.0, None, 0, "", waits=True)
     first, second, newcomer = (backend.line_up("k") for _ in range(3))
     grant = backend.try_grant(ask, newcomer)
     assert grant is not None

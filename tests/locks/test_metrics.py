@@ -55,7 +55,7 @@ def test_waits_holds_renewals_losses_and_breaks_are_counted(registry: CollectorR
     assert value(registry, "hold_seconds_count", scheme="scripted") == 1
     assert 10 < value(registry, "hold_seconds_sum", scheme="scripted") < 20
     with locks.acquire("k", wait_s=1) as other:
-        assert locks.break_("k", token=other.token, reason="stuck", who="me")
+        assert locks.break_lease("k", token=other.token, reason="stuck", who="me")
         assert other.release() is not None
     assert value(registry, "breaks_total", scheme="scripted") == 1
     with pytest.raises(LockTimeoutError):

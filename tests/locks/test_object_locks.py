@@ -300,7 +300,7 @@ def test_a_release_whose_answer_is_lost_is_seen_to_have_landed(
 def test_a_break_whose_answer_is_lost_is_done_once(locks: LeasedLocks, store: FaultStore, rival: LeasedLocks) -> None:
     lease = rival.acquire(KEY_NAME, wait_s=0)
     store.add(LoseReply(On("replace_if_match", "table_lock")))
-    assert locks.break_(KEY_NAME, token=lease.token, reason="stuck", who="alice")
+    assert locks.break_lease(KEY_NAME, token=lease.token, reason="stuck", who="alice")
     assert [record.token for record in locks.breaks(KEY_NAME)] == [lease.token]
     assert lease.release() is Release.WAS_LOST
 
@@ -311,7 +311,7 @@ def test_a_break_record_outlives_a_breaker_that_dies_in_between(
     lease = rival.acquire(KEY_NAME, wait_s=0)
     store.add(Pause(On("get", "tokens"), call=lambda: 1 / 0))
     with pytest.raises(ZeroDivisionError):
-        locks.break_(KEY_NAME, token=lease.token, reason="stuck", who="alice")
+        locks.break_lease(KEY_NAME, token=lease.token, reason="stuck", who="alice")
     assert lease.release() is Release.WAS_LOST
     rival.acquire(KEY_NAME, wait_s=0).release()
     assert [record.who for record in rival.breaks(KEY_NAME)] == ["alice"]
@@ -411,8 +411,8 @@ def test_a_jvms_hold_can_be_broken_by_its_number(shared: LeasedLocks, jvm: Jvm) 
     assert jvm.try_lock()
     token = shared.inspect("t").token
     assert token < 0
-    assert not shared.break_("t", token=token - 1, reason="wrong", who="x")
-    assert shared.break_("t", token=token, reason="its host is gone", who="alice")
+    assert not shared.break_lease("t", token=token - 1, reason="wrong", who="x")
+    assert shared.break_lease("t", token=token, reason="its host is gone", who="alice")
     with shared.acquire("t", wait_s=0):
         assert not jvm.unlock()
     assert [record.token for record in shared.breaks("t")] == [token]

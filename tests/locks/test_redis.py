@@ -256,7 +256,7 @@ def test_a_break_whose_reply_was_lost_is_known_to_be_one(
 ) -> None:
     lease = locks.acquire(key, wait_s=0)
     wire.lose_next_reply()
-    assert far.break_(key, token=lease.token, reason="stuck", who="alice")
+    assert far.break_lease(key, token=lease.token, reason="stuck", who="alice")
     assert len(far.breaks(key)) == 1
     assert lease.release() is Release.WAS_LOST
 
@@ -338,7 +338,7 @@ def test_a_restart_without_append_only_file_ends_leases_and_above_lifts_the_coun
         assert last.release() is Release.WAS_LOST
         with locks.acquire("k", wait_s=0) as lease:
             assert lease.token == 1
-        with locks.acquire("k", wait_s=0, above=5) as lease:
+        with locks.acquire("k", wait_s=0, token_above=5) as lease:
             assert lease.token == 6
         with locks.acquire("k", wait_s=0) as lease:
             assert lease.token == 7
@@ -397,7 +397,7 @@ def test_a_user_needs_no_more_than_the_documented_commands(
             open_provider(locks.url, env=type(SYSTEM)()).acquire(key, wait_s=0.1)
         lease.ensure_held(fresh=True)
         assert locks._backend.renew_many([lease._hold.grant]) == [True]  # type: ignore[attr-defined]
-        assert locks.break_(key, token=lease.token, reason="test", who="me")
+        assert locks.break_lease(key, token=lease.token, reason="test", who="me")
         assert lease.release() is Release.WAS_LOST
         assert len(locks.breaks(key)) == 1
         assert "secret" not in locks.url + repr(locks) + str(pickle.dumps(locks))

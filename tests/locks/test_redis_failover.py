@@ -220,7 +220,7 @@ def test_a_cluster_spreads_locks_and_keeps_each_together(nodes: list[RedisServer
         for thread in threads:
             thread.start()
         until(lambda: all(locks.inspect(f"key {n}").queue for n in range(30)), "all stand in their lines")
-        assert locks.break_("key 0", token=1, reason="test", who="me")
+        assert locks.break_lease("key 0", token=1, reason="test", who="me")
         for lease in leases:
             lease.release()
         for thread in threads:

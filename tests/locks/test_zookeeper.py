@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from lakelatch.environment import SystemEnvironment
-from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError, TokenBehindError
+from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError, TokenRegressedError
 from lakelatch.locks import Lease, LockProvider, Release, open_provider
 from lakelatch.locks.interface import BREAKS_KEPT
 from lakelatch.locks.zookeeper.nodes import node_name
@@ -237,7 +237,7 @@ def test_a_holder_whose_wish_to_listen_was_not_answered_wishes_again(node: Node,
 def test_a_record_of_a_break_is_no_contender(address: str, locks: LockProvider, admin: KazooClient, key: str) -> None:
     for i in range(BREAKS_KEPT + 2):
         lease = locks.acquire(key, wait_s=20)
-        assert locks.break_(key, token=lease.token, reason=f"round {i}", who="alice")
+        assert locks.break_lease(key, token=lease.token, reason=f"round {i}", who="alice")
     assert line(admin, key) == []
     assert [record.reason for record in locks.breaks(key)] == [f"round {i}" for i in range(2, BREAKS_KEPT + 2)]
     assert len(admin.get_children(f"/tests/{key}~breaks")) == BREAKS_KEPT
@@ -246,7 +246,7 @@ def test_a_record_of_a_break_is_no_contender(address: str, locks: LockProvider, 
 def test_a_break_that_was_not_answered_is_looked_up(node: Node, locks: LockProvider, key: str) -> None:
     with Wire(node.port) as wire, open_provider(f"zk://127.0.0.1:{wire.port}/tests?session=20s") as breaker:
         first = locks.acquire(key, wait_s=20)
-        assert breaker.break_(key, token=first.token, reason="makes the folder", who="alice")
+        assert breaker.break_lease(key, token=first.token, reason="makes the folder", who="alice")
         first.release()
         second = locks.acquire(key, wait_s=20)
         session = breaker._backend._session()  # type: ignore[attr-defined]
@@ -259,7 +259,7 @@ def test_a_break_that_was_not_answered_is_looked_up(node: Node, locks: LockProvi
             return ask(send, proves=proves)
 
         session.ask = lose
-        assert breaker.break_(key, token=second.token, reason="again", who="alice")
+        assert breaker.break_lease(key, token=second.token, reason="again", who="alice")
         assert [record.token for record in breaker.breaks(key)] == [first.token, second.token]
 
 
@@ -350,8 +350,8 @@ def test_a_server_that_was_built_anew_grants_nothing_below_the_known_tokens(tmp_
             node.start()
             node.wait_ready()
         with open_provider(url) as locks:
-            with pytest.raises(TokenBehindError) as caught:
-                locks.acquire(key, wait_s=20, above=token)
+            with pytest.raises(TokenRegressedError) as caught:
+                locks.acquire(key, wait_s=20, token_above=token)
             assert caught.value.token <= token
             assert locks.inspect(key) is None
             locks.acquire(key, wait_s=20).release()

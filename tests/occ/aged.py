@@ -48,12 +48,12 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
     world = aged(folder)
     writer = world.writer("A", host="host-b")
     told = struck(writer, fault, act)
-    landed = told.landed if isinstance(told, lakelatch.LatchError) else True
+    landed = told.landed if isinstance(told, lakelatch.LakeLatchError) else True
     try:
         with world.fresh() as table:
             found = content(table)
             assert found in ([after] if landed else [AGED] if landed is False else [AGED, after]), f"told {told!r}"
-            table.clean(wait=True)
+            table.rollback_failed_writes(wait=True)
             finish(table)
             assert content(table) == found or landed is None, f"told {told!r}"
             writer.store.land()  # at the latest now, when everybody has given up and cleaned
@@ -61,7 +61,7 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
             assert found in (AGED, after), found
             with table.transaction() as txn:  # writable
                 add(txn, "b", 5)
-            table.clean_slices(retain_commits=1)
+            table.clean(retain_commits=1)
             check_sound(table)
             wanted = found | {"b0": found["b0"] + 5, "b1": found["b1"] + 5, "b9": 6}
             assert (now := content(table)) == wanted, f"{now}, not {wanted}"
@@ -78,6 +78,6 @@ def strike_all(
     for number, fault in enumerate(faults):
         try:
             strike(folder / str(number), fault, act, after)
-        except (AssertionError, lakelatch.LatchError) as e:
+        except (AssertionError, lakelatch.LakeLatchError) as e:
             failures.append(f"{fault}\n    {type(e).__name__} {str(e).partition(chr(10))[0]}")
     assert not failures, f"{len(failures)} faults do harm:\n" + "\n".join(failures)

@@ -90,7 +90,7 @@ class Mor:
             str(folder),
             record_key="id",
             partition_by="part",
-            ordering=ordering,
+            ordering_field=ordering,
             schema=SCHEMA,
             table_version=version,
             **given,

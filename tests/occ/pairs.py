@@ -154,18 +154,18 @@ def _table_of(rows: Rows, columns: pa.Schema | None) -> pa.Table:
 def _rewrite(txn: Transaction, keys: Iterable[str], change: Callable[[Rows, str], None]) -> None:
     """Every file group that holds one of the keys anew, with ``change`` made for that key; a missing key is added."""
     missing = set(keys)
-    for group in txn.snapshot.file_groups():
+    for group in txn.snapshot.file_slices():
         rows = rows_of(txn._table.read_slice(group))
         if found := missing & set(rows):
             missing -= found
             for key in found:
                 change(rows, key)
-            txn.replace(group).write(_table_of(rows, txn.schema))
+            txn.rewrite(group).write(_table_of(rows, txn.schema))
     for key in sorted(missing):
         rows = {}
         change(rows, key)
         if rows:
-            txn.create(f"part={key[0]}").write(_table_of(rows, txn.schema))
+            txn.new_file(f"part={key[0]}").write(_table_of(rows, txn.schema))
 
 
 def _put(rows: Rows, key: str, side: int, column: str = "") -> None:
@@ -207,12 +207,12 @@ def _delete_where() -> Operation:
         return bool(row["part"] == "a" and row["v"] == 0)
 
     def stage(txn: Transaction, run: Running) -> None:
-        txn.reads("part=a")
-        for group in txn.snapshot.file_groups("part=a"):
+        txn.depends_on("part=a")
+        for group in txn.snapshot.file_slices("part=a"):
             rows = rows_of(txn.read(group))
             kept = {key: row for key, row in rows.items() if not goes(row)}
             if kept != rows:
-                txn.replace(group).write(_table_of(kept, txn.schema))
+                txn.rewrite(group).write(_table_of(kept, txn.schema))
 
     def model(rows: Rows, side: int) -> Rows:
         return {key: row for key, row in rows.items() if not goes(row)}
@@ -226,7 +226,7 @@ def _new(part: str, key: str, side: int) -> Rows:
 
 def _insert(kind: str, part: str) -> Operation:
     def stage(txn: Transaction, run: Running) -> None:
-        txn.create(f"part={part}").write(_table_of(_new(part, f"{part}n", run.side), txn.schema))
+        txn.new_file(f"part={part}").write(_table_of(_new(part, f"{part}n", run.side), txn.schema))
 
     def model(rows: Rows, side: int) -> Rows:
         return rows | _new(part, f"{part}n", side)
@@ -241,9 +241,9 @@ def _overwrite(kind: str, part: str | None, *, rows_in: str = "") -> Operation:
     def stage(txn: Transaction, run: Running) -> None:
         where = part and f"part={part}"
         txn.overwrites(where)
-        txn.drop(txn.snapshot.file_groups(where))
+        txn.drop_file_groups(txn.snapshot.file_slices(where))
         if rows_in:
-            txn.create(f"part={rows_in}").write(_table_of(_new(rows_in, f"{rows_in}o", run.side), txn.schema))
+            txn.new_file(f"part={rows_in}").write(_table_of(_new(rows_in, f"{rows_in}o", run.side), txn.schema))
 
     def model(rows: Rows, side: int) -> Rows:
         kept = {key: row for key, row in rows.items() if part and row["part"] != part}
@@ -271,7 +271,7 @@ def _set_lock(run: Running) -> None:
 
 
 def _clean(run: Running) -> None:
-    run.table.clean()
+    run.table.rollback_failed_writes()
 
 
 def _begin_dead(run: Running) -> None:
@@ -283,12 +283,12 @@ def _begin_dead(run: Running) -> None:
 
 
 def _roll_back(run: Running) -> None:
-    run.table.clean()
+    run.table.rollback_failed_writes()
     assert fate(run.table, run.dead) == ["begin", "rollback"]
 
 
 def _take_snapshot(run: Running) -> None:
-    run.slices = run.table.snapshot().file_groups()
+    run.slices = run.table.snapshot().file_slices()
 
 
 def _read_snapshot(run: Running) -> None:
@@ -323,7 +323,7 @@ OPERATIONS = [
     _overwrite("insert_overwrite", "b", rows_in="b"),
     _overwrite("insert_overwrite", "c", rows_in="c"),
     _overwrite("insert_overwrite_table", None, rows_in="a"),
-    _transaction("empty commit", "upsert", lambda txn, run: txn.commit_empty()),
+    _transaction("empty commit", "upsert", lambda txn, run: txn.allow_empty()),
     _transaction("abort of upsert a0", "upsert", _stage_a0, end="abort"),
     Operation("change of settings", _nothing, _nothing, _change_settings),
     Operation("change of the lock", _nothing, _nothing, _set_lock),

@@ -55,13 +55,13 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
     world = World(folder)
     writer = world.writer("A", host="host-b")
     told = struck(writer, fault, act)
-    landed = told.landed if isinstance(told, lakelatch.LatchError) else told is not None
+    landed = told.landed if isinstance(told, lakelatch.LakeLatchError) else told is not None
     expected = [BEGUN] if landed is False else [after] if landed else [BEGUN, after]
     try:
         with world.fresh() as table:
             found = content(table)
             assert found in expected, f"told {told!r}"
-            table.clean(wait=True)
+            table.rollback_failed_writes(wait=True)
             assert content(table) == found or landed is None, f"told {told!r}"
             writer.store.land()  # at the latest now, when everybody has given up and cleaned
             found = content(table)
@@ -151,7 +151,7 @@ def test_a_store_that_never_answers_leaves_the_outcome_open_and_deletes_nothing(
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.begin_add("a")
     a.store.add(Late(commit_entry(txn), forever=True))
-    with pytest.raises(lakelatch.CommitUnknownError) as told:
+    with pytest.raises(lakelatch.CommitStateUnknownError) as told:
         txn.commit()
     assert told.value.instant == txn.instant
     assert told.value.landed is None
@@ -182,9 +182,9 @@ def test_a_rollback_fills_the_slot_that_a_late_put_wanted(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.begin_add("a")
     a.store.add(Late(commit_entry(txn), forever=True))
-    with pytest.raises(lakelatch.CommitUnknownError):
+    with pytest.raises(lakelatch.CommitStateUnknownError):
         txn.commit()
-    assert b.table.clean(wait=True) == [txn.instant]
+    assert b.table.rollback_failed_writes(wait=True) == [txn.instant]
     assert not any(put.done for put in a.store.land())
     with world.fresh() as table:
         assert content(table) == BEGUN
@@ -231,12 +231,12 @@ def cleaning(folder: Path, fault: Fault | None) -> list[Call]:
     if fault:
         first.store.add(fault)
     try:
-        first.table.clean()
-    except lakelatch.LatchError:
+        first.table.rollback_failed_writes()
+    except lakelatch.LakeLatchError:
         assert fault, "nothing was wrong"
     calls = first.store.calls
     first.store.reset()
-    world.writer("second").table.clean()
+    world.writer("second").table.rollback_failed_writes()
     first.store.land()
     with world.fresh() as table:
         assert content(table) == BEGUN
@@ -259,7 +259,7 @@ def test_a_writer_that_is_stopped_between_two_heartbeats_notices(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     txn = a.begin_add("a")
     # Stopped right before it gives its file the name, when all its checks have passed.
-    a.store.add(Pause(On("publish"), call=lambda: b.table.clean(wait=True)))
+    a.store.add(Pause(On("publish"), call=lambda: b.table.rollback_failed_writes(wait=True)))
     with pytest.raises(lakelatch.RolledBackError):
         txn.commit()
     with world.fresh() as table:
@@ -275,7 +275,7 @@ def test_a_file_that_appears_after_its_transaction_landed_without_it_is_cleaned_
     (named,) = (p for p in world.folder.glob(f"*c/*{result.instant}.parquet"))
     late = named.with_name("0" + named.name)
     late.write_bytes(named.read_bytes())
-    writer.table.clean()
+    writer.table.rollback_failed_writes()
     assert named.exists()
     assert not late.exists()
     assert content(writer.table) == independent_content(world.folder) == DONE

@@ -25,16 +25,17 @@ from unittest import mock
 import pytest
 
 import lakelatch
-from lakelatch.conflict import FileGroupId, Party, ReadSet, WriteSet, resolve
+from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import LockError, StorageError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
 from lakelatch.locks import open_provider
 from lakelatch.locks.file.generations import Observer
 from lakelatch.locks.interface import Release
 from lakelatch.locks.memory import _MemoryPlace
-from lakelatch.occ.liveness.heartbeat import HEARTBEATS, Heart, Watch, heartbeat_path
-from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.occ.liveness.heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, heartbeat_path
+from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.entries import Begin, End
 from lakelatch.occ.log.settings import Settings
@@ -43,7 +44,7 @@ from lakelatch.occ.session.table_lock import TableLease, TableLock
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import transaction as transaction_module
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.occ.transaction.validator import Judge
+from lakelatch.occ.transaction.validator import CommitValidator
 from lakelatch.occ.transaction.yielding import Yielding
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
@@ -68,7 +69,7 @@ def prove(make_world: Callable[..., World]) -> Proof:
             with ExitStack() as stack:
                 for patch in patches:
                     stack.enter_context(patch)
-                with pytest.raises((AssertionError, lakelatch.LatchError), match=said):
+                with pytest.raises((AssertionError, lakelatch.LakeLatchError), match=said):
                     check(make_world)
 
     return run
@@ -145,7 +146,7 @@ def test_fault_01_a_holder_whose_lease_has_ended_publishes_all_the_same(prove, p
 
 
 def the_timer_dies_with_a_beat() -> Variant:
-    def beat(self: Heart) -> None:
+    def beat(self: HeartbeatSender) -> None:
         before = self._env.monotonic()
         try:
             for instant, tag in list(self._tags.items()):
@@ -157,7 +158,7 @@ def the_timer_dies_with_a_beat() -> Variant:
         if late and self._timer:
             self._timer.cancel()
 
-    return [mock.patch.object(Heart, "beat", beat)]
+    return [mock.patch.object(HeartbeatSender, "beat", beat)]
 
 
 @pytest.mark.parametrize("how", ["slow", "failed"])
@@ -170,7 +171,7 @@ def test_fault_02_the_heartbeat_dies_of_one_bad_beat(prove, how):
         a.store.add(Pause(beat, call=lambda: a.env.suspend(2 * interval)) if how == "slow" else Refuse(beat))
         for _ in range(20):
             a.env.advance(interval)
-            assert b.table.clean() == [], "a living writer was rolled back"
+            assert b.table.rollback_failed_writes() == [], "a living writer was rolled back"
         assert landed(txn)
 
     prove(check, timer=(the_timer_dies_with_a_beat(), "a living writer was rolled back"))
@@ -191,11 +192,11 @@ def test_fault_03_a_writer_that_was_ended_works_on(prove):
         world = make_world()
         a, b = world.writer("A"), world.writer("B", host="host-b")
         txn = a.begin_add("a")
-        b.table.clean(wait=True)
+        b.table.rollback_failed_writes(wait=True)
         written = 0
         with suppress(lakelatch.RolledBackError):
             for number in range(5):
-                with txn.create("part=b") as file:
+                with txn.new_file("part=b") as file:
                     file.write(rows("b", {f"late {number}": 1}))
                 written += 1
         assert not written, f"{written} files were written for nothing"
@@ -235,14 +236,14 @@ def test_fault_04_a_late_beat_brings_a_heartbeat_back(prove, end):
 
 def all_heartbeats_go() -> Variant:
     def make(real: Any) -> Any:
-        def sweep(self: Cleaner, instant: str, action: str) -> int:
+        def sweep(self: FailedWriteCleaner, instant: str, action: str) -> int:
             for entry in self._store.list(HEARTBEATS):
                 self._store.delete(entry.path)
             return real(self, instant, action)
 
         return sweep
 
-    return [method(Cleaner, "_sweep_dead", make)]
+    return [method(FailedWriteCleaner, "_sweep_dead", make)]
 
 
 def test_fault_05_a_rollback_takes_the_heartbeats_of_the_living(prove):
@@ -251,7 +252,7 @@ def test_fault_05_a_rollback_takes_the_heartbeats_of_the_living(prove):
         dead, alive, cleaner = world.writer("dead"), world.writer("alive"), world.writer("cleaner", host="host-a")
         gone, txn = dead.begin_add("a"), alive.begin_add("b")
         dead.die()
-        assert cleaner.table.clean() == [gone.instant]
+        assert cleaner.table.rollback_failed_writes() == [gone.instant]
         alive.env.advance(alive.table.settings.heartbeat_interval_s)
         assert {e.name for e in cleaner.store.list(HEARTBEATS)} == {txn.instant}, "not the heartbeats of the living"
         assert landed(txn)
@@ -263,12 +264,12 @@ def test_fault_05_a_rollback_takes_the_heartbeats_of_the_living(prove):
 
 
 def a_rollback_is_decided_before_its_slot() -> Variant:
-    def roll_back(self: Cleaner, begin: Begin, *, reason: str) -> bool:
+    def roll_back(self: FailedWriteCleaner, begin: Begin, *, reason: str) -> bool:
         self._log.append(lambda state: End("rollback", begin.instant, "", reason))
         self._sweep_dead(begin.instant, begin.action)
         return True
 
-    return [mock.patch.object(Cleaner, "roll_back", roll_back)]
+    return [mock.patch.object(FailedWriteCleaner, "roll_back", roll_back)]
 
 
 def silent_too_long(world: World) -> tuple[Writer, Transaction]:
@@ -277,7 +278,7 @@ def silent_too_long(world: World) -> tuple[Writer, Transaction]:
     txn = slow.begin_add("a")
     for file in txn._open_files:
         file.close()
-    cleaner.table.clean()
+    cleaner.table.rollback_failed_writes()
     cleaner.env.suspend(cleaner.table.settings.heartbeat_timeout_s + 1)
     return cleaner, txn
 
@@ -312,8 +313,8 @@ def test_fault_07_two_roll_one_writer_back_at_once(prove):
             other, instant = world.writer("other", host="host-c"), txn.instant
             return (
                 cleaner,
-                lambda: ended.append(cleaner.table.clean()),
-                lambda: ended.append(other.table.clean(wait=True)),
+                lambda: ended.append(cleaner.table.rollback_failed_writes()),
+                lambda: ended.append(other.table.rollback_failed_writes(wait=True)),
             )
 
         world: World
@@ -362,7 +363,7 @@ def test_fault_08_two_writers_get_the_same_instant(prove, writers):
 
 
 def pending_ones_are_read_from_their_inflight_file() -> Variant:
-    return [mock.patch.object(Judge, "announced", return_value=WriteSet())]
+    return [mock.patch.object(CommitValidator, "announced", return_value=WriteSet())]
 
 
 @pytest.mark.parametrize("operation", ["upsert", "insert_overwrite"])
@@ -517,23 +518,23 @@ def test_fault_12_a_clustering_that_runs_lands_over_ingestion_that_has_only_begu
 
 def announced_keys_are_of_another_form() -> Variant:
     def make(real: Any) -> Any:
-        def announced(self: Judge, other: Begin) -> WriteSet:
+        def announced(self: CommitValidator, other: Begin) -> WriteSet:
             return WriteSet(frozenset(FileGroupId("", str(group)) for group in real(self, other).groups))
 
         return announced
 
-    return [method(Judge, "announced", make)]
+    return [method(CommitValidator, "announced", make)]
 
 
 def announced_keys_lack_the_partition() -> Variant:
     def make(real: Any) -> Any:
-        def announced(self: Judge, other: Begin) -> WriteSet:
+        def announced(self: CommitValidator, other: Begin) -> WriteSet:
             ids = {group.file_id for group in real(self, other).groups}
             return WriteSet(frozenset(FileGroupId(f"part={part}", each) for part in "ab" for each in ids))
 
         return announced
 
-    return [method(Judge, "announced", make)]
+    return [method(CommitValidator, "announced", make)]
 
 
 def test_fault_13_the_early_look_compares_other_keys(prove):
@@ -543,17 +544,17 @@ def test_fault_13_the_early_look_compares_other_keys(prove):
         same = "5a3e0000-0000-4000-8000-000000000000-0"
         with second.table.transaction("insert") as txn:
             for part in "ab":
-                txn.create(f"part={part}", file_id=same).write(rows(part, {f"{part}9": 0}))
+                txn.new_file(f"part={part}", file_id=same).write(rows(part, {f"{part}9": 0}))
         first.table.priority = 1
         pending = first.table.transaction()
-        group = next(g for g in pending.snapshot.file_groups("part=a") if g.file_id == same)
-        pending.replace(group).write(rows("a", {"a9": 10}))
+        group = next(g for g in pending.snapshot.file_slices("part=a") if g.file_id == same)
+        pending.rewrite(group).write(rows("a", {"a9": 10}))
         for file in pending._open_files:
             file.close()
         for part, lands in (("b", True), ("a", False)):
             txn = second.table.transaction()
-            group = next(g for g in txn.snapshot.file_groups(f"part={part}") if g.file_id == same)
-            txn.replace(group).write(rows(part, {f"{part}9": 1}))
+            group = next(g for g in txn.snapshot.file_slices(f"part={part}") if g.file_id == same)
+            txn.rewrite(group).write(rows(part, {f"{part}9": 1}))
             assert landed(txn) is lands, f"{part}: the same file group is another, or another the same"
         assert landed(pending)
 
@@ -666,7 +667,7 @@ def each_writer_has_its_own_settings() -> Variant:
 
 
 def failed_writes_are_cleaned_eagerly() -> Variant:
-    return [mock.patch.object(Watch, "is_dead", return_value=True)]
+    return [mock.patch.object(HeartbeatObserver, "is_dead", return_value=True)]
 
 
 def refused(url: str, world: World, **other: str) -> bool:
@@ -686,7 +687,7 @@ def test_fault_18_a_cleaner_with_other_settings_harms_the_writers(prove):
             assert refused(url, world, **other), f"a writer with other settings was let in: {other}"
         with lakelatch.open(url, env=world.env.peer()) as cleaner:
             assert cleaner.settings == a.table.settings
-            assert cleaner.clean() == [], "a writer that lives was rolled back"
+            assert cleaner.rollback_failed_writes() == [], "a writer that lives was rolled back"
         assert landed(txn)
 
     prove(
@@ -704,7 +705,7 @@ def a_release_ends_whoever_holds() -> Variant:
         locks, key = self._locks
         holder = locks.inspect(key)
         if holder is not None:
-            locks.break_(key, token=holder.token, reason="", who="")
+            locks.break_lease(key, token=holder.token, reason="", who="")
         return Release.RELEASED
 
     def make(real: Any) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakelatch import errors
 from lakelatch.conflict.write_set import Region
 from lakelatch.environment import Process
-from lakelatch.errors import ConfigError, DamagedTableError, LatchError, UnsupportedTableError
+from lakelatch.errors import ConfigError, CorruptTableError, LakeLatchError, UnsupportedTableError
 from lakelatch.hudi.timeline.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
 from lakelatch.occ.log.entries import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
@@ -28,7 +28,7 @@ processes = st.none() | st.builds(Process, words, words, st.integers(0, 2**22), 
 settings = st.builds(
     Settings,
     lock=words,
-    buckets=st.none() | st.integers(1, 99_999_999),
+    bucket_count=st.none() | st.integers(1, 99_999_999),
     lease_s=st.floats(0.1, 1e6),
     lock_wait_s=st.floats(0.1, 1e6),
     heartbeat_interval_s=st.floats(0.1, 1e3),
@@ -78,7 +78,7 @@ def test_a_torn_entry_is_refused_in_a_sentence(entry, data):
     body = encode(entry, 1, entry.slot, "n")
     torn = body[: data.draw(st.integers(0, len(body) - 1))]
     for damaged in (torn, body + b"\0", body + body):
-        with pytest.raises(DamagedTableError, match="torn"):
+        with pytest.raises(CorruptTableError, match="torn"):
             decode(damaged, "log/7")
 
 
@@ -221,8 +221,8 @@ def test_unknown_settings_are_refused(value, name):
         {"lock_wait_s": -1},
         {"heartbeat_interval_s": 0},
         {"heartbeat_timeout_s": 15.0},
-        {"buckets": 0},
-        {"buckets": 100_000_000},
+        {"bucket_count": 0},
+        {"bucket_count": 100_000_000},
         {"strategy": "hopeful"},
         {"strategy": "bucket"},
         {"isolation": "dirty"},
@@ -291,7 +291,7 @@ def test_errors_survive_pickling(kind, message, details):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_error_belongs_to_the_tree_and_says_what_it_means(kind):
-    assert issubclass(kind, LatchError)
+    assert issubclass(kind, LakeLatchError)
     assert kind.__doc__
     assert kind.__name__ in errors.__doc__
     assert kind.landed in (True, False, None)

@@ -21,9 +21,9 @@ import lakelatch
 from lakelatch.errors import StorageError
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.instant import file_name
-from lakelatch.occ.liveness.heartbeat import Watch, heartbeat_path
+from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, heartbeat_path
 from lakelatch.occ.liveness.markers import delete_announced, list_markers
-from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.staging import data_file as basefile
@@ -115,7 +115,7 @@ def test_trap_2_every_attempt_has_a_t_of_its_own(world):
     done = w.table.run(work)
     assert len(set(tried)) == 2
     assert tried[1] > commits(w.table)[-2].completion
-    (group,) = w.table.snapshot().file_groups("part=a")
+    (group,) = w.table.snapshot().file_slices("part=a")
     assert group.instant == done.commit.instant == tried[1]
     times = w.table.read_slice(group, meta=True)["_hoodie_commit_time"].to_pylist()
     assert times == [tried[1]] * 2, "incremental readers skip rows with an old time"
@@ -137,7 +137,7 @@ def test_trap_5_a_forgotten_outcome_is_no_rollback(world):
     x.add("b")
     delete_epochs_before_the_newest(world)
     for cleaner in (x, world.writer("fresh", host="host-c")):
-        cleaner.table.clean(wait=True)
+        cleaner.table.rollback_failed_writes(wait=True)
         assert content(cleaner.table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 
@@ -153,7 +153,7 @@ def test_trap_5_an_archived_commit_is_no_rollback(world):
         if instant.name[:17] <= old:
             instant.unlink()
     for cleaner in (x, world.writer("fresh", host="host-c")):
-        cleaner.table.clean(wait=True)
+        cleaner.table.rollback_failed_writes(wait=True)
         assert content(cleaner.table) == dict.fromkeys(BEGUN, 1)
     assert independent_content(world.folder) == dict.fromkeys(BEGUN, 1)
 
@@ -162,7 +162,7 @@ def test_trap_7_a_rollback_outlives_the_epoch_that_holds_it(world):
     """Guards: what is not among the open transactions that an epoch carries on is over."""
     w, x = world.writer("W"), world.writer("X", host="host-b")
     txn = w.begin_add("a")
-    assert x.table.clean(wait=True) == [txn.instant]
+    assert x.table.rollback_failed_writes(wait=True) == [txn.instant]
     x.table.log.close_epoch()
     x.add("b")
     delete_epochs_before_the_newest(world)
@@ -184,10 +184,10 @@ def test_trap_6_a_cleaner_decides_on_the_log_that_its_entry_ends(world, after):
         txn.commit()
         r.table.log.close_epoch()
 
-    r.table.clean()  # the first look starts the stop-watch
+    r.table.rollback_failed_writes()  # the first look starts the stop-watch
     r.env.suspend(r.table.settings.heartbeat_timeout_s + 1)
     r.store.add(Pause(On("get", heartbeat_path(txn.instant)), call=commits_after_all, after=after))
-    assert r.table.clean() == []
+    assert r.table.rollback_failed_writes() == []
     with world.fresh() as table:
         assert content(table) == BEGUN | {"a0": 1, "a1": 1}
         check_sound(table)
@@ -200,7 +200,7 @@ def test_trap_6_a_snapshot_ends_at_the_begin_slot_whenever_the_timeline_is_liste
     txn = a.table.transaction()
     a.store.add(Pause(On("list", "/timeline"), call=lambda: b.add("a", 10), after=after))
     add(txn, "a")
-    assert all(group.instant < txn.instant for group in txn.snapshot.file_groups())
+    assert all(group.instant < txn.instant for group in txn.snapshot.file_slices())
     with pytest.raises(lakelatch.ConflictError):
         txn.commit()
     assert world.content() == BEGUN | {"a0": 10, "a1": 10}
@@ -317,7 +317,7 @@ def land_after_the_sweep(world: World) -> None:
     a.store.add(Late(On("publish")))
     with pytest.raises(StorageError):
         a.insert("a", "zombie")
-    b.table.clean(wait=True)
+    b.table.rollback_failed_writes(wait=True)
     b.insert("a", "good")
     assert [put.done for put in a.store.land()] == [True]
 
@@ -465,10 +465,10 @@ def test_trap_13_a_heartbeat_is_never_judged_by_anybodys_wall_clock(world, hours
     txn = w.begin_add("a")
     beat = world.folder / heartbeat_path(txn.instant)
     os.utime(beat, (0, 0))
-    assert r.table.clean() == []
+    assert r.table.rollback_failed_writes() == []
     r.env.suspend(r.table.settings.heartbeat_timeout_s - 1)
     os.utime(beat, (2**33, 2**33))
-    assert r.table.clean() == []
+    assert r.table.rollback_failed_writes() == []
     txn.commit()
     assert world.content() == BEGUN | {"a0": 1, "a1": 1}
 
@@ -478,7 +478,7 @@ def test_trap_13_a_slow_look_makes_nobody_silent(world):
     w, r = world.writer("W", host="host-b"), world.writer("R")
     txn = w.begin_add("a")
     timeout_s = r.table.settings.heartbeat_timeout_s
-    watch = Watch(r.store, r.env)
+    watch = HeartbeatObserver(r.store, r.env)
 
     def look(before_s: float, after_s: float) -> float:
         for seconds, after in ((before_s, False), (after_s, True)):
@@ -546,7 +546,7 @@ def overwrite_against_insert(world: World) -> None:
 def delete_by_condition_against_insert(world: World) -> None:
     w, x = world.writer("W"), world.writer("X")
     txn = w.table.transaction("delete")
-    txn.reads("part=a")
+    txn.depends_on("part=a")
     add(txn, "a", -1)
     x.insert("a", "a5")
     txn.commit()
@@ -675,7 +675,7 @@ def put_into_an_emptied_slot(world: World) -> None:
     txn = w.begin_add("a")
 
     def meanwhile() -> None:
-        assert x.table.clean(wait=True) == [txn.instant]
+        assert x.table.rollback_failed_writes(wait=True) == [txn.instant]
         x.add("b")
         x.table.log.close_epoch()
         x.add("b")
@@ -692,7 +692,7 @@ def test_trap_18_an_entry_in_an_emptied_slot_counts_for_nothing(make_world):
         put_into_an_emptied_slot(world)
     with world.fresh() as table:
         assert content(table) == BEGUN | {"b0": 2, "b1": 2}
-        table.clean()
+        table.rollback_failed_writes()
         assert not any("part=a" in p for p in _strays(table))
 
 
@@ -718,7 +718,7 @@ def test_trap_18_who_has_not_read_what_landed_meanwhile_does_not_land(make_world
 
 
 def _strays(table) -> list[str]:
-    known = {f.path for f in table.snapshot().file_groups()}
+    known = {f.path for f in table.snapshot().file_slices()}
     return [e.path for e in table.store.list("part=a") if e.path.endswith(".parquet") and e.path not in known]
 
 
@@ -732,7 +732,7 @@ def clean_a_slow_writer(world: World) -> None:
     for file in txn._open_files:
         file.close()
     r.store.add(Pause(ENTRY, call=txn.commit))
-    r.table.clean(wait=True)
+    r.table.rollback_failed_writes(wait=True)
     assert txn.result is not None
 
 
@@ -745,15 +745,15 @@ def test_trap_19_nothing_is_deleted_before_the_rollback_entry(world):
 
 
 def test_trap_19_does_harm_when_files_go_first(world, monkeypatch):
-    real = Cleaner.roll_back
+    real = FailedWriteCleaner.roll_back
 
-    def roll_back(self: Cleaner, begin, *, reason: str) -> bool:
+    def roll_back(self: FailedWriteCleaner, begin, *, reason: str) -> bool:
         for marker in self._store.list(f".hoodie/.temp/{begin.instant}", recursive=True):
             path = marker.path.removeprefix(f".hoodie/.temp/{begin.instant}/").rpartition(".marker.")[0]
             self._store.delete(path)
         return real(self, begin, reason=reason)
 
-    monkeypatch.setattr(Cleaner, "roll_back", roll_back)
+    monkeypatch.setattr(FailedWriteCleaner, "roll_back", roll_back)
     clean_a_slow_writer(world)
     with world.fresh() as table, pytest.raises(AssertionError, match="committed files are gone"):
         check_sound(table)
@@ -763,7 +763,7 @@ def test_trap_19_who_was_ended_while_it_held_the_lock_is_told_so(world):
     """Guards: whether it is still open is decided at the very slot, before anything that is known of open ones only."""
     w, r = world.writer("W"), world.writer("R", host="host-b")
     txn = w.begin_add("a")
-    w.store.add(Pause(ENTRY, call=lambda: r.table.clean(wait=True)))
+    w.store.add(Pause(ENTRY, call=lambda: r.table.rollback_failed_writes(wait=True)))
     with pytest.raises(lakelatch.RolledBackError, match=f"{txn.instant} was ended by another writer"):
         txn.commit()
     with world.fresh() as table:
@@ -776,7 +776,7 @@ def test_trap_19_a_file_that_appears_during_the_sweep_goes_with_it(world, when):
     """Guards: a worker looks at its marker after it has published, and the sweep deletes once more after the marker."""
     w = world.writer("W", host="host-b")
     txn = w.table.transaction("insert")
-    file = txn.create("part=a")
+    file = txn.new_file("part=a")
     file.write(rows("a", {"late": 1}))
     moment = {
         "before the sweep deletes": (On("delete", ".parquet"), False),
@@ -806,7 +806,7 @@ def two_attempts_at_one_file(world: World) -> None:
     reports that very file, and the transaction lands and removes its markers."""
     w = world.writer("W")
     txn = w.table.transaction("upsert")
-    (group,) = txn.snapshot.file_groups("part=a")
+    (group,) = txn.snapshot.file_slices("part=a")
     old = txn.read(group)
     new = old.set_column(2, "v", pa.array([v + 1 for v in old["v"].to_pylist()]))
     spec = txn.file_spec(new.schema)
@@ -883,7 +883,7 @@ def test_trap_20_a_stranger_in_our_slot_does_not_mean_that_we_lost(make_world):
     fill_the_slot_of_a_commit(world)  # and its writer is told that it has landed
     assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
     with world.fresh() as table:
-        table.clean()
+        table.rollback_failed_writes()
         assert content(table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 

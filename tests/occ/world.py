@@ -45,25 +45,25 @@ def make(folder: Path, env=None, **settings) -> None:
     """A table with one file group in each of two partitions, two rows in each, all v = 0."""
     with make_empty(folder, env, **settings) as table, table.transaction("insert") as txn:
         for part in PARTITIONS:
-            txn.create(f"part={part}").write(rows(part, {f"{part}0": 0, f"{part}1": 0}))
+            txn.new_file(f"part={part}").write(rows(part, {f"{part}0": 0, f"{part}1": 0}))
 
 
 def add(txn: Transaction, part: str, delta: int = 1) -> None:
     """Add to v of all rows of a partition, through every file group that the snapshot shows."""
-    for group in txn.snapshot.file_groups(f"part={part}"):
+    for group in txn.snapshot.file_slices(f"part={part}"):
         old = txn.read(group)
-        txn.replace(group).write(old.set_column(2, "v", pa.array([v + delta for v in old["v"].to_pylist()])))
+        txn.rewrite(group).write(old.set_column(2, "v", pa.array([v + delta for v in old["v"].to_pylist()])))
 
 
 def insert(txn: Transaction, part: str, *ids: str, v: int = 1) -> None:
     """A new file group with these rows."""
-    txn.create(f"part={part}").write(rows(part, dict.fromkeys(ids, v)))
+    txn.new_file(f"part={part}").write(rows(part, dict.fromkeys(ids, v)))
 
 
 def overwrite(txn: Transaction, part: str, *ids: str, v: int = 1) -> None:
     """Replace a partition by these rows; begin it as insert_overwrite."""
     txn.overwrites(f"part={part}")
-    txn.drop(txn.snapshot.file_groups(f"part={part}"))
+    txn.drop_file_groups(txn.snapshot.file_slices(f"part={part}"))
     if ids:
         insert(txn, part, *ids, v=v)
 
@@ -183,7 +183,7 @@ def struck(writer: Writer, fault: Fault, act: Callable[[Writer], object]) -> obj
     writer.store.add(fault)
     try:
         return act(writer)
-    except lakelatch.LatchError as e:
+    except lakelatch.LakeLatchError as e:
         return e
     finally:
         writer.store.reset()
@@ -285,7 +285,7 @@ def check_clean(table: Table) -> None:
 
 def check_sound(table: Table) -> None:
     """All of it; repairs are whatever a cleaning does."""
-    table.clean()
+    table.rollback_failed_writes()
     check_history(table)
     check_published(table)
     check_archived(table)

@@ -76,8 +76,8 @@ def clean(folder: str, number: int | None = None, after: bool = False, go: str =
     with Table(store, writer="cleaner") as table:
         if go:
             until(Path(go).exists, what="the start")
-            return table.clean()
-        table.clean()
+            return table.rollback_failed_writes()
+        table.rollback_failed_writes()
     return _calls(store)
 
 
@@ -87,7 +87,7 @@ def serve(folder: str, service: str, number: int | None = None, after: bool = Fa
     with Table(store, writer="server") as table:
         match service:
             case "clean":
-                table.clean_slices(retain_commits=1)
+                table.clean(retain_commits=1)
             case "archive":
                 table.archive(keep_min=2, keep_max=2)
             case "cluster":
@@ -123,7 +123,7 @@ def stop_before_entry(folder: str, part: str = "a") -> dict[str, Any]:
         store.add(Pause(_entry, call=lambda: os.kill(os.getpid(), signal.SIGSTOP)))
         try:
             result = txn.commit()
-        except lakelatch.LatchError as e:
+        except lakelatch.LakeLatchError as e:
             return {"error": type(e).__name__, "landed": e.landed, "instant": txn.instant}
         assert result is not None
         return {"error": None, "instant": result.instant}
@@ -216,7 +216,7 @@ def random_work(folder: str, go: str, seed: int, times: int) -> dict[str, list[A
 
 def _do(txn: Transaction, kind: str, part: str, key: str, value: int) -> None:
     if kind == "add":
-        txn.reads(f"part={part}")
+        txn.depends_on(f"part={part}")
         add(txn, part, value)
     elif kind == "put":
         _put(txn, part, key, value)
@@ -228,10 +228,10 @@ def _do(txn: Transaction, kind: str, part: str, key: str, value: int) -> None:
 
 def _put(txn: Transaction, part: str, key: str, value: int) -> None:
     """Set the row of a key, a new one if there is none."""
-    txn.reads(f"part={part}")
-    for group in txn.snapshot.file_groups(f"part={part}"):
+    txn.depends_on(f"part={part}")
+    for group in txn.snapshot.file_slices(f"part={part}"):
         there = dict(zip(*txn.read(group, columns=["id", "v"]).to_pydict().values(), strict=True))
         if key in there:
-            txn.replace(group).write(rows(part, there | {key: value}))
+            txn.rewrite(group).write(rows(part, there | {key: value}))
             return
     insert(txn, part, key, v=value)

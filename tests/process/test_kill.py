@@ -107,7 +107,7 @@ def test_a_founder_killed_at_every_call(forge, folder):
         assert forge.run("create", folder=table, number=number, after=after) == -9
         try:
             opened = lakelatch.open(str(table))
-        except lakelatch.NotATableError:
+        except lakelatch.TableNotFoundError:
             absent += 1
             opened = lakelatch.create(str(table), record_key="id", partition_by="part", exist_ok=True)
         with opened:

@@ -34,11 +34,11 @@ def test_a_service_killed_at_every_write(forge, folder, service, after):
         with lakelatch.open(str(table), writer="next") as handle:
             found = content(handle)
             assert found in (AGED, after)
-            handle.clean()
+            handle.rollback_failed_writes()
             finish(handle)
             with handle.transaction() as txn:
                 add(txn, "b", 5)
-            handle.clean_slices(retain_commits=1)
+            handle.clean(retain_commits=1)
             check_sound(handle)
             assert content(handle) == found | {"b0": 5, "b1": 5, "b9": 6}
         if turn % 4 == 0:
@@ -62,7 +62,7 @@ def test_an_upsert_goes_on_whenever_a_clustering_was_killed(forge, folder):
                 add(txn, "b", 5)
             assert not handle.plans()
             assert content(handle) == AGED | {"b0": 5, "b1": 5, "b9": 6}
-            handle.clean()
+            handle.rollback_failed_writes()
             check_sound(handle)
         shutil.rmtree(table)
     assert left > 4, "it was killed while its plan was pending"
@@ -80,8 +80,8 @@ def test_a_compaction_killed_at_every_write(forge, folder):
             assert content(handle) == ROWS
             handle.compact()
             assert not handle.plans()
-            handle.clean()
-            assert not any(each.logs for each in handle.snapshot().file_groups())
+            handle.rollback_failed_writes()
+            assert not any(each.logs for each in handle.snapshot().file_slices())
             assert content(handle) == ROWS
             assert check(handle.store).findings == ()
         shutil.rmtree(table)

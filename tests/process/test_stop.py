@@ -56,8 +56,8 @@ def test_a_stopped_writer_that_was_rolled_back_does_not_land(forge, folder):
     stopped = forge.start("stop_before_entry", folder=folder / "table")
     stopped.stop_here()
     with lakelatch.open(str(folder / "table")) as table:
-        assert len(table.clean()) == 0, "it may still be alive"
-        (ended,) = table.clean(wait=True)
+        assert len(table.rollback_failed_writes()) == 0, "it may still be alive"
+        (ended,) = table.rollback_failed_writes(wait=True)
     stopped.signal(signal.SIGCONT)
     told = stopped.result()
     assert told == {"error": "RolledBackError", "landed": False, "instant": ended}
@@ -74,7 +74,7 @@ def test_a_slow_living_writer_outlives_many_time_outs(forge, folder):
     until(ready.exists, what="the slow writer begins")
     with lakelatch.open(str(folder / "table")) as table:
         end = table.env.monotonic() + 6.0
-        until(lambda: table.clean() or table.env.monotonic() > end, what="six seconds of cleaning")
+        until(lambda: table.rollback_failed_writes() or table.env.monotonic() > end, what="six seconds of cleaning")
         go.touch()
         instant = slow.result()
         assert fate(table, instant) == ["begin", "commit"]

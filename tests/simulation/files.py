@@ -6,8 +6,8 @@ import functools
 import json
 from collections.abc import Callable
 
-from lakelatch.conflict import FileGroupId
 from lakelatch.errors import RolledBackError, StorageError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.file_names import BaseName, base_file_name, join
 from lakelatch.hudi.files.listing import BaseFile
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
@@ -118,4 +118,4 @@ def join_files(execution: Execution) -> None:
             slices.append(FileSlice(base.group, base))
             content |= execution._seen(lambda path=base.path: read(execution._table.store, path))  # type: ignore[misc]
         execution.add([write(execution, partition, group["file_id"], content)])
-        execution.drop(slices)
+        execution.drop_file_groups(slices)

@@ -110,7 +110,11 @@ def _dependencies(
             if group in droppers:
                 edge(anti, reader.name, droppers[group], "rw")
         for group, maker in makers.items():
-            if group.partition in reader.scanned | reader.region and group not in reader.reads and group not in gone:
+            if (
+                group.partition in reader.mark_scanned | reader.region
+                and group not in reader.reads
+                and group not in gone
+            ):
                 edge(anti, reader.name, maker, "rw")
     order = sorted(landed.values(), key=lambda a: a.began)
     for one in landed.values():

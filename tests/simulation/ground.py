@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lakelatch
-from lakelatch.conflict import FileGroupId
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.testing import FakeEnvironment
 
 from ..occ.mor import Mor, Row, at, rows

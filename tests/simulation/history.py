@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from lakelatch.conflict import FileGroupId
 from lakelatch.conflict.write_set import WriteSet
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.file_names import bucket_of
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS
 from lakelatch.occ.log.entries import Begin, Commit, End, LogEntry, Open, Setting
@@ -77,7 +77,7 @@ class Attempt:
     instant: str = ""
     level: str = "snapshot"
     reads: State = field(default_factory=dict)
-    scanned: frozenset[str] = frozenset()
+    mark_scanned: frozenset[str] = frozenset()
     writes: State = field(default_factory=dict)
     drops: set[FileGroupId] = field(default_factory=set)
     removed: int = 0
@@ -269,7 +269,7 @@ def _next(attempt: Attempt, snapshot: State, before: State) -> State:
     for group, seen in attempt.reads.items() - attempt.merged.items():
         if snapshot.get(group) != seen:
             raise Anomaly(f"{attempt.name} read {seen} in {group}; its snapshot held {snapshot.get(group)}")
-    for partition in attempt.scanned | attempt.region:
+    for partition in attempt.mark_scanned | attempt.region:
         if {g for g in snapshot if g.partition == partition} - attempt.reads.keys():
             raise Anomaly(f"{attempt.name} has not seen all of its snapshot in {partition}")
     for group in attempt.writes.keys() & attempt.reads.keys() | attempt.drops:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import Pool
 from pathlib import Path
 
-from lakelatch.errors import LatchError
+from lakelatch.errors import LakeLatchError
 
 from . import mutants_of_commits, mutants_of_disks, mutants_of_rebase, mutants_of_services, mutants_of_signs
 from .install import simulated
@@ -55,7 +55,7 @@ def hunt(name: str, seconds: float) -> tuple[int, float, str]:
             seed += 1
             try:
                 run(MUTANTS[name].suits(Shape.of(seed)))
-            except (AssertionError, LatchError) as e:
+            except (AssertionError, LakeLatchError) as e:
                 return seed, time.process_time() - began, words(e)
     return seed, time.process_time() - began, ""
 

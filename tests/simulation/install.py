@@ -17,7 +17,7 @@ from lakelatch.locks import LockProvider, memory
 from lakelatch.locks.core import lease as held
 from lakelatch.locks.core import renewer
 from lakelatch.locks.core import thread_queue as queue
-from lakelatch.locks.core.lease import Hold
+from lakelatch.locks.core.lease import LeaseState
 from lakelatch.occ.check import buckets, check
 from lakelatch.occ.liveness import heartbeat
 from lakelatch.occ.log import commit_log
@@ -55,7 +55,7 @@ def simulated() -> Iterator[None]:
                 simulated_mutexes(commit_log, heartbeat, view, table_lock, waiting, held, memory, queue, renewer)
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
-            stack.enter_context(mock.patch.object(Hold, "ensure", _watched(Hold.ensure)))
+            stack.enter_context(mock.patch.object(LeaseState, "ensure", _watched(LeaseState.ensure)))
             stack.enter_context(mock.patch.dict(services._RUN, {"clustering": join_files, "compaction": merge_logs}))
             # What reads rows: `some_rows` looks at the snapshot instead, and what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", return_value=None))
@@ -88,7 +88,7 @@ def _open_provider(url: str, *, env: SimEnvironment) -> LockProvider:
 def _watched(ensure):
     """The real check that a lease is held; the server must not have taken it for ended before."""
 
-    def checked(self: Hold, *, fresh: bool) -> None:
+    def checked(self: LeaseState, *, fresh: bool) -> None:
         ensure(self, fresh=fresh)
         env = self.env
         assert isinstance(env, SimEnvironment)

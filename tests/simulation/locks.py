@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lakelatch.errors import LockUnavailableError
-from lakelatch.locks.core.backend import Ask, Place
+from lakelatch.locks.core.backend import Contender, LockRequest
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.interface import BreakRecord, Holder, Release
 from lakelatch.locks.lock_url import parse_lock_url
@@ -57,17 +57,17 @@ class SimBackend:
     def now(self) -> float:
         return self._network.scheduler.now
 
-    def line_up(self, key: str) -> Place:
+    def line_up(self, key: str) -> Contender:
         return _Place(self)
 
-    def try_grant(self, ask: Ask, place: Place) -> _Grant | None:
+    def try_grant(self, ask: LockRequest, place: Contender) -> _Grant | None:
         assert isinstance(place, _Place)
 
         def grant() -> _Grant | None:
             server, now = self.server, self.now
             if server.holder is not None and now < server.until:
                 return None
-            server.token = max(server.token, ask.above) + 1
+            server.token = max(server.token, ask.token_above) + 1
             server.until, server.lease_s = now + ask.lease_s, ask.lease_s
             server.ends[ask.owner] = server.until
             server.granted.add(server.token)

@@ -39,7 +39,7 @@ def _decide_all_the_same(real: Any) -> Any:
 def no_look_whether_it_was_rolled_back() -> Patches:
     """A writer that somebody has ended commits all the same."""
     look = method(Transaction, "_require_in", lambda _: lambda *_: None)
-    return [look, method(judge.Judge, "decide", _decide_all_the_same)]
+    return [look, method(judge.CommitValidator, "decide", _decide_all_the_same)]
 
 
 @mutant()

@@ -66,7 +66,7 @@ def the_timeline_is_believed_alone() -> Patches:
     return [method(Reading, "_whole", lambda _: lambda self, timeline, follower: timeline)]
 
 
-@mutant(lambda shape: replace(shape, buckets=2, mix="mixed", writers=3, transactions=2))
+@mutant(lambda shape: replace(shape, bucket_count=2, mix="mixed", writers=3, transactions=2))
 def buckets_are_not_compared() -> Patches:
     """Two writers make the first file group of one bucket at once, and both land."""
     return [method(meeting, "_is_bucket", lambda _: lambda file_id: False)]

@@ -9,7 +9,7 @@ from unittest import mock
 from lakelatch.occ.rebase import rounds
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.turns.waiting import Patience
+from lakelatch.occ.turns.waiting import BoundedWait
 
 from . import files
 from .mutant import Patches, method, mutant
@@ -70,7 +70,7 @@ def who_waits_keeps_the_lock() -> Patches:
 
         return until
 
-    return [method(Patience, "until", make)]
+    return [method(BoundedWait, "until", make)]
 
 
 @mutant(

@@ -9,9 +9,9 @@ from unittest import mock
 from lakelatch.errors import LockLostError
 from lakelatch.hudi.timeline.instant import from_epoch_ms
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
-from lakelatch.locks.core.lease import Hold
-from lakelatch.occ.liveness.heartbeat import Heart, Watch, heartbeat_path
-from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.locks.core.lease import LeaseState
+from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, HeartbeatSender, heartbeat_path
+from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.entries import Begin, LogState
 from lakelatch.occ.session.table_lock import TableLease
@@ -34,7 +34,7 @@ def files_are_deleted_before_the_rollback_entry() -> Patches:
 
         return roll_back
 
-    return [method(Cleaner, "roll_back", make)]
+    return [method(FailedWriteCleaner, "roll_back", make)]
 
 
 @mutant()
@@ -47,7 +47,7 @@ def an_unknown_transaction_is_swept() -> Patches:
 
         return sweep
 
-    return [method(Cleaner, "sweep", make)]
+    return [method(FailedWriteCleaner, "sweep", make)]
 
 
 @mutant()
@@ -58,7 +58,7 @@ def silence_by_the_wall_clock() -> Patches:
         found = self._store.head(heartbeat_path(begin.instant))
         return found is not None and self._env.now() - (WALL + found.mtime) > timeout_s
 
-    return [method(Watch, "is_dead", lambda _: is_dead)]
+    return [method(HeartbeatObserver, "is_dead", lambda _: is_dead)]
 
 
 @mutant()
@@ -70,13 +70,13 @@ def a_beat_brings_the_heartbeat_back() -> Patches:
             self._remember(instant, self._store.put(heartbeat_path(instant), self._body(instant)).tag)
         self._after()
 
-    return [method(Heart, "beat", lambda _: beat)]
+    return [method(HeartbeatSender, "beat", lambda _: beat)]
 
 
 @mutant(lambda shape: replace(shape, lock=LOCKS[0], faults={"slow answer": 0.05, "stop": 0.02, "slow": 0.05}))
 def a_lease_is_counted_from_the_answer() -> Patches:
     """A lease is taken to last from when the answer came, not from when it was asked for: it is revived."""
-    return [method(Hold, "_extend", lambda real: lambda self, _: real(self, self.env.monotonic()))]
+    return [method(LeaseState, "_extend", lambda real: lambda self, _: real(self, self.env.monotonic()))]
 
 
 @mutant(lambda shape: replace(shape, lock=LOCKS[0], writers=3, faults={"forget": 0.3, "stop": 0.02, "slow": 0.02}))

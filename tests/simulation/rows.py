@@ -42,6 +42,10 @@ def facts(settings: Settings, partition: str, changed: Mapping[str, str], new: I
     keys = hashed_keys(pa.array(sorted(new), pa.string())) if settings.unique_keys else None
     if keys is not None:
         values[NEW_KEYS] = keys_in(partition, keys)
-    if settings.unique and changed:
+    if settings.unique_constraints and changed:
         values["email"] = constraint_values(pa.table({"email": sorted(changed.values())}), EMAIL)
-    return FileFacts(b"", {name: each for name, each in values.items() if each}) if values or settings.unique else None
+    return (
+        FileFacts(b"", {name: each for name, each in values.items() if each})
+        if values or settings.unique_constraints
+        else None
+    )

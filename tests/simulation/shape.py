@@ -68,7 +68,7 @@ class Shape:
     readers: int = 0
     unique: bool = False
     power_cut: bool = False
-    buckets: int | None = None
+    bucket_count: int | None = None
     merge_on_read: bool = False
 
     @classmethod
@@ -95,7 +95,7 @@ class Shape:
             readers=luck.choice((0,) * 9 + (1,)),
             unique=luck.random() < 0.1,
             power_cut=luck.random() < 0.3,
-            buckets=luck.choice((None, None, None, 2)),
+            bucket_count=luck.choice((None, None, None, 2)),
         )
         return shape.only_services() if luck.random() < 0.02 else shape
 
@@ -107,7 +107,7 @@ class Shape:
             writers=0,
             keepers=2,
             readers=1,
-            buckets=None,
+            bucket_count=None,
             unique=False,
             groups=min(self.groups, 2),
         )
@@ -133,7 +133,7 @@ class Shape:
         for name in (
             "admin",
             "power_cut",
-            "buckets",
+            "bucket_count",
             "unique",
             "drift",
             "skew_s",

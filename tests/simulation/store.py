@@ -133,17 +133,17 @@ class Objects:
     def _grow(self, folder: str) -> None:
         if folder not in self._folders:
             self._folders[folder] = {}
-            above = folder.rpartition("/")[0]
-            self._grow(above)
-            self._folders[above][folder] = None
+            token_above = folder.rpartition("/")[0]
+            self._grow(token_above)
+            self._folders[token_above][folder] = None
 
     def _shrink(self, folder: str) -> None:
         while folder and not self._entries.get(folder) and not self._folders[folder]:
             self._entries.pop(folder, None)
             del self._folders[folder]
-            above = folder.rpartition("/")[0]
-            del self._folders[above][folder]
-            folder = above
+            token_above = folder.rpartition("/")[0]
+            del self._folders[token_above][folder]
+            folder = token_above
 
 
 class SimStore:

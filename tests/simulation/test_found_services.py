@@ -61,11 +61,11 @@ def test_a_lease_is_that_of_the_view_and_not_of_the_log_before_it(world: World):
     """
     a, b = world.writer("A"), world.writer("B")
     b.store.add(Pause(On("list", ".hoodie/timeline"), call=lambda: a.add("a")))
-    with b.table.reading() as view:
+    with b.table.pinned() as view:
         assert view.completion == a.table.timeline().commits[-1].completed
         for _ in range(3):
             a.add("a")
-        assert a.table.clean_slices(retain_commits=1) is not None
+        assert a.table.clean(retain_commits=1) is not None
         assert view.read().num_rows == len(BEGUN)
 
 
@@ -137,7 +137,7 @@ def test_what_was_taken_back_and_published_late_is_in_no_view(world: World):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     undone = a.table.timeline().commits[-1]
     path, body = a.table.timeline().path(undone), a.store.get(a.table.timeline().path(undone)).body
-    with b.table.reading() as view:
+    with b.table.pinned() as view:
         a.table.restore(first_of(a))
         a.add("b", 0)
         a.store.put_if_absent(path, body)
@@ -151,12 +151,12 @@ def test_a_cleaning_in_a_later_epoch_spares_what_a_reader_reads(world: World):
     """Who has not read the restore itself took the undone commit for rolled back, and deleted its files at once."""
     a, b = world.writer("A", epoch_slots=12), world.writer("B", host="host-b")
     undone = a.table.timeline().commits[-1].requested
-    with b.table.reading() as view:
+    with b.table.pinned() as view:
         a.table.restore(first_of(a))
         for _ in range(8):
             a.add("b")
         with world.fresh() as table:
-            table.clean()
+            table.rollback_failed_writes()
         assert files_of(a, undone)
         assert view.read().num_rows == len(BEGUN)
     with world.fresh() as table:
@@ -249,7 +249,7 @@ def test_a_new_handle_takes_back_what_a_restore_has_undone_that_it_reads_while_i
     assert len(undone) == 1
     assert not undone & {entry.name for entry in b.store.list(".hoodie/timeline")}
     a.store.reset()
-    b.table.clean()
+    b.table.rollback_failed_writes()
     check_sound(b.table)
 
 
@@ -270,7 +270,7 @@ def test_a_sweep_leaves_to_a_restore_what_it_is_just_taking_back(world: World, k
     names = [file_name(each) for each in shown.commits if file_name(each) in b.table.log.state.undone]
     assert len(names) >= 2
     a.table.cleaner.sweep_strays(shown, ())
-    a.table.clean()
+    a.table.rollback_failed_writes()
     assert [call.path.rpartition("/")[2] for call in a.store.calls if of_completed(call)][: len(names)] == names[::-1]
     b.store.reset()
     check_sound(a.table)
@@ -382,7 +382,7 @@ def test_a_deleted_savepoint_that_comes_back_is_taken_away_by_whoever_cleans_in_
     while a.table.log.epoch == epoch:
         a.add("b")
     with world.fresh() as table:
-        table.clean()
+        table.rollback_failed_writes()
         assert not path.exists()
         assert [each.instant for each in table.savepoints()] == [kept.instant], "another one stays"
 

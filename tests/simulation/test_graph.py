@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelatch.conflict import FileGroupId
+from lakelatch.hudi.files import FileGroupId
 
 from .graph import check, write_skews
 from .history import FOUNDER, Anomaly, Attempt, State, Value
@@ -117,7 +117,7 @@ def test_a_phantom_is_refused_under_serializable():
     """Each counts the groups of the partition, and adds one."""
     a, b = (txn(name, seen(x=""), level="serializable") for name in "ab")
     for attempt, group in ((a, Y), (b, Z)):
-        attempt.scanned = frozenset({"part=a"})
+        attempt.mark_scanned = frozenset({"part=a"})
         attempt.writes[group] = Value((attempt.name,), 1, 0)
     with pytest.raises(Anomaly, match="no serial order"):
         check([a, b], [])
@@ -142,7 +142,7 @@ def test_a_group_that_somebody_may_have_taken_away_was_perhaps_seen_before_that(
     a, b = txn("a", {}, at=(0, 1)), txn("b", {}, outcome="cut off", at=(2, 9))
     c = txn("c", seen(x=""), at=(3, 4))
     a.writes[Y] = Value(("a",), 1, 0)
-    c.scanned = frozenset({"part=a"})
+    c.mark_scanned = frozenset({"part=a"})
     with pytest.raises(Anomaly, match="cycle"):
         check([a, c], [])
     b.drops = {Y}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakelatch.errors import (
-    CommitUnknownError,
+    CommitStateUnknownError,
     ConflictError,
     InputError,
-    LatchError,
+    LakeLatchError,
     LockError,
     LockLostError,
     RolledBackError,
@@ -47,7 +47,7 @@ _ACTS_OF_MERGE_ON_READ = {
     "sweep": 1,
 }  # fmt: skip
 _REFUSALS = (ConflictError, InputError, RolledBackError, UnsupportedTableError)  # nothing of it has landed
-_ERRORS = (*_REFUSALS, CommitUnknownError, LockError, StorageError)  # any other says something that is not so
+_ERRORS = (*_REFUSALS, CommitStateUnknownError, LockError, StorageError)  # any other says something that is not so
 _LANDS_AS = {"savepoint": "SAVEPOINT", "delete_savepoint": "SAVEPOINT_DELETE", "restore": "RESTORE"}
 
 
@@ -108,7 +108,7 @@ class Upkeep:
 
     def _clean(self, table: Table) -> str | None:
         luck = self.world.scheduler.random
-        return self._told(table.clean_slices(retain_commits=luck.randint(1, 2), wait=luck.random() < 0.2))
+        return self._told(table.clean(retain_commits=luck.randint(1, 2), wait=luck.random() < 0.2))
 
     def _plan_clean(self, table: Table) -> None:
         table.plan_clean(retain_commits=self.world.scheduler.random.randint(1, 2))
@@ -158,7 +158,7 @@ class Upkeep:
         return None
 
     def _sweep(self, table: Table) -> None:
-        table.clean(wait=self.world.scheduler.random.random() < 0.5)
+        table.rollback_failed_writes(wait=self.world.scheduler.random.random() < 0.5)
 
     def _told(self, done: Executed | None) -> str | None:
         if done is None:
@@ -180,8 +180,8 @@ class Upkeep:
                 elif what == "settings":
                     table.change_settings(lock_wait_s=luck.choice((5.0, 20.0)))
                 else:
-                    table.clean(wait=luck.random() < 0.5)
-            except LatchError as e:
+                    table.rollback_failed_writes(wait=luck.random() < 0.5)
+            except LakeLatchError as e:
                 world.scheduler.note(f"{what} failed: {e}"[:160])
             world.scheduler.pause(luck.random() * 0.5)
 
@@ -194,9 +194,9 @@ class Upkeep:
         for table in self._turns(process, 2):
             with suppress(LockLostError, InputError, StorageError):
                 past = luck.choice(table.timeline().commits[-4:]).completed if luck.random() < 0.4 else None
-                with table.reading(as_of_completion=past) as view:
+                with table.pinned(as_of_completion=past) as view:
                     state = State()
-                    for each in view.snapshot.file_groups():
+                    for each in view.snapshot.file_slices():
                         table.env.sleep(luck.random() * luck.choice((0.05, 0.5, 3.0)))
                         try:
                             state |= read_slice(table.store, each)
@@ -215,8 +215,8 @@ class Upkeep:
             with suppress(ConflictError):  # it could never land, and is cancelled
                 self._told(table.execute(plan.instant))
         # The least: a file whose put arrived again after its clean goes with the next one that keeps no more than that.
-        table.clean_slices(retain_commits=1, wait=True)
-        table.clean()
+        table.clean(retain_commits=1, wait=True)
+        table.rollback_failed_writes()
 
     def check_all(self, table: Table) -> None:
         """`lakelatch check` finds nothing."""

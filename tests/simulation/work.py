@@ -9,8 +9,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from lakelatch.conflict import FileGroupId
-from lakelatch.errors import LatchError
+from lakelatch.errors import LakeLatchError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.file_names import bucket_of, new_file_id
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.occ.transaction.transaction import Transaction
@@ -58,7 +58,7 @@ class Work:
 
     def increment(self) -> None:
         """Count up in each group."""
-        for group in self.txn.snapshot.file_groups():
+        for group in self.txn.snapshot.file_slices():
             self._replace(group, self._read(group))
 
     def transfer(self) -> None:
@@ -82,14 +82,14 @@ class Work:
 
     def insert_overwrite(self) -> None:
         partition = self.luck.choice(PARTITIONS)
-        self._overwrite(partition, self.txn.snapshot.file_groups(partition), partition)
+        self._overwrite(partition, self.txn.snapshot.file_slices(partition), partition)
 
     def insert_overwrite_table(self) -> None:
-        self._overwrite(None, self.txn.snapshot.file_groups(), self.luck.choice(PARTITIONS))
+        self._overwrite(None, self.txn.snapshot.file_slices(), self.luck.choice(PARTITIONS))
 
     def delete_partition(self) -> None:
         partition = self.luck.choice(PARTITIONS)
-        self.attempt.removed = _balance(self._drop(partition, self.txn.snapshot.file_groups(partition)))
+        self.attempt.removed = _balance(self._drop(partition, self.txn.snapshot.file_slices(partition)))
 
     def upsert(self) -> None:
         """Append to some groups, to each by itself; what others append meanwhile is kept, by merging again."""
@@ -109,9 +109,9 @@ class Work:
             # Above `snapshot` a merge says where it looked its keys up, and nothing else was read.
             seen = self._read(group, said=looks)
             if looks:
-                self.txn.looks_up(group.partition)
+                self.txn.mark_lookup(group.partition)
             self._replace(group, seen, change)
-        self.txn.rebases(self._again, looks_again=looks)
+        self.txn.merge_on_conflict(self._again, looks_again=looks)
         return None
 
     def _again(self, lost: Lost) -> list[WriteStat]:
@@ -152,8 +152,8 @@ class Work:
         rows = some_rows(self.luck, (), emails_of(there))
         looks = self.attempt.level != "snapshot"
         if looks:
-            self.txn.looks_up(partition)
-        groups = self.txn.snapshot.file_groups(partition)
+            self.txn.mark_lookup(partition)
+        groups = self.txn.snapshot.file_slices(partition)
         into = self.luck.choice([None, *groups])
         for group in groups:
             content = there_in(there, self.roots(group.group))
@@ -165,16 +165,16 @@ class Work:
         if rows:
             self._begin(partition, 0, rows)
         if self.attempt.writes.keys() & self.attempt.reads.keys() and self.luck.random() < 0.7:
-            self.txn.rebases(self._again, looks_again=looks)
+            self.txn.merge_on_conflict(self._again, looks_again=looks)
 
     def _everything(self) -> State:
         """The lists of the snapshot, without a word that they were read."""
-        return functools.reduce(lambda a, b: a | b, map(self._content, self.txn.snapshot.file_groups()), State())
+        return functools.reduce(lambda a, b: a | b, map(self._content, self.txn.snapshot.file_slices()), State())
 
     # --- steps ------------------------------------------------------------------------------------------------
 
     def _some(self, least: int, most: int) -> list[FileSlice]:
-        groups = self.txn.snapshot.file_groups()
+        groups = self.txn.snapshot.file_slices()
         most = min(most, len(groups))
         return self.luck.sample(groups, self.luck.randint(min(least, most), most))
 
@@ -188,7 +188,7 @@ class Work:
         dropped, gone = list(groups), State()
         for group in dropped:
             gone |= self._read(group)
-        self.txn.drop(dropped)
+        self.txn.drop_file_groups(dropped)
         self.attempt.drops = set(gone)
         return gone
 
@@ -210,10 +210,10 @@ class Work:
         """Say exactly what was read: above isolation ``snapshot`` who says nothing may have read all."""
         for partition in PARTITIONS:
             if self.luck.random() < 0.5:
-                self.txn.scanned(partition)
-                for group in self.txn.snapshot.file_groups(partition):
+                self.txn.mark_scanned(partition)
+                for group in self.txn.snapshot.file_slices(partition):
                     self._read(group)
-                self.attempt.scanned |= {partition}
+                self.attempt.mark_scanned |= {partition}
 
     def _replace(self, group: FileSlice, seen: State, change: int = 0, rows: Rows | None = None) -> None:
         """Append the own name to each list of a file; its first list takes the change of the balance and the rows."""
@@ -237,10 +237,10 @@ class Work:
     def _begin(self, partition: str, balance: int, rows: Rows) -> None:
         """A new file group; in a bucket that has one already, that takes it."""
         bucket = None
-        if self.txn._table.settings.buckets is not None:
-            bucket = self.luck.randrange(self.txn._table.settings.buckets)
+        if self.txn._table.settings.bucket_count is not None:
+            bucket = self.luck.randrange(self.txn._table.settings.bucket_count)
             dropped = self.attempt.drops | self.attempt.writes.keys()
-            there = [g for g in self.txn.snapshot.file_groups(partition) if bucket_of(g.file_id) == bucket]
+            there = [g for g in self.txn.snapshot.file_slices(partition) if bucket_of(g.file_id) == bucket]
             for group in there:
                 roots = self.roots(group.group)
                 if not roots & dropped:
@@ -266,7 +266,7 @@ class Work:
 
         def second() -> None:
             self.txn._table.env.sleep(self.luck.random() * self.luck.choice((0.02, 0.5)))
-            with suppress(LatchError):
+            with suppress(LakeLatchError):
                 task()
 
         task = functools.partial(write, self.txn, partition, file_id, content, **words)

@@ -18,10 +18,10 @@ import lakelatch
 from lakelatch.conflict import ISOLATION_LEVELS
 from lakelatch.environment import Process
 from lakelatch.errors import (
-    CommitUnknownError,
+    CommitStateUnknownError,
     ConflictError,
     DuplicateKeyError,
-    LatchError,
+    LakeLatchError,
     LockError,
     RolledBackError,
     StorageError,
@@ -79,7 +79,7 @@ def _new_table() -> Bodies:
 
 @functools.cache
 def _founded(
-    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, buckets: int | None
+    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, bucket_count: int | None
 ) -> tuple[Objects, State]:
     """The objects of a table with so many file groups, and what they hold."""
     world = World(Shape(0, groups=groups), objects=Objects(_new_table()))
@@ -89,14 +89,14 @@ def _founded(
         with world.table(world.process("founder"), alone=True) as table:
             with table.transaction("insert") as txn:
                 for number in range(groups):
-                    bucket = None if buckets is None else number // len(PARTITIONS)
+                    bucket = None if bucket_count is None else number // len(PARTITIONS)
                     file_id = new_file_id(table.env.uuid(), bucket=bucket)
                     put(txn, PARTITIONS[number % 2], file_id, Value((f"{FOUNDER}{number}",), 1, FIRST_BALANCE))
             state.update(world.state(table))
 
     world.alone(found)
     settings = {"lock": lock, "isolation": isolation, "log_epochs": log_epochs}
-    settings |= {"unique": [EMAIL] if unique else [], "buckets": buckets}
+    settings |= {"unique": [EMAIL] if unique else [], "bucket_count": bucket_count}
     return _set_up(world.objects.bodies(), settings), state
 
 
@@ -126,8 +126,8 @@ def prepare() -> None:
                 for level in ISOLATION_LEVELS:
                     for log_epochs in LOG_EPOCHS:
                         for unique in (False, True):
-                            for buckets in BUCKETS:
-                                _founded(groups, lock, level, log_epochs, unique, buckets)
+                            for bucket_count in BUCKETS:
+                                _founded(groups, lock, level, log_epochs, unique, bucket_count)
 
 
 class World:
@@ -143,7 +143,7 @@ class World:
             objects, self.base = _merge_on_read(shape.groups, shape.lock, shape.log_epochs), self.ground[-1][2]
         if objects is None:
             objects, self.base = _founded(
-                shape.groups, shape.lock, shape.isolation, shape.log_epochs, shape.unique, shape.buckets
+                shape.groups, shape.lock, shape.isolation, shape.log_epochs, shape.unique, shape.bucket_count
             )
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
@@ -219,7 +219,7 @@ class World:
         for _ in range(5):
             try:
                 return self.table(process)
-            except LatchError as e:
+            except LakeLatchError as e:
                 self.scheduler.note(f"could not open: {e}"[:160])
                 self.scheduler.pause(1.0)
         return None
@@ -282,7 +282,7 @@ class World:
 
         def go() -> None:
             # The answer names the attempt that landed; those before have lost.
-            result = table.run(work, operation=OPERATION[kind], attempts=3, time_s=60.0)
+            result = table.run(work, operation=OPERATION[kind], attempts=3, timeout_s=60.0)
             attempts[-1].outcome = "committed" if result.commit else "aborted"
             self._on_disk(attempts[-1])
 
@@ -318,7 +318,7 @@ class World:
         outcome = ""
         try:
             go()
-        except CommitUnknownError:
+        except CommitStateUnknownError:
             outcome = "unknown"
         except ConflictError as e:
             in_vain = "is still running" in str(e)
@@ -368,7 +368,7 @@ class World:
         self.scheduler.pause(3 * self.faults.long_s)  # whatever was on its way has arrived
         seen = self._cut_the_power() if self.shape.power_cut else None
         table = self.table(self.process("auditor"), alone=True)
-        table.clean(wait=True)
+        table.rollback_failed_writes(wait=True)
         if seen is not None and seen != self.state(table):
             raise Anomaly(f"after a power cut a reader saw {seen}, and once it was repaired {self.state(table)}")
         if self.shape.keepers:
@@ -397,16 +397,16 @@ class World:
             self.state(table),
             self.base,
             unique=self.shape.unique,
-            bucketed=self.shape.buckets is not None,
+            bucketed=self.shape.bucket_count is not None,
             kept_from=kept_from(table),
             ground=self.ground,
         )
         self.upkeep.judge(table, entries, story)
         self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
         self.also["compactions"] += sum(isinstance(e, Commit) and e.operation == "COMPACT" for e in entries)
-        self.also["tables with buckets"] += self.shape.buckets is not None
+        self.also["tables with buckets"] += self.shape.bucket_count is not None
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
-        judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.buckets is not None)
+        judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.bucket_count is not None)
         check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
         if not self.ground:
             with table.transaction("insert") as txn:  # it is still writable
@@ -437,7 +437,7 @@ class World:
 
     def content(self, snapshot: Snapshot) -> State:
         state = State()
-        for group in snapshot.file_groups():
+        for group in snapshot.file_slices():
             found = content_of(lambda path: self.objects.stored[path].body, group)
             if not found.keys().isdisjoint(state):
                 raise Anomaly(f"two file groups hold one list: {sorted(found)} of {group.group}")

@@ -61,17 +61,17 @@ def failing_once(task: Any, flag: str) -> Any:
 
 
 @pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
-@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+@pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
 def test_a_task_that_runs_again_after_it_published_leaves_one_file_for_each_group(
     make: Callable[..., Any],
     spark: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     operation: str,
-    buckets: int | None,
+    bucket_count: int | None,
 ) -> None:
     tasks_only(monkeypatch)
-    table = make(buckets=buckets)
+    table = make(bucket_count=bucket_count)
     table.upsert(numbers(spark, 50, 0))
     flag = tmp_path / "failed"
     plain = jobs.collect
@@ -88,7 +88,7 @@ def test_a_task_that_runs_again_after_it_published_leaves_one_file_for_each_grou
     assert sorted(p.name for p in written) == sorted(Path(s.path).name for s in result.stats)
     assert len({p.name.split("_")[0] for p in written}) == len(written)
     assert_clean(table)
-    if operation != "insert" or buckets:
+    if operation != "insert" or bucket_count:
         assert {r["n"] for r in table.read().collect()} <= {0, 1}
         assert table.read().where("n = 1").count() == rows.count()
 
@@ -164,7 +164,7 @@ def test_two_upserts_of_one_group_both_land(
 def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
     make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = make(buckets=1)
+    table = make(bucket_count=1)
     both_have_begun = threading.Barrier(2, timeout=60)
     waited = set()
     plain = table.table.file_spec
@@ -182,7 +182,7 @@ def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(table.table.snapshot().file_groups()) == 1
+    assert len(table.table.snapshot().file_slices()) == 1
     assert table.read().count() == 1
 
 

@@ -142,7 +142,7 @@ def test_a_file_that_goes_before_it_is_scanned_is_named(make: Callable[..., Any]
     table = make()
     table.insert(spark.createDataFrame([("1", "a"), ("2", "b")], "id string, city string"))
     view = table.table.view()
-    slices = view.snapshot.file_groups()
+    slices = view.snapshot.file_slices()
     (tmp_path / "t" / slices[1].path).unlink()
     with pytest.raises(lakelatch.errors.StorageError, match=slices[1].path):
         scan(spark, table.table, slices, view.arrow_schema())

@@ -43,14 +43,14 @@ def test_columns_filter_and_meta(make: Callable[..., Any], spark: Any) -> None:
 def test_only_partitions_that_the_filter_allows_are_scanned(make: Callable[..., Any], spark: Any) -> None:
     table, _ = filled(make, spark)
 
-    def scanned(condition: Any) -> set[str]:
+    def mark_scanned(condition: Any) -> set[str]:
         return {path.split("city=")[1].split("/")[0] for path in table.read(filter=condition).inputFiles()}
 
-    assert scanned("city = 'sf' and n > 0") == {"sf"}
-    assert scanned(F.col("city").isin("sf", "ny")) == {"sf", "ny"}
-    assert scanned("city like 'n%' or city = 'la'") == {"ny", "la"}
-    assert scanned("n = 1 or city = 'sf'") == {"sf", "la", "ny"}
-    assert scanned("n = 1") == {"sf", "la", "ny"}
+    assert mark_scanned("city = 'sf' and n > 0") == {"sf"}
+    assert mark_scanned(F.col("city").isin("sf", "ny")) == {"sf", "ny"}
+    assert mark_scanned("city like 'n%' or city = 'la'") == {"ny", "la"}
+    assert mark_scanned("n = 1 or city = 'sf'") == {"sf", "la", "ny"}
+    assert mark_scanned("n = 1") == {"sf", "la", "ny"}
     assert table.read(filter="city = 'nowhere'").count() == 0
 
 
@@ -258,7 +258,7 @@ def test_incremental_reads_neither_skip_nor_repeat_what_completes_late(make: Cal
     plain, seen, checkpoint = table.table, [], done[-1].completion
     open_ones = [plain.transaction("insert") for _ in range(3)]
     for number, txn in enumerate(open_ones):
-        txn.create("city=sf").write(pa.table({"id": [f"x{number}"], "city": ["sf"], "n": [number]}))
+        txn.new_file("city=sf").write(pa.table({"id": [f"x{number}"], "city": ["sf"], "n": [number]}))
     for late in (2, 0, 1):  # completed in another order than they were requested
         result = open_ones[late].commit()
         seen.append(pairs(table.read_incremental(checkpoint)))

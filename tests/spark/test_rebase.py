@@ -112,31 +112,31 @@ def assert_holds(table: Any, *models: Model) -> None:
 KINDS = ("upsert", "delete", "delete_where")
 
 
-@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+@pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
 @pytest.mark.parametrize("winner_is_older", [False, True], ids=["winner began later", "winner began first"])
 def test_two_writes_of_the_same_file_groups_both_land(
     make: Callable[..., Any],
     spark: Any,
     staged: Any,
     monkeypatch: pytest.MonkeyPatch,
-    buckets: int | None,
+    bucket_count: int | None,
     winner_is_older: bool,
 ) -> None:
     monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
     for mine in KINDS:
         for other in KINDS:
-            table = make(f"{mine}-{other}", buckets=buckets)
+            table = make(f"{mine}-{other}", bucket_count=bucket_count)
             table.insert(rows(spark, base()).coalesce(1))
             ours, theirs = Step(mine, 0), Step(other, 8)
             first, second = (theirs, ours) if winner_is_older else (ours, theirs)
             txns = {each: staged(table, partial(each.run, spark=spark)) for each in (first, second)}
-            begun = {s.path for s in txns[ours].snapshot.file_groups()}
+            begun = {s.path for s in txns[ours].snapshot.file_slices()}
             txns[theirs].commit()
             assert txns[ours].commit() is not None, (mine, other)
             after_theirs = ours.after(theirs.after(base()))
             orders = [after_theirs] if mine == "delete_where" else [after_theirs, theirs.after(ours.after(base()))]
             assert_holds(table, *orders)
-            assert begun.isdisjoint(s.path for s in table.table.snapshot().file_groups()), "not one group was shared"
+            assert begun.isdisjoint(s.path for s in table.table.snapshot().file_slices()), "not one group was shared"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +148,7 @@ def test_sparks_tasks_do_the_same_as_the_driver(
     monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)  # several file groups for each task
     if kind == "delete":
         monkeypatch.setattr(jobs, "_TASK_BYTES_MAX", 0)  # as if the table had very many file groups
-    table = make(buckets=4)
+    table = make(bucket_count=4)
     table.upsert(rows(spark, base()))
     ours, theirs = Step(kind, 0), Step("upsert", 8)
     txns = [staged(table, partial(each.run, spark=spark)) for each in (ours, theirs)]
@@ -157,18 +157,18 @@ def test_sparks_tasks_do_the_same_as_the_driver(
     assert_holds(table, ours.after(theirs.after(base())))
 
 
-@pytest.mark.parametrize("buckets", [None, 1], ids=["simple", "bucket"])
+@pytest.mark.parametrize("bucket_count", [None, 1], ids=["simple", "bucket"])
 def test_rows_are_found_where_a_winner_has_moved_them(
-    make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None
+    make: Callable[..., Any], spark: Any, staged: Any, bucket_count: int | None
 ) -> None:
-    table = make(buckets=buckets)
+    table = make(bucket_count=bucket_count)
     table.insert(rows(spark, base()).coalesce(1))
-    before = {s.group for s in table.table.snapshot().file_groups()}
+    before = {s.group for s in table.table.snapshot().file_slices()}
     changes: list[Model] = [{f"k{i}": (CITIES[i % 2], 2, n) for i in (2 * n, 2 * n + 1)} for n in range(4)]
     txns = [staged(table, lambda t, c=change: t.upsert(rows(spark, c))) for change in changes]
     txns[3].commit()
     txns[2].commit()  # moves its file groups, because those of the winner carry a larger T
-    moved = {s.group for s in table.table.snapshot().file_groups()}
+    moved = {s.group for s in table.table.snapshot().file_slices()}
     assert moved.isdisjoint(before)
     txns[1].commit()
     txns[0].commit()
@@ -235,7 +235,7 @@ def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(
 
     monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
-    table = make(buckets=2)
+    table = make(bucket_count=2)
     table.upsert(rows(spark, base()))
     for arrival, attempts in (({"k1": ("la", 2, 2)}, 1), ({"k0": ("sf", 2, 2)}, 2)):
         calls = spark.sparkContext.accumulator(0)
@@ -272,28 +272,28 @@ def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_el
     table = make()
     for city in CITIES:
         table.bulk_insert(rows(spark, {k: v for k, v in base().items() if v[0] == city}).coalesce(1))
-    scanned: list[set[str]] = []
+    mark_scanned: list[set[str]] = []
     plain = read.scan
 
     def scan(spark: Any, table: Any, slices: Any, schema: Any) -> Any:
-        scanned.append({s.path for s in slices})
+        mark_scanned.append({s.path for s in slices})
         return plain(spark, table, slices, schema)
 
     monkeypatch.setattr(write, "scan", scan)
     txn = staged(table, lambda t: t.delete_where("n >= 49"))
     table.bulk_insert(rows(spark, {"late": ("sf", 2, 90), "stays": ("sf", 2, 1)}).coalesce(1))
     table.upsert(rows(spark, {"k0": ("sf", 2, 60)}))
-    before = {s.path for s in txn.snapshot.file_groups()}
-    since = {s.path for s in table.table.snapshot().file_groups()} - before
+    before = {s.path for s in txn.snapshot.file_slices()}
+    since = {s.path for s in table.table.snapshot().file_slices()} - before
     txn.commit()
-    assert scanned == [before, since]
+    assert mark_scanned == [before, since]
     assert_holds(table, {k: v for k, v in base().items() if v[2] < 49 and k != "k0"} | {"stays": ("sf", 2, 1)})
 
 
 def test_an_incremental_read_tells_each_row_once_whichever_span_it_asks_for(
     make: Callable[..., Any], spark: Any, staged: Any
 ) -> None:
-    table = make(buckets=1)
+    table = make(bucket_count=1)
     begun = table.upsert(rows(spark, base()))
     txns = [staged(table, upsert_of(spark, {f"k{n}": (CITIES[n % 2], 2, n)})) for n in range(4)]
     checkpoints = [begun.completion, *(txn.commit().completion for txn in reversed(txns))]
@@ -311,11 +311,11 @@ def upsert_of(spark: Any, model: Model) -> Callable[[Any], Any]:
 def test_an_upsert_has_read_the_buckets_of_its_keys_and_nothing_else(
     make: Callable[..., Any], spark: Any, staged: Any, isolation: str
 ) -> None:
-    table = make(buckets=8, isolation=isolation)
+    table = make(bucket_count=8, isolation=isolation)
     table.upsert(rows(spark, {f"k{i}": ("sf", 1, 0) for i in range(32)}))
     group_of = {
         key: each.file_id
-        for each in table.table.snapshot().file_groups()
+        for each in table.table.snapshot().file_slices()
         for key in table.table.read_slice(each)["id"].to_pylist()
     }
     same = next(k for k in group_of if k != "k0" and group_of[k] == group_of["k0"])
@@ -383,11 +383,11 @@ def test_a_delete_by_condition_has_read_the_partitions_that_its_condition_names(
         assert held(table) == {k: v for k, v in base().items() if v[2] < 49 and k not in ("k1", "k3")}
 
 
-@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
+@pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
 def test_an_overwrite_has_read_nothing_of_what_it_leaves(
-    make: Callable[..., Any], spark: Any, staged: Any, buckets: int | None
+    make: Callable[..., Any], spark: Any, staged: Any, bucket_count: int | None
 ) -> None:
-    table = make(buckets=buckets, isolation="serializable")
+    table = make(bucket_count=bucket_count, isolation="serializable")
     table.upsert(rows(spark, base()))
     fresh: Model = {"k0": ("sf", 5, 5)}
     txn = staged(table, lambda t: t.overwrite(rows(spark, fresh)))
@@ -397,7 +397,7 @@ def test_an_overwrite_has_read_nothing_of_what_it_leaves(
 
 
 def test_two_threads_upsert_the_same_groups_and_neither_runs_again(make: Callable[..., Any], spark: Any) -> None:
-    table = make(buckets=2)
+    table = make(bucket_count=2)
     table.upsert(rows(spark, base()))
     changes: list[Model] = [{f"k{i}": (CITIES[i % 2], 2, n) for i in range(n, 16, 4)} for n in range(4)]
     done: dict[int, Any] = {}

@@ -146,18 +146,18 @@ def delete_all(txn: Any, spark: Any, model: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("route", ["driver", "tasks"])
-@pytest.mark.parametrize("buckets", [None, 2])
+@pytest.mark.parametrize("bucket_count", [None, 2])
 def test_writes_of_one_job_apply_one_after_the_other(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, buckets: int | None, route: str
+    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, bucket_count: int | None, route: str
 ) -> None:
     monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
     if route == "tasks":
         monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     pairs = list(product(JOBS, repeat=2))
     for number in range(4):  # each pair once, spread over the kinds of tables
-        if (number % 2, number // 2) == (buckets is None, route == "driver"):
+        if (number % 2, number // 2) == (bucket_count is None, route == "driver"):
             for kinds in [*pairs[number::4], ("upsert", "insert", "delete_where", "double", "upsert", "delete")]:
-                table = make(f"t-{'-'.join(kinds)}", buckets=buckets)
+                table = make(f"t-{'-'.join(kinds)}", bucket_count=bucket_count)
                 table.upsert(rows(spark, **ON_CALL))
                 model = {"ada": 1, "ben": 1}
 
@@ -318,7 +318,7 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "route", "buckets"),
+    ("kind", "route", "bucket_count"),
     [
         ("upsert", "driver", None),
         ("upsert", "tasks", None),
@@ -333,13 +333,13 @@ def test_a_write_waits_for_its_turn_and_merges_once(
     waits: Callable[..., Ends],
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
-    buckets: int | None,
+    bucket_count: int | None,
     route: str,
 ) -> None:
     monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
     if route == "tasks":
         monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    table = make(buckets=buckets, early_conflict_detection="wait")
+    table = make(bucket_count=bucket_count, early_conflict_detection="wait")
     table.upsert(rows(spark, **ON_CALL, eve=("sf", 3)).coalesce(1))
     with lakelatch.open(table.table.url) as handle:
         for city, name, waited in (("la", "ben", 0), ("sf", "ada", 1)):
@@ -363,7 +363,7 @@ def test_rows_are_computed_once_however_long_it_waits(
 ) -> None:
     """What looked where the rows go has shuffled them for the merge as well."""
     monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    table = make(buckets=2, early_conflict_detection="wait")
+    table = make(bucket_count=2, early_conflict_detection="wait")
     table.upsert(rows(spark, **ON_CALL))
     counted = spark.sparkContext.accumulator(0)
 

@@ -39,9 +39,9 @@ def ids(table: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
-@pytest.mark.parametrize("buckets", [None, 2], ids=["simple", "bucket"])
-def test_two_upserts_of_one_new_key_leave_one_row(make, spark, monkeypatch, buckets, by_tasks) -> None:
-    table = make(buckets=buckets)
+@pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
+def test_two_upserts_of_one_new_key_leave_one_row(make, spark, monkeypatch, bucket_count, by_tasks) -> None:
+    table = make(bucket_count=bucket_count)
     table.upsert(frame(spark, ("a", "sf", "a@x", 1)))
     if by_tasks:
         monkeypatch.setattr(write, "small_rows", lambda _rows: None)
@@ -63,7 +63,7 @@ def test_the_later_of_two_inserts_of_one_new_key_is_told(make, spark, monkeypatc
 
 @pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
 def test_a_unique_constraint_holds(make, spark, monkeypatch, by_tasks) -> None:
-    table = make(unique=["email"])
+    table = make(unique_constraints=["email"])
     table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", None, 1)))
     if by_tasks:
         monkeypatch.setattr(write, "small_rows", lambda _rows: None)

@@ -44,7 +44,7 @@ def generated(count: int, *, first: int = 0, ts: int = 0, seed: int = 0) -> dict
 
 
 @pytest.fixture(params=[None, 2], ids=["simple", "bucket"])
-def buckets(request: pytest.FixtureRequest) -> int | None:
+def bucket_count(request: pytest.FixtureRequest) -> int | None:
     return request.param  # type: ignore[no-any-return]
 
 
@@ -57,8 +57,10 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return request.param  # type: ignore[no-any-return]
 
 
-def test_all_writes_one_after_another(make: Callable[..., Any], spark: Any, buckets: int | None, route: str) -> None:
-    table = make(buckets=buckets, ordering="ts")
+def test_all_writes_one_after_another(
+    make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
+) -> None:
+    table = make(bucket_count=bucket_count, ordering="ts")
     model = generated(30)
     assert table.insert(rows_of(spark, model)).inserted == 30
     assert_holds(table, model)
@@ -120,10 +122,10 @@ def test_layouts(
     partition_by: Any,
     hive_style: bool,
     record_key: Any,
-    buckets: int | None,
+    bucket_count: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = make(partition_by=partition_by, hive_style=hive_style, record_key=record_key, buckets=buckets)
+    table = make(partition_by=partition_by, hive_style=hive_style, record_key=record_key, bucket_count=bucket_count)
     model = {f"k{i}": (CITIES[i % 3], 0, i % 2) for i in range(12)}
     table.insert(rows_of(spark, model))
     for ts in (1, 2):
@@ -209,7 +211,7 @@ def test_bad_rows_are_refused_and_nothing_lands(
     for operation in ("upsert", "insert"):
         with pytest.raises(InputError, match=message):
             getattr(table, operation)(spark.createDataFrame(rows, schema))
-    assert not table.table.snapshot().file_groups()
+    assert not table.table.snapshot().file_slices()
     assert table.table.timeline().commits == before
 
 
@@ -244,7 +246,7 @@ def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any],
 
     monkeypatch.setattr(table.table, "file_spec", file_spec)
     table.insert(spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x"))
-    groups = table.table.snapshot().file_groups()
+    groups = table.table.snapshot().file_slices()
     assert len(groups) > 3
     assert all(g.size < 80_000 for g in groups)
     assert table.read().select("id").distinct().count() == 40_000
@@ -263,9 +265,9 @@ def test_an_empty_batch_changes_nothing(make: Callable[..., Any], spark: Any, ro
 
 
 def test_a_group_whose_rows_are_all_deleted_is_readable(
-    make: Callable[..., Any], spark: Any, buckets: int | None
+    make: Callable[..., Any], spark: Any, bucket_count: int | None
 ) -> None:
-    table = make(buckets=buckets)
+    table = make(bucket_count=bucket_count)
     table.insert(rows_of(spark, generated(6)))
     assert table.delete_where("true").deleted == 6
     assert_holds(table, {})
@@ -277,12 +279,12 @@ def test_spark_and_plain_python_share_a_table(make: Callable[..., Any], spark: A
     table = make()
     table.insert(rows_of(spark, generated(6)))
     with lakelatch.open(table.table.url) as plain, plain.transaction("upsert") as txn:
-        for group in txn.snapshot.file_groups("city=sf"):
+        for group in txn.snapshot.file_slices("city=sf"):
             rows = txn.read(group)
             doubled = rows.set_column(
                 rows.column_names.index("n"), "n", pa.array([2 * n for n in rows["n"].to_pylist()])
             )
-            txn.replace(group).write(doubled)
+            txn.rewrite(group).write(doubled)
     model = {k: (c, ts, 2 * n if c == "sf" else n) for k, (c, ts, n) in generated(6).items()}
     assert_holds(table, model)
 

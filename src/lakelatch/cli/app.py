@@ -67,7 +67,7 @@ def init(
     *,
     record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
     partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
-    ordering: Annotated[str, typer.Option(help="Column that says which version of a row is newer.")] = "",
+    ordering_field: Annotated[str, typer.Option(help="Column that says which version of a row is newer.")] = "",
     schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
     name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
     database: Annotated[str, typer.Option(help="The database it belongs to.")] = "default",
@@ -103,7 +103,7 @@ def init(
 
     settings = {
         "lock": lock,
-        "buckets": buckets,
+        "bucket_count": buckets,
         "strategy": strategy,
         "isolation": isolation,
         "unique": [columns.split(",") for columns in unique or []] or None,
@@ -118,13 +118,13 @@ def init(
     if option or options_file:
         given = command.with_hudi_options(url, given, option or [], options_file, name=name)
     if adopt is not None:
-        command.adopt(url, adopt, given, columns=(record_key, partition_by, ordering, schema, name), json=json)
+        command.adopt(url, adopt, given, columns=(record_key, partition_by, ordering_field, schema, name), json=json)
     else:
         command.create(
             url,
             record_key=record_key,
             partition_by=partition_by,
-            ordering=ordering,
+            ordering_field=ordering_field,
             schema=schema,
             name=name,
             database=database,
@@ -306,6 +306,6 @@ def locks_break(
     json: Json = False,
 ) -> None:
     """End one lease of the table's lock. Its holder notices, and loses time, never data."""
-    from .locks import break_ as command
+    from .locks import break_lease as command
 
     command(url, token=token, reason=reason, json=json)

@@ -87,7 +87,7 @@ def _facts(report: Report) -> str:
         f"version {facts['table_version']} {facts['table_type'].lower().replace('_', '-')}",
         count_text(facts["commits"], "commit"),
         count_text(facts["partitions"], "partition"),
-        count_text(facts["file_groups"], "file group"),
+        count_text(facts["file_slices"], "file group"),
         f"{count_text(facts['data_files'], 'data file')} of {bytes_text(facts['bytes'])}",
     ]
     if facts["rows"] is not None:

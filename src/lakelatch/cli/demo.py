@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..errors import LatchError
+from ..errors import LakeLatchError
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         with ExitStack() as stack:
             folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakelatch-demo-")))
             return _run(console, folder, writers=options.writers, rows=options.rows, seed=options.seed)
-    except LatchError as e:
+    except LakeLatchError as e:
         console.print(f"lakelatch demo: {e}", style="red", soft_wrap=True, markup=False)
         return 2
     except KeyboardInterrupt:

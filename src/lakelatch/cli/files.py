@@ -30,7 +30,7 @@ def files(url: str, *, partition: str | None, as_of: str | None, rows: bool | No
         snapshot = table.snapshot(as_of=moment)
         if partition is not None:
             partition = known_partition(table.store, table.config, snapshot, partition)
-        slices = snapshot.file_groups(partition)
+        slices = snapshot.file_slices(partition)
         wanted = rows if rows is not None else len(slices) <= _COUNTED_BY_ITSELF
         counted = _rows(table, slices) if wanted else {}
         found = [_facts(each, counted) for each in slices]

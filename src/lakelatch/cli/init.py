@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def create(
-    url: str, *, record_key: str, partition_by: str, ordering: str, schema: str, settings: dict[str, Any], json: bool,
+    url: str, *, record_key: str, partition_by: str, ordering_field: str, schema: str, settings: dict[str, Any], json: bool,
     exist_ok: bool, **properties: Any,
 ) -> None:  # fmt: skip
     """Make an empty table and say what it is."""
@@ -27,7 +27,7 @@ def create(
         url,
         record_key=_names(record_key),
         partition_by=_names(partition_by),
-        ordering=ordering or None,
+        ordering_field=ordering_field or None,
         schema=_schema(schema) if schema else None,
         name=properties.pop("name") or None,
         exist_ok=exist_ok,
@@ -86,7 +86,7 @@ def _tell(table: Table, what: str, *, json: bool) -> None:
             }
         )
         return
-    index = f"bucket index of {settings.buckets}" if settings.buckets else "simple index"
+    index = f"bucket index of {settings.bucket_count}" if settings.bucket_count else "simple index"
     say(f"{what} {table.url}: lock {settings.lock}, strategy {settings.strategy}, {index}")
 
 
@@ -99,7 +99,7 @@ def _schema(file: str) -> pa.Schema:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ..errors import DamagedTableError
+    from ..errors import CorruptTableError
     from ..hudi.table import META_COLUMNS, from_avro
 
     path = Path(file)
@@ -108,6 +108,6 @@ def _schema(file: str) -> pa.Schema:
             found = pq.read_schema(path)
         else:
             found = from_avro(path.read_text())
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, DamagedTableError) as e:
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, CorruptTableError) as e:
         raise InputError(f"{file} is neither a Parquet file nor an Avro schema as JSON: {e}", path=file) from e
     return pa.schema([field for field in found if field.name not in META_COLUMNS])

@@ -157,7 +157,7 @@ def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def break_(url: str, *, token: int, reason: str, json: bool) -> None:
+def break_lease(url: str, *, token: int, reason: str, json: bool) -> None:
     """End the lease with that token."""
     import lakelatch
 
@@ -168,7 +168,7 @@ def break_(url: str, *, token: int, reason: str, json: bool) -> None:
         if found is None:
             raise ConfigError(f"{table.url} has no lock (none://); there is nothing to break", table=table.url)
         provider, key = found
-        if not provider.break_(key, token=token, reason=reason, who=f"{getpass.getuser()}@{socket.gethostname()}"):
+        if not provider.break_lease(key, token=token, reason=reason, who=f"{getpass.getuser()}@{socket.gethostname()}"):
             now = holder_text(provider.inspect(key), table.env.now())
             raise InputError(
                 f"no lease with token {token} holds the lock of {table.url}: it is {now}. "

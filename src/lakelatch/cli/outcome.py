@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from ..errors import LatchError
+from ..errors import LakeLatchError
 from ..plain_text import visible, visible_json
 
 P = ParamSpec("P")
@@ -51,7 +51,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        def ends(kind: str, message: str, code: int, error: LatchError | None = None) -> typer.Exit:
+        def ends(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> typer.Exit:
             if kwargs.get("json"):
                 print_error(kind, message, code, error)
             return typer.Exit(code)
@@ -70,7 +70,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             # Whoever reads has gone (`| head`). Nothing may be written at exit either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(NOBODY_READS) from None
-        except LatchError as e:
+        except LakeLatchError as e:
             _tell(e, _sentence(str(e)))
             raise ends(type(e).__name__, str(e), COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
@@ -81,7 +81,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def print_error(kind: str, message: str, code: int, error: LatchError | None = None) -> None:
+def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:
     """One line, so that it can follow the lines of a command that prints many."""
     landed, retryable = (error.landed, error.retryable) if error else (None if kind == "Fault" else False, False)
     facts = {"type": kind, "message": message, "landed": landed, "retryable": retryable, "exit_code": code}

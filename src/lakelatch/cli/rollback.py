@@ -43,7 +43,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
 
 def _all_dead(table: Table) -> list[str]:
     with Waiting("looking for silent writers") as tell:
-        return table.clean(
+        return table.rollback_failed_writes(
             wait=True, progress=lambda left: tell(f"watching writers for a sign of life, {duration_text(left)} at most")
         )
 
@@ -75,10 +75,10 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
 
 def _refuse_the_living(table: Table, begin: Begin) -> None:
     """Watch the writer for the table's time-out; the first sign of life ends the wait."""
-    from ..occ.liveness import Watch
+    from ..occ.liveness import HeartbeatObserver
 
     settings, env = table.settings, table.env
-    watch = Watch(table.store, env)
+    watch = HeartbeatObserver(table.store, env)
     watch.silent_for(begin.instant)
     started, quiet = env.monotonic(), 0.0
     with Waiting(f"watching {begin.writer}") as tell:

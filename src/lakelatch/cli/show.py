@@ -60,7 +60,7 @@ def facts_of(table: Table) -> dict[str, Any]:
 
     view, timeline = table.view(), table.timeline()
     listing = list_data_files(table.store)
-    groups = view.snapshot.file_groups()
+    groups = view.snapshot.file_slices()
     return {
         "url": table.url,
         "writable": table.writable,
@@ -187,8 +187,8 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _settings_text(settings: dict[str, Any]) -> str:
-    index = f"bucket index of {settings['buckets']}" if settings["buckets"] else "simple index"
-    unique = "".join(f"unique ({', '.join(columns)}), " for columns in settings["unique"])
+    index = f"bucket index of {settings['buckets']}" if settings["bucket_count"] else "simple index"
+    unique = "".join(f"unique ({', '.join(columns)}), " for columns in settings["unique_constraints"])
     return (
         f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, {unique}"
         f"lease {settings['lease_s']:g} s, lock wait {settings['lock_wait_s']:g} s, "

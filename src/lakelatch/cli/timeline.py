@@ -161,7 +161,7 @@ def _row_of(rows: dict[tuple[str, str], Row], instant: str) -> Row:
 
 
 def _complete(row: Row, instant: Instant | None, seen: Timeline) -> None:
-    from ..errors import DamagedTableError
+    from ..errors import CorruptTableError
     from ..hudi.timeline import COMMIT_ACTIONS, to_epoch_ms
 
     if row.completed:
@@ -170,7 +170,7 @@ def _complete(row: Row, instant: Instant | None, seen: Timeline) -> None:
         return
     try:
         _count(row, seen.metadata(instant))
-    except DamagedTableError as e:
+    except CorruptTableError as e:
         row.reason = str(e).partition(". ")[0]
 
 

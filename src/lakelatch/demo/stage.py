@@ -120,7 +120,7 @@ class Stage:
             str(self.path),
             record_key=KEY,
             partition_by=PARTITION,
-            ordering=ORDERING,
+            ordering_field=ORDERING,
             schema=first.schema,
             heartbeat_interval_s=0.5,
             heartbeat_timeout_s=2.0,
@@ -129,7 +129,7 @@ class Stage:
         )
         with table, table.transaction("insert") as txn:
             for month in sorted(first[PARTITION].unique().to_pylist()):
-                with txn.create(f"{PARTITION}={month}") as new:
+                with txn.new_file(f"{PARTITION}={month}") as new:
                     new.write(first.filter(pc.equal(first[PARTITION], month)))
         for name, rows in self._story.incoming.items():
             pq.write_table(rows, self._folder / f"{name}.parquet")

@@ -122,11 +122,11 @@ def with_pyarrow(table: Table, task: Task) -> None:
     def work(txn: Transaction) -> list[Any]:
         files = []
         for month in task.months:
-            txn.reads(f"month={month}")  # all of the month, also what others add to it meanwhile
-            for group in txn.snapshot.file_groups(f"month={month}"):
+            txn.depends_on(f"month={month}")  # all of the month, also what others add to it meanwhile
+            for group in txn.snapshot.file_slices(f"month={month}"):
                 rows = txn.read(group, meta=True)
                 chosen = pc.is_null(rows["dep_time"]) if wanted == "cancelled" else pc.equal(rows["origin"], wanted)
-                with txn.replace(group) as new:
+                with txn.rewrite(group) as new:
                     new.write(_marked(rows, chosen, note))
                 files.append(new)
         return files

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from ..environment import SYSTEM
-from ..errors import InputError, LockLostError, LockTimeoutError, LockUnavailableError, StorageError, TokenBehindError
+from ..errors import (
+    InputError,
+    LockLostError,
+    LockTimeoutError,
+    LockUnavailableError,
+    StorageError,
+    TokenRegressedError,
+)
 from ..locks import LockProvider, Release
 from .contention import COUNT_UNDER_LOCK, PATIENCE_S, run_threads
 from .fake_environment import FakeEnvironment
@@ -81,25 +88,25 @@ class HoldingContract(LockContractBase):
         assert tokens == sorted(set(tokens))
 
     def test_a_token_that_is_too_large_is_refused_and_harms_nobody(self, provider: LockProvider, key: str) -> None:
-        for above in (2**63 - 2, 2**63 - 1, 2**64, 10**40):
-            with pytest.raises((InputError, TokenBehindError)):
-                provider.try_acquire(key, above=above)
+        for token_above in (2**63 - 2, 2**63 - 1, 2**64, 10**40):
+            with pytest.raises((InputError, TokenRegressedError)):
+                provider.try_acquire(key, token_above=token_above)
         with provider.acquire(key, wait_s=1) as lease:
             assert lease.token < 2**62
 
     def test_token_above(self, provider: LockProvider, rival: LockProvider, key: str) -> None:
         with provider.acquire(key, wait_s=0) as lease:
-            above = lease.token + 1_000_000
+            token_above = lease.token + 1_000_000
         if not provider.lifts_tokens:
-            with pytest.raises(TokenBehindError) as caught:
-                provider.acquire(key, wait_s=0, above=above)
-            assert caught.value.token <= caught.value.above == above
+            with pytest.raises(TokenRegressedError) as caught:
+                provider.acquire(key, wait_s=0, token_above=token_above)
+            assert caught.value.token <= caught.value.token_above == token_above
             rival.acquire(key, wait_s=0).release()  # nothing was held
             return
-        with provider.acquire(key, wait_s=0, above=above) as first:
-            assert first.token > above
+        with provider.acquire(key, wait_s=0, token_above=token_above) as first:
+            assert first.token > token_above
             assert rival.try_acquire(key) is None
-        with rival.acquire(key, wait_s=0, above=5) as second:
+        with rival.acquire(key, wait_s=0, token_above=5) as second:
             assert second.token > first.token
 
     def test_tokens_survive_a_restart(self, url: str, env: FakeEnvironment, key: str) -> None:

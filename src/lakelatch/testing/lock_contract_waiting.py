@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from ..environment import SYSTEM, SystemEnvironment
-from ..errors import ConfigError, LatchError, LockLostError, LockTimeoutError
+from ..errors import ConfigError, LakeLatchError, LockLostError, LockTimeoutError
 from ..locks import Lease, LockProvider, Release
 from .contention import PATIENCE_S, CountingEnvironment, WatchedEnvironment, run_threads, until
 from .fake_environment import FakeEnvironment
@@ -124,9 +124,9 @@ class WaitingContract(LockContractBase):
         self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
     ) -> None:
         first, told = self._to_be_broken(provider, key)
-        assert not rival.break_(key, token=first.token + 1, reason="wrong one", who="test")
-        assert rival.break_(key, token=first.token, reason="stuck since noon", who="alice")
-        assert not rival.break_(key, token=first.token, reason="once is enough", who="bob")
+        assert not rival.break_lease(key, token=first.token + 1, reason="wrong one", who="test")
+        assert rival.break_lease(key, token=first.token, reason="stuck since noon", who="alice")
+        assert not rival.break_lease(key, token=first.token, reason="once is enough", who="bob")
         with rival.acquire(key, wait_s=0) as second:
             assert second.token > first.token
             with pytest.raises(LockLostError, match="somebody else"):
@@ -142,7 +142,7 @@ class WaitingContract(LockContractBase):
         self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
     ) -> None:
         lease, told = self._to_be_broken(provider, key)
-        assert rival.break_(key, token=lease.token, reason="stuck", who="alice")
+        assert rival.break_lease(key, token=lease.token, reason="stuck", who="alice")
         tick_s = min(0.5, self.lease_s / 12)  # clocks are looked at so often: one look to renew, the next one to tell
         slack_s = self.lease_s / 4 if self.server_clock else 0.0  # answers are as slow as the machine
         self.let_pass(env, self.lease_s / 3 + 2 * tick_s + slack_s)
@@ -152,7 +152,7 @@ class WaitingContract(LockContractBase):
         if not self.breakable:
             pytest.skip("this backend declares that it cannot break a lease")
         first = provider.acquire(key, wait_s=0)
-        assert provider.break_(key, token=first.token, reason="stuck", who="me")
+        assert provider.break_lease(key, token=first.token, reason="stuck", who="me")
         assert first.lost == "stolen"
         provider.acquire(key, wait_s=0).release()
 
@@ -165,7 +165,7 @@ class WaitingContract(LockContractBase):
         told: list[str] = []
         lease.on_lost(lambda reason: told.append(f"one {reason}"))
         lease.on_lost(lambda reason: told.append(f"two {reason}"))
-        rival.break_(key, token=lease.token, reason="stuck", who="alice")
+        rival.break_lease(key, token=lease.token, reason="stuck", who="alice")
         self.let_pass(env, self.lease_s * 1.2)  # its deadline passes as well
         lease.release()
         assert told == ["one stolen", "two stolen"]
@@ -234,9 +234,9 @@ class WaitingContract(LockContractBase):
         locks.close()
         lease.ensure_held(fresh=True)
         assert lease.release() is Release.RELEASED
-        with pytest.raises(LatchError, match="closed"):
+        with pytest.raises(LakeLatchError, match="closed"):
             locks.acquire(key, wait_s=0)
-        with pytest.raises(LatchError, match="closed"):
+        with pytest.raises(LakeLatchError, match="closed"):
             locks.inspect(key)
 
     def test_close_leaves_no_thread_behind(self, url: str, key: str) -> None:

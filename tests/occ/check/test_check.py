@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
-from lakelatch.errors import NotATableError, UnsupportedTableError
+from lakelatch.errors import TableNotFoundError, UnsupportedTableError
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
 from lakelatch.occ.check.check import check
 from lakelatch.occ.check.findings import KINDS, Findings
@@ -36,13 +36,13 @@ def fill(root: Path) -> str:
     with lakelatch.create(str(root), record_key="id", partition_by="origin", writer="test") as table:
         with table.transaction("insert") as txn:
             for each in ("JFK", "LGA"):
-                txn.create(f"origin={each}").write(rows(each, 0))
+                txn.new_file(f"origin={each}").write(rows(each, 0))
         dead = table.transaction("upsert")
         dead.abort("for the test")
         for value in (1, 2):
             with table.transaction("upsert") as txn:
-                for group in txn.snapshot.file_groups(PARTITION):
-                    txn.replace(group).write(rows("JFK", value))
+                for group in txn.snapshot.file_slices(PARTITION):
+                    txn.rewrite(group).write(rows("JFK", value))
     return dead.instant
 
 
@@ -133,24 +133,24 @@ def set_column(table: pa.Table, name: str, value: str) -> pa.Table:
 
 def insert_again(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle, handle.transaction("insert") as txn:
-        txn.create(PARTITION).write(rows("JFK", 9))
+        txn.new_file(PARTITION).write(rows("JFK", 9))
 
 
 def give_buckets(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
         # No handle does that to a table with rows; a writer of before could.
-        handle.log.append(lambda state: Setting(replace(state.settings, buckets=4), "test"))
+        handle.log.append(lambda state: Setting(replace(state.settings, bucket_count=4), "test"))
         with handle.transaction("insert") as txn:
-            txn.create(PARTITION, file_id="00000009-0000-0000-0000-000000000000-0").write(rows("JFK", 9))
+            txn.new_file(PARTITION, file_id="00000009-0000-0000-0000-000000000000-0").write(rows("JFK", 9))
 
 
 def change_buckets(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
         handle.restore(handle.timeline().commits[0].requested)
-        handle.change_settings(buckets=4)
+        handle.change_settings(bucket_count=4)
         with handle.transaction("upsert") as txn:
             txn.upsert(rows("JFK", 9))
-        handle.log.append(lambda state: Setting(replace(state.settings, buckets=64), "test"))
+        handle.log.append(lambda state: Setting(replace(state.settings, bucket_count=64), "test"))
 
 
 def rename_completion(table: Copy, completion: str) -> None:
@@ -194,7 +194,7 @@ def hide_a_column(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
         early = handle.transaction("insert")
         with handle.transaction("insert") as late:
-            late.commit_empty()
+            late.allow_empty()
         early.create("origin=LGA").write(rows("LGA", 9).append_column("more", pa.array([1] * 5)))
         early.commit()
         echo = handle.log.state.last.echo
@@ -349,10 +349,10 @@ def test_a_table_of_ours_is_sound(table: Copy):
     assert report.findings == ()
     assert report.unchecked == ("the rows of 2 files that only time travel sees; their footers were",)
     assert report.sound(strict=True)
-    assert {name: report.facts[name] for name in ("commits", "partitions", "file_groups", "data_files", "rows")} == {
+    assert {name: report.facts[name] for name in ("commits", "partitions", "file_slices", "data_files", "rows")} == {
         "commits": 1 + 3,  # the founding one, and those of `fill`
         "partitions": 2,
-        "file_groups": 2,
+        "file_slices": 2,
         "data_files": 4,
         "rows": 10,
     }
@@ -372,7 +372,7 @@ def test_missing_properties_are_damage_and_a_missing_folder_is_no_table(table: C
     table.properties.unlink()
     assert kinds(table.check()) == {"properties-damaged"}
     shutil.rmtree(table.root / ".hoodie")
-    with pytest.raises(NotATableError, match="not a Hudi table"):
+    with pytest.raises(TableNotFoundError, match="not a Hudi table"):
         table.check()
 
 
@@ -397,7 +397,7 @@ def test_folders_that_do_no_harm_are_left_alone(table: Copy, folder: str):
 def test_a_transaction_that_is_open_is_no_finding(table: Copy):
     with lakelatch.open(str(table.root)) as handle:
         txn = handle.transaction("insert")
-        with txn.create(PARTITION) as file:
+        with txn.new_file(PARTITION) as file:
             file.write(rows("JFK", 3))
         report = table.check()
         assert report.findings == ()
@@ -409,7 +409,7 @@ def test_a_transaction_that_is_open_is_no_finding(table: Copy):
 def test_a_dead_writers_remains_are_leftovers_until_it_is_rolled_back(table: Copy):
     with lakelatch.open(str(table.root)) as handle:
         txn = handle.transaction("insert")
-        with txn.create(PARTITION) as file:
+        with txn.new_file(PARTITION) as file:
             file.write(rows("JFK", 3))
         begin = handle.log.state.open[txn.instant]
         left = snapshot_of(table.root)
@@ -423,7 +423,7 @@ def test_a_dead_writers_remains_are_leftovers_until_it_is_rolled_back(table: Cop
     assert report.sound()
     assert all("rollback" in each.next_step for each in report.findings)
     with lakelatch.open(str(table.root)) as handle:
-        handle.clean()
+        handle.rollback_failed_writes()
     assert table.check().findings == ()
 
 
@@ -435,7 +435,7 @@ def test_a_table_that_is_written_to_meanwhile_is_sound(table: Copy):
             with lakelatch.open(str(table.root)) as handle:
                 for number in range(15):
                     with handle.transaction("insert") as txn:
-                        txn.create(PARTITION).write(
+                        txn.new_file(PARTITION).write(
                             rows(f"x{number}-", number).set_column(1, "origin", pa.array(["JFK"] * 5))
                         )
                     handle.transaction("insert").abort()
@@ -463,7 +463,7 @@ def test_epochs_are_followed(table: Copy):
     with lakelatch.open(str(table.root)) as handle:
         handle.log.close_epoch()
         with handle.transaction("insert") as txn:
-            txn.create("origin=LGA").write(rows("LGA", 1).set_column(0, "id", pa.array(list("abcde"))))
+            txn.new_file("origin=LGA").write(rows("LGA", 1).set_column(0, "id", pa.array(list("abcde"))))
     assert len(list(table.log.parent.iterdir())) == 2
     assert table.check(deep=True).findings == ()
 

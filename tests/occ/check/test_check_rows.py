@@ -53,7 +53,7 @@ def filled(tmp_path: Path):
     )
     with lakelatch.create(str(tmp_path / "t"), record_key="id", writer="test") as table:
         with table.transaction("insert") as txn:
-            txn.create("").write(made)
+            txn.new_file("").write(made)
         (path,) = (tmp_path / "t").glob("*.parquet")
         yield table, path
 
@@ -130,9 +130,9 @@ def test_a_file_that_was_merged_again_is_sound_when_its_commit_is_archived_and_f
         a.add("b")
         a.table.log.catch_up()
         a.table.log.close_epoch()
-    a.table.clean_slices(retain_commits=1)
+    a.table.clean(retain_commits=1)
     a.table.archive(keep_min=1, keep_max=1)
-    a.table.clean()
+    a.table.rollback_failed_writes()
     store = a.table.store
     assert len(epochs(store)) <= 2
     assert early.instant not in {each.requested for each in a.table.timeline().commits}
@@ -146,7 +146,7 @@ def test_files_that_another_engine_has_replaced_cleaned_and_archived_are_not_mis
     """Our log tells of the file; only the history, of the commit that took its place."""
     a = world.writer("A")
     a.add("a")
-    (old,) = a.table.snapshot().file_groups("part=a")
+    (old,) = a.table.snapshot().file_slices("part=a")
     store = a.table.store
     requested = next_label(world.env.now() + 3600, "")
     completed = next_label(world.env.now() + 3600, requested)
@@ -164,7 +164,7 @@ def test_files_that_another_engine_has_replaced_cleaned_and_archived_are_not_mis
             each.unlink()
     with world.writer_of(lakelatch.adopt(str(world.folder), env=world.env.peer(), writer="adopter")).table as table:
         with table.transaction("insert") as txn:
-            txn.create("part=b").write(rows("b", {"b9": 1}))
+            txn.new_file("part=b").write(rows("b", {"b9": 1}))
         History(store, TIMELINE).add([Archived(theirs, body)])
         (world.folder / TIMELINE / file_name(theirs)).unlink()
         assert "file-missing" not in kinds(store)

@@ -107,11 +107,11 @@ def test_a_marker_of_a_dead_writer_cannot_take_a_committed_file(world):
     """The whole way: its writer dies, and the next one sweeps what its markers name."""
     dead = world.writer("D")
     txn = dead.begin_add("a")
-    victim = next(iter(dead.table.snapshot().file_groups("part=b"))).path
+    victim = next(iter(dead.table.snapshot().file_slices("part=b"))).path
     put(world.folder / MARKERS / txn.instant / f"{victim}.marker.CREATE")
     dead.die()
     with world.writer("W").table as table:
-        table.clean()
+        table.rollback_failed_writes()
         assert content(table) == BEGUN
         check_sound(table)
 
@@ -138,7 +138,7 @@ def planned(writer: Writer, slices: dict[str, list[str]]) -> None:
 
 def test_a_clean_spares_slices_that_are_read_today(world):
     one = world.writer("A")
-    live = next(iter(one.table.snapshot().file_groups("part=b"))).path
+    live = next(iter(one.table.snapshot().file_slices("part=b"))).path
     partition, _, name = live.rpartition("/")
     put(world.folder / partition / OWN)
     put(world.folder / "part=a/notes.txt")
@@ -153,7 +153,7 @@ def test_a_clean_spares_slices_that_are_read_today(world):
 
 def test_a_clean_takes_what_is_superseded(world):
     one = world.writer("A")
-    old = next(iter(one.table.snapshot().file_groups("part=a"))).path
+    old = next(iter(one.table.snapshot().file_slices("part=a"))).path
     partition, _, name = old.rpartition("/")
     planned(one, {partition: [name]})
     finish_decided(one.table)
@@ -209,7 +209,7 @@ def test_a_log_entry_that_names_what_it_may_not_stops_writers_with_a_sentence(wo
     path, raw = entry(world, kind)
     decode(json.dumps(raw).encode(), "as it was")
     path.write_text(json.dumps(raw | changes))
-    with pytest.raises(lakelatch.DamagedTableError, match=r"log entry .* Restore it"), world.fresh() as table:
+    with pytest.raises(lakelatch.CorruptTableError, match=r"log entry .* Restore it"), world.fresh() as table:
         table.transaction("insert")
 
 
@@ -222,7 +222,7 @@ def test_a_side_object_that_names_what_it_may_not_is_damage(world):
     path.write_text(json.dumps(raw | {"metadata": None, "side": side}))
     (instant,) = (world.folder / ".hoodie/timeline").glob(f"{raw['T']}_*")
     instant.unlink()
-    with pytest.raises(lakelatch.DamagedTableError, match="does not lie in the table"), world.fresh() as table:
+    with pytest.raises(lakelatch.CorruptTableError, match="does not lie in the table"), world.fresh() as table:
         table.transaction("insert")
 
 
@@ -231,5 +231,5 @@ def test_deep_json_in_a_slot_is_damage(world):
     path = world.folder / slot_path(table.log.epoch, table.log.next_slot)
     table.close()
     path.write_bytes(b'{"v":1,"kind":' + b"[" * 200_000)
-    with pytest.raises(lakelatch.DamagedTableError, match="torn or not ours"):
+    with pytest.raises(lakelatch.CorruptTableError, match="torn or not ours"):
         world.fresh()

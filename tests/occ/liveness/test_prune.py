@@ -54,7 +54,7 @@ def test_the_epoch_that_a_new_handle_has_just_found_is_removed_below_it(world, w
 
     def meanwhile() -> None:
         next_epoch(a, 3)
-        a.table.clean() if whole else a.table.store.delete(first)
+        a.table.rollback_failed_writes() if whole else a.table.store.delete(first)
 
     b.store.add(Pause(On("folders", LOG), meanwhile, after=True))
     log = CommitLog(b.store, b.env, Publisher(b.store, b.env, TIMELINE))
@@ -65,7 +65,7 @@ def test_old_epochs_go_and_the_table_stays(world):
     a = world.writer("A")
     next_epoch(a, 3)
     last = kept(world)[-1]
-    a.table.clean()
+    a.table.rollback_failed_writes()
     assert kept(world) == [last]
     for writer in (a, world.writer("fresh", host="host-c")):
         writer.add("a")
@@ -85,7 +85,7 @@ def test_as_many_stay_as_the_setting_says(make_world):
     a = world.writer("A")
     next_epoch(a, 4)
     newest = kept(world)[-3:]
-    a.table.clean()
+    a.table.rollback_failed_writes()
     assert kept(world) == newest
     with pytest.raises(lakelatch.ConfigError, match="log_epochs is 0"):
         a.table.change_settings(log_epochs=0)
@@ -106,12 +106,12 @@ def test_an_epoch_stays_while_something_is_open_that_began_in_it_or_before(world
     next_epoch(a)
     txn = w.begin_add("a")
     next_epoch(a, 3)
-    a.table.clean()
+    a.table.rollback_failed_writes()
     first, *rest = kept(world)
     assert len(rest) == 3, "only what was before its begin is gone"
     assert any(isinstance(e, Begin) and e.instant == txn.instant for e in a.table.log.entries())
     txn.commit()
-    a.table.clean()
+    a.table.rollback_failed_writes()
     assert first not in kept(world)
     assert len(kept(world)) == 1
     assert world.content() == {"a0": 1, "a1": 1, "b0": 4, "b1": 4}
@@ -125,13 +125,13 @@ def test_an_epoch_stays_while_the_timeline_lacks_a_commit_of_it(world, caplog):
     body = instant.read_bytes()
     instant.unlink()
     with caplog.at_level(logging.WARNING, "lakelatch.prune"):
-        a.table.clean()
+        a.table.rollback_failed_writes()
     assert lost.instant in caplog.text
     assert len(kept(world)) == 3
     with world.fresh() as table:
         assert "commit-unpublished" in {each.kind for each in check(table.store).findings}
     instant.write_bytes(body)
-    a.table.clean()
+    a.table.rollback_failed_writes()
     assert len(kept(world)) == 1
 
 
@@ -146,13 +146,13 @@ def test_one_that_is_left_half_is_no_damage_and_goes_the_next_time(world, after)
     deletions = iter(range(100))
     a.store.add(Refuse(lambda call: On("delete", "/log/")(call) and next(deletions) == after))
     with pytest.raises(StorageError):
-        a.table.clean()
+        a.table.rollback_failed_writes()
     assert kept(world) == before
     with world.fresh() as table:
         report = check(table.store)
         assert report.findings == ()
         assert next(table.log.entries()).slot == first_slot(table.store, before[1]), "half of a story is none"
-    b.table.clean()
+    b.table.rollback_failed_writes()
     assert len(kept(world)) == 1
     b.add("a")
     assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
@@ -181,9 +181,9 @@ def rolled_back_while_paused(world: World) -> None:
     txn = w.begin_add("a")
 
     def meanwhile() -> None:
-        assert x.table.clean(wait=True) == [txn.instant]
+        assert x.table.rollback_failed_writes(wait=True) == [txn.instant]
         next_epoch(x, 2)
-        x.table.clean()
+        x.table.rollback_failed_writes()
         assert len(kept(world)) == 1
 
     w.store.add(Pause(ENTRY, call=meanwhile))
@@ -198,7 +198,7 @@ def test_a_commit_that_is_put_into_a_pruned_epoch_does_not_count(world):
         assert content(table) == BEGUN | {"b0": 2, "b1": 2}
         assert len(commits(table)) == 1, "and tells nobody that it has"
         assert check(table.store).findings == ()
-        table.clean()
+        table.rollback_failed_writes()
         assert len(epochs(table.store)) == 1
         assert content(table) == BEGUN | {"b0": 2, "b1": 2}
 
@@ -217,7 +217,7 @@ def test_what_a_commit_put_into_a_pruned_epoch_does_not_name_stays(world):
     (landed,) = [e for e in commits(w.table) if e.instant == w.table.timeline().commits[-1].requested]
     epoch = w.table.log.epoch
     next_epoch(w, 2)
-    w.table.clean()
+    w.table.rollback_failed_writes()
     assert epoch not in kept(world)
     earlier = replace(landed, completion=next_label(0.0, landed.completion), metadata={**landed.metadata, "stats": []})
     for entry in (begun, earlier):
@@ -241,7 +241,7 @@ def begin_where_another_began(world: World) -> tuple[str, str]:
             add(txn, "a")
             v.table.log.close_epoch()
         other = txn.instant
-        v.table.clean()
+        v.table.rollback_failed_writes()
         assert len(kept(world)) == 1
 
     w.store.add(Pause(ENTRY, call=meanwhile))
@@ -262,7 +262,7 @@ def test_a_reader_who_slept_in_a_pruned_epoch_goes_on_in_the_newest(world):
     a, r = world.writer("A"), world.writer("R", host="host-b")
     r.add("a")
     next_epoch(a, 2)
-    a.table.clean()
+    a.table.rollback_failed_writes()
     r.add("a")
     assert world.content() == {"a0": 2, "a1": 2, "b0": 2, "b1": 2}
 
@@ -273,7 +273,7 @@ def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
 
     def meanwhile() -> None:
         next_epoch(a, 2)
-        a.table.clean()
+        a.table.rollback_failed_writes()
         assert len(kept(world)) == 1
 
     a.add("b")
@@ -284,7 +284,7 @@ def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
     with world.fresh() as table:
         assert content(table) == {"a0": 1, "a1": 1, "b0": 3, "b1": 3}
         assert check(table.store).findings == ()
-        table.clean()
+        table.rollback_failed_writes()
         assert len(epochs(table.store)) == 1
 
 
@@ -303,7 +303,7 @@ def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how, opening
     def meanwhile() -> None:
         a.add("a")
         next_epoch(a)
-        a.table.clean()
+        a.table.rollback_failed_writes()
         assert len(kept(world)) == 1
         if opening_comes_back:
             a.table.store.put_if_absent(opening, sent_long_ago)
@@ -316,7 +316,7 @@ def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how, opening
     z.add("a")
     assert world.content() == independent_content(world.folder) == {"a0": 3, "a1": 3, "b0": 1, "b1": 1}
     with world.fresh() as table:
-        table.clean()
+        table.rollback_failed_writes()
         check_history(table)
         assert check(table.store).findings == ()
 
@@ -337,7 +337,7 @@ def test_one_who_ends_a_transaction_in_an_epoch_that_is_gone_misses_nothing(worl
         lands.commit()
         a.table.log.close_epoch()
         world.env.advance(100.0)
-        assert a.table.clean(wait=True) == [ends.instant]
+        assert a.table.rollback_failed_writes(wait=True) == [ends.instant]
         assert len(kept(world)) == 1
         a.table.store.put_if_absent(opening, sent_long_ago)
 
@@ -347,7 +347,7 @@ def test_one_who_ends_a_transaction_in_an_epoch_that_is_gone_misses_nothing(worl
     z.add("a")
     assert world.content() == independent_content(world.folder) == BEGUN | {"a0": 3, "a1": 3}
     with world.fresh() as table:
-        table.clean()
+        table.rollback_failed_writes()
         assert len(epochs(table.store)) == 1
         assert check(table.store).findings == ()
 
@@ -364,7 +364,7 @@ def test_one_whose_entry_stands_where_a_close_had_been_is_told_of_no_damage(worl
         a.table.log.catch_up()
         a.table.log.close_epoch()
         world.env.advance(100.0)
-        assert a.table.clean(wait=True) == [ends.instant]
+        assert a.table.rollback_failed_writes(wait=True) == [ends.instant]
         assert len(kept(world)) == 1
 
     z.store.add(Pause(ENTRY, call=meanwhile))
@@ -389,7 +389,7 @@ def test_the_log_of_before_a_rebuild_goes_too(world):
     zombie = replace(landed, instant=txn.instant, completion=next_label(0.0, txn.instant))
     torn.write_bytes(encode(zombie, int(epoch.name), slot, "z"))
     assert len(kept(world)) == 2
-    table.clean(wait=True)
+    table.rollback_failed_writes(wait=True)
     assert len(kept(world)) == 1
     assert content(table) == BEGUN
 
@@ -399,7 +399,7 @@ def test_the_timeline_says_how_far_back_the_log_tells(world, capsys):
     next_epoch(a, 2)
     show_timeline(str(world.folder), limit=20, json=False)
     assert "has been removed" not in capsys.readouterr().out
-    a.table.clean()
+    a.table.rollback_failed_writes()
     last = a.table.log.state.last
     show_timeline(str(world.folder), limit=20, json=False)
     assert "has been removed" in capsys.readouterr().out
@@ -414,7 +414,7 @@ def test_the_timeline_says_how_far_back_the_log_tells(world, capsys):
 def test_a_pending_instant_that_came_late_goes_with_the_begin_that_explains_it(world):
     a, w = world.writer("A"), world.writer("W", host="host-b")
     dead = w.begin_add("a").instant
-    a.table.clean(wait=True)
+    a.table.rollback_failed_writes(wait=True)
     (world.folder / f".hoodie/timeline/{dead}.inflight").touch()
     next_epoch(a, 2)
     a.table.heart.beat()
@@ -432,7 +432,7 @@ def test_what_has_landed_since_a_slot_is_known_as_far_as_the_log_reaches_back(wo
     assert late == commits(a.table)[-1]
     middle = first_slot(a.table.store, kept(world)[2])
     assert len(a.table.log.follow_since(middle).commits) == 2
-    a.table.clean()
+    a.table.rollback_failed_writes()
     assert not a.table.log.follow_since(middle).complete, "a plan of then is not to be validated any more"
     newest = a.table.log.follow_since(first_slot(a.table.store, kept(world)[0]))
     assert newest.complete
@@ -509,7 +509,7 @@ def taken_back_in_doubt(world: World, *, epochs_since: int = 0, answers: int | N
         next_epoch(x)
         assert txn.instant in x.table.restore(before).undone
         next_epoch(x, epochs_since)
-        x.table.clean()
+        x.table.rollback_failed_writes()
         if answers is not None:
             w.store.add(Refuse(From(len(w.store.calls) + answers + 1), forever=True))
 
@@ -523,14 +523,14 @@ def test_who_landed_and_was_taken_back_while_in_doubt_is_not_told_that_nothing_l
     """Seed 210633976."""
     txn = taken_back_in_doubt(world, epochs_since=epochs_since)
     if epochs_since:
-        with pytest.raises(lakelatch.CommitUnknownError, match=r"when restore \d+ took it back"):
+        with pytest.raises(lakelatch.CommitStateUnknownError, match=r"when restore \d+ took it back"):
             txn.commit()
     else:
         assert txn.commit().completion
     with world.fresh() as table:
         assert txn.instant not in {i.requested for i in table.timeline().commits}
         assert content(table)["a0"] == BEGUN["a0"]
-        table.clean()
+        table.rollback_failed_writes()
         assert check(table.store).findings == ()
 
 
@@ -541,7 +541,7 @@ def test_nor_when_the_store_is_out_of_reach_afterwards(make_world):
         txn = taken_back_in_doubt(make_world(lock="none://", log_epochs=1), answers=len(told))
         try:
             txn.commit()
-        except lakelatch.CommitUnknownError:
+        except lakelatch.CommitStateUnknownError:
             told.append("unknown")
         else:
             told.append("landed")

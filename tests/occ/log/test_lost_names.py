@@ -52,7 +52,7 @@ def archived(world: World) -> dict[str, int]:
     for _ in range(3):
         a.add("b")
     expected = changed(world)
-    a.table.clean_slices(retain_commits=1)
+    a.table.clean(retain_commits=1)
     assert a.table.archive(keep_min=5, keep_max=5)
     return expected
 
@@ -178,7 +178,7 @@ def test_a_look_at_the_table_costs_the_same_however_long_the_epoch_is(world):
     for more in (2, 40):
         for _ in range(more):
             a.add("a")
-        a.table.clean_slices(retain_commits=1)
+        a.table.clean(retain_commits=1)
         store = FaultStore(LocalStore(world.folder))
         with Table(store, env=world.env.peer()) as table:
             content(table)

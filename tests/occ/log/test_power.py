@@ -71,7 +71,7 @@ def test_a_commit_whose_flushes_all_fail_is_never_acknowledged(world, after_cut,
     a = world.writer("A", flush=disk.flush)
     txn = a.begin_add("a")
     fail(disk, part)
-    with pytest.raises(lakelatch.LatchError) as told:
+    with pytest.raises(lakelatch.LakeLatchError) as told:
         txn.commit()
     assert told.value.landed is (None if part == LOG else False)
     with after_cut(disk) as table:
@@ -86,9 +86,9 @@ def test_a_hole_in_the_log_is_damage_and_not_its_head(world, after_cut):
     b.add("b")  # which flushes A's begin entry
     fail(disk, LOG, once=True)
     a.store.add(Pause(On("list", "/log/"), call=lambda: b.add("b")), Refuse(On("secure"), forever=True))
-    with pytest.raises(lakelatch.CommitUnknownError):
+    with pytest.raises(lakelatch.CommitStateUnknownError):
         txn.commit()
-    with pytest.raises(lakelatch.DamagedTableError, match="entries behind it"):
+    with pytest.raises(lakelatch.CorruptTableError, match="entries behind it"):
         after_cut(disk)
 
 
@@ -101,7 +101,7 @@ def test_begin_entries_behind_a_hole_are_nobodys_loss(world, after_cut):
     disk.flush(os.open(entry.parent, os.O_RDONLY))
     disk.forget(entry)
     with after_cut(disk) as table:
-        table.clean(wait=True)
+        table.rollback_failed_writes(wait=True)
         with table.transaction() as txn:
             add(txn, "a", 7)
         assert content(table) == BEGUN | {"a0": 7, "a1": 7}
@@ -175,7 +175,7 @@ class Life:
             self.overwrite,
             lambda: self.table.savepoint(),
             lambda: self.add("a"),
-            lambda: self.table.clean_slices(retain_commits=1),
+            lambda: self.table.clean(retain_commits=1),
             lambda: self.table.archive(keep_min=2, keep_max=3),
             lambda: self.table.log.close_epoch(),
             lambda: self.add("b"),
@@ -183,7 +183,7 @@ class Life:
         ]
 
     def beat(self) -> None:
-        with self.table.reading():
+        with self.table.pinned():
             txn = self.table.transaction()
             self.env.advance(5.0)
             add(txn, "b")
@@ -193,7 +193,7 @@ class Life:
         for step in self.steps():
             try:
                 step()
-            except lakelatch.LatchError as e:
+            except lakelatch.LakeLatchError as e:
                 if e.landed is not True:
                     step()
             self.env.advance(1.0)
@@ -214,11 +214,11 @@ def test_no_failed_flush_loses_what_was_acknowledged(folder):
             life.disk.cut(to)
             with Table(LocalStore(to), env=FakeEnvironment(seed=9), writer="next") as table:
                 assert content(table) == content(life.table) == expected
-                table.clean()
+                table.rollback_failed_writes()
                 assert content(table) == expected
                 assert check(table.store).sound(), check(table.store).findings
                 assert independent_content(to) == expected
-        except (AssertionError, lakelatch.LatchError) as e:
+        except (AssertionError, lakelatch.LakeLatchError) as e:
             failures.append(f"{number} {dry.disk.flushed[number]}: {type(e).__name__} {str(e)[:300]}")
         finally:
             if life.table is not None:

@@ -169,7 +169,9 @@ def two(make_world):
 def job(table, where, *, partition="part=a") -> lakelatch.Transaction:
     """Adds up what meets the condition, and writes the total elsewhere."""
     txn = table.transaction("upsert")
-    total = sum(v for each in txn.scanned(partition, where=where) for v in txn._table.read_slice(each)["v"].to_pylist())
+    total = sum(
+        v for each in txn.mark_scanned(partition, where=where) for v in txn._table.read_slice(each)["v"].to_pylist()
+    )
     insert(txn, "b", f"total {txn.instant}", v=total)
     return txn
 
@@ -201,15 +203,15 @@ def test_only_slices_that_may_match_were_read(two):
     txn = job(other, [("v", "<", 5)])
     (group,) = [
         each.group
-        for each in txn.snapshot.file_groups("part=a")
-        if each not in txn.scanned("part=a", where=[("v", "<", 5)])
+        for each in txn.snapshot.file_slices("part=a")
+        if each not in txn.mark_scanned("part=a", where=[("v", "<", 5)])
     ]
     with one.transaction("upsert") as between:
-        between.replace(between.snapshot.get(group)).write(rows("a", {"large": 200}))
+        between.rewrite(between.snapshot.get(group)).write(rows("a", {"large": 200}))
     txn.commit()
     txn = job(other, [("v", "<", 5)])
     with one.transaction("upsert") as between:
-        between.replace(between.snapshot.get(group)).write(rows("a", {"large": 2}))  # it may match from now on
+        between.rewrite(between.snapshot.get(group)).write(rows("a", {"large": 2}))  # it may match from now on
     with pytest.raises(lakelatch.ConflictError):
         txn.commit()
 
@@ -218,9 +220,9 @@ def test_a_row_that_met_the_condition_and_is_gone_counts(two):
     _, one, other = two
     txn = job(other, [("v", "<", 5)])
     with one.transaction("upsert") as between:
-        for group in between.snapshot.file_groups("part=a"):
+        for group in between.snapshot.file_slices("part=a"):
             if "a0" in between.read(group)["id"].to_pylist():
-                between.replace(group).write(rows("a", {"a0": 50, "a1": 50}))  # what is there now meets it no more
+                between.rewrite(group).write(rows("a", {"a0": 50, "a1": 50}))  # what is there now meets it no more
     with pytest.raises(lakelatch.ConflictError):
         txn.commit()
 
@@ -240,7 +242,7 @@ def test_the_own_condition_of_a_write_counts_at_every_level(make_world):
     one, other = world.writer("one").table, world.writer("two").table
     for value, lands in ((10, True), (3, False)):
         txn = other.transaction("delete")
-        assert len(txn.reads("part=a", where=[("v", "<", 5), ("v", ">=", 1)])) == 0
+        assert len(txn.depends_on("part=a", where=[("v", "<", 5), ("v", ">=", 1)])) == 0
         add(txn, "b")
         with one.transaction("insert") as between:
             insert(between, "a", f"new {value}", v=value)
@@ -255,7 +257,7 @@ def test_an_insert_that_read_by_a_condition_is_not_blind(make_world):
     world = make_world(statistics=["v"])
     one, other = world.writer("one").table, world.writer("two").table
     txn = other.transaction("insert")
-    txn.scanned("part=a", where=[("v", "=", 0)])
+    txn.mark_scanned("part=a", where=[("v", "=", 0)])
     insert(txn, "a", "copy")
     with one.transaction("insert_overwrite") as between:
         overwrite(between, "a", "only")

@@ -28,8 +28,8 @@ def rows(*ids: str, value: int) -> pa.Table:
 
 def commit(table: lakelatch.Table, batch: pa.Table) -> None:
     with table.transaction("upsert") as txn:
-        groups = txn.snapshot.file_groups()
-        (txn.replace(groups[0]) if groups else txn.create()).write(batch)
+        groups = txn.snapshot.file_slices()
+        (txn.rewrite(groups[0]) if groups else txn.new_file()).write(batch)
 
 
 def values(table: lakelatch.Table) -> list[int]:
@@ -69,9 +69,9 @@ def test_a_new_handle_refuses_to_write_and_says_how_to_go_on(bypassed):
 def test_adopting_takes_its_commits_over(bypassed):
     with lakelatch.adopt(bypassed) as table:
         with table.transaction("upsert") as txn:
-            (group,) = txn.snapshot.file_groups()
+            (group,) = txn.snapshot.file_slices()
             assert txn.read(group)["value"].to_pylist() == [2, 2]
-            txn.replace(group).write(rows("a", "b", value=3))
+            txn.rewrite(group).write(rows("a", "b", value=3))
         assert values(table) == [3, 3]
 
 
@@ -219,7 +219,7 @@ class Engine:
         self.timeline = world.folder / ".hoodie/timeline"
         (self.timeline / f"{requested}.commit.requested").touch()
         with world.fresh() as table:
-            (self.read,) = table.snapshot().file_groups("part=a")
+            (self.read,) = table.snapshot().file_slices("part=a")
         path = self.read.base.path
         self.path = path[: path.rindex("_") + 1] + f"{requested}.parquet"
         shutil.copy(world.folder / path, world.folder / self.path)
@@ -314,7 +314,7 @@ def test_what_is_open_here_cannot_land_beside_what_was_taken_over(world):
     w.add("a")
     assert world.content() == {"a0": 11, "a1": 11, "b0": 1, "b1": 1}
     with world.fresh() as table:
-        table.clean()
+        table.rollback_failed_writes()
         assert check(table.store).findings == ()
 
 
@@ -375,7 +375,7 @@ def test_who_begins_after_the_living_were_looked_for_does_not_land(world):
         txn.commit()
     a.add("b")
     with world.fresh() as table:
-        table.clean(wait=True)
+        table.rollback_failed_writes(wait=True)
         check_clean(table)
         assert content(table) == BEGUN | {"b0": 1, "b1": 1}
 
@@ -391,9 +391,9 @@ def outside(world: World) -> bytes:
 @pytest.mark.parametrize(
     ("action", "body", "error", "words"),
     [
-        ("commit", b"Obj\x01torn", lakelatch.DamagedTableError, "is torn or not an Avro file"),
-        ("commit", outside, lakelatch.DamagedTableError, "does not lie in the table. Nothing there was touched"),
-        ("replacecommit", outside, lakelatch.DamagedTableError, "does not lie in the table. Nothing there was touched"),
+        ("commit", b"Obj\x01torn", lakelatch.CorruptTableError, "is torn or not an Avro file"),
+        ("commit", outside, lakelatch.CorruptTableError, "does not lie in the table. Nothing there was touched"),
+        ("replacecommit", outside, lakelatch.CorruptTableError, "does not lie in the table. Nothing there was touched"),
         ("reindex", b"", lakelatch.UnsupportedTableError, "of action reindex, which this version does not know"),
     ],
 )
@@ -403,7 +403,7 @@ def test_what_it_wrote_is_damaged_or_not_understood(world, action, body, error, 
     txn = a.begin_add("a")
     theirs = engine_commits(world, now(world), action=action, body=body(world) if callable(body) else body)
     a.env.advance(1.0)
-    with pytest.raises(lakelatch.LatchError, match=rf"has committed {theirs}"):
+    with pytest.raises(lakelatch.LakeLatchError, match=rf"has committed {theirs}"):
         txn.commit()
     log = sorted((world.folder / LOG).rglob("*"))
     with pytest.raises(error, match=words):

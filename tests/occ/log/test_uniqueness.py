@@ -31,13 +31,13 @@ def people(*given: tuple) -> pa.Table:
 def make_people(folder):
     tables = []
 
-    def make(*first: tuple, unique=("email",), **settings) -> Table:
+    def make(*first: tuple, unique_constraints=("email",), **settings) -> Table:
         url = str(folder / f"people-{len(tables)}")
-        table = lakelatch.create(url, record_key="id", schema=PEOPLE, unique=unique, **settings)
+        table = lakelatch.create(url, record_key="id", schema=PEOPLE, unique_constraints=unique_constraints, **settings)
         tables.append(table)
         if first:
             with table.transaction("insert") as txn:
-                txn.create().write(people(*first))
+                txn.new_file().write(people(*first))
         return table
 
     yield make
@@ -47,7 +47,7 @@ def make_people(folder):
 
 def begin(table: Table, *given: tuple, operation: str = "upsert") -> lakelatch.Transaction:
     txn = table.transaction(operation)
-    txn.create().write(people(*given))
+    txn.new_file().write(people(*given))
     return txn
 
 
@@ -92,11 +92,11 @@ def test_an_upsert_that_lost_finds_the_key_when_it_runs_again(world):
 
     def work(txn):
         runs.append(txn.instant)
-        held = {key: group for group in txn.snapshot.file_groups("part=a") for key in txn.read(group)["id"].to_pylist()}
+        held = {key: group for group in txn.snapshot.file_slices("part=a") for key in txn.read(group)["id"].to_pylist()}
         if "new" in held:
             old = txn.read(held["new"], meta=True)
             keep = old.filter(pa.compute.not_equal(old["id"], "new"))
-            txn.replace(held["new"]).write(pa.concat_tables([keep, rows("a", {"new": 7})], promote_options="default"))
+            txn.rewrite(held["new"]).write(pa.concat_tables([keep, rows("a", {"new": 7})], promote_options="default"))
             return
         insert(txn, "a", "new", v=7)
         with first.transaction("upsert") as other:
@@ -135,13 +135,13 @@ def test_no_promise_no_conflict(make_world, settings):
 def test_rows_that_are_changed_in_place_are_no_new_keys(world):
     table = world.writer("one").table
     with table.transaction("upsert") as txn:
-        (group,) = txn.snapshot.file_groups("part=a")
-        txn.replace(group).write(rows("a", {"a0": 1, "a1": 2, "new": 3}))
+        (group,) = txn.snapshot.file_slices("part=a")
+        txn.rewrite(group).write(rows("a", {"a0": 1, "a1": 2, "new": 3}))
     ((_, values),) = txn._staged.values().items()
     assert len(values.hashes()) == 1
     with table.transaction("upsert") as txn:
-        (group,) = txn.snapshot.file_groups("part=a")
-        txn.replace(group).write(rows("a", {"a0": 5, "a1": 5, "new": 5}))
+        (group,) = txn.snapshot.file_slices("part=a")
+        txn.rewrite(group).write(rows("a", {"a0": 5, "a1": 5, "new": 5}))
     assert not txn._staged.values()
 
 
@@ -150,8 +150,8 @@ def test_a_key_that_is_new_in_a_rewritten_file_and_in_a_new_one_is_found(world):
     for a, b in ((first, second), (second, first)):
         one, two = a.transaction("upsert"), b.transaction("upsert")
         key = f"new of {a.writer}"
-        (group,) = one.snapshot.file_groups("part=b")
-        one.replace(group).write(rows("b", {"b0": 1, "b1": 1, key: 1}))
+        (group,) = one.snapshot.file_slices("part=b")
+        one.rewrite(group).write(rows("b", {"b0": 1, "b1": 1, key: 1}))
         insert(two, "b", key)
         ours, theirs = (one, two) if a is first else (two, one)
         ours.commit()
@@ -226,10 +226,10 @@ def test_two_writers_of_one_value_conflict_and_the_loser_is_told_the_rows(make_p
 
     def work(txn):
         runs.append(txn.instant)
-        txn.create().write(people(("2", "new@x", "de", 2)))
+        txn.new_file().write(people(("2", "new@x", "de", 2)))
         if len(runs) == 1:
             with table.transaction("upsert") as other:
-                other.create().write(people(("3", "new@x", "de", 3)))
+                other.new_file().write(people(("3", "new@x", "de", 3)))
 
     with pytest.raises(lakelatch.ConstraintError) as told:
         table.run(work)
@@ -261,21 +261,21 @@ def test_values_of_other_rows_of_the_snapshot_are_refused(make_people):
 def test_a_row_may_keep_its_value_and_rows_may_swap_theirs(make_people):
     table = make_people(("1", "a@x", "de", 1), ("2", "b@x", "de", 2), ("3", "c@x", "de", 3))
     with table.transaction("upsert") as txn:
-        (group,) = txn.snapshot.file_groups()
+        (group,) = txn.snapshot.file_slices()
         old = txn.read(group, meta=True)
         kept = old.filter(pa.compute.equal(old["id"], "3"))
         changed = people(("1", "b@x", "de", 1), ("2", "a@x", "de", 2))
-        txn.replace(group).write(pa.concat_tables([kept, changed], promote_options="default"))
+        txn.rewrite(group).write(pa.concat_tables([kept, changed], promote_options="default"))
     assert dict(zip(*(table.read()[c].to_pylist() for c in ("id", "email")), strict=True))["1"] == "b@x"
 
 
 def test_a_row_that_was_copied_into_the_new_file_is_another_row(make_people):
     table = make_people(("1", "a@x", "de", 1), ("2", "b@x", "de", 2))
     txn = table.transaction("upsert")
-    (group,) = txn.snapshot.file_groups()
+    (group,) = txn.snapshot.file_slices()
     old = txn.read(group, meta=True)
     kept = old.filter(pa.compute.equal(old["id"], "2"))
-    txn.replace(group).write(pa.concat_tables([kept, people(("1", "b@x", "de", 1))], promote_options="default"))
+    txn.rewrite(group).write(pa.concat_tables([kept, people(("1", "b@x", "de", 1))], promote_options="default"))
     with pytest.raises(lakelatch.ConstraintError, match="email='b@x'"):
         txn.commit()
 
@@ -301,7 +301,7 @@ def test_nulls_are_never_equal(make_people):
 
 
 def test_of_several_columns_all_have_to_be_equal(make_people):
-    table = make_people(("1", "a", "de", 1), unique=[("land", "number")])
+    table = make_people(("1", "a", "de", 1), unique_constraints=[("land", "number")])
     given_ = (("2", "a", "de", 2), ("3", "a", "fr", 1), ("4", "b", "de", 2), ("6", "b", "de", 3), ("7", "b", "it", 2))
     one, two, three, *others = (begin(table, row) for row in given_)
     one.commit()
@@ -318,13 +318,13 @@ def test_what_an_overwrite_replaces_does_not_count(make_people):
     table = make_people(("1", "a@x", "de", 1))
     with table.transaction("insert_overwrite_table") as txn:
         txn.overwrites(None)
-        txn.drop(txn.snapshot.file_groups())
-        txn.create().write(people(("2", "a@x", "de", 1)))
+        txn.drop_file_groups(txn.snapshot.file_slices())
+        txn.new_file().write(people(("2", "a@x", "de", 1)))
     assert table.read()["id"].to_pylist() == ["2"]
 
 
 def test_only_files_that_may_hold_the_values_are_read(make_people, monkeypatch):
-    table = make_people(unique=[("number",)])
+    table = make_people(unique_constraints=[("number",)])
     for n in range(4):
         begin(table, *((f"{n}-{m}", None, "de", 100 * n + m) for m in range(20))).commit()
     read, same = [], constraints._same
@@ -337,38 +337,38 @@ def test_only_files_that_may_hold_the_values_are_read(make_people, monkeypatch):
 
 
 def test_constraints_that_cannot_work_are_refused(make_people, folder):
-    for unique in ([[]], [("email", "email")], ["email", "email"]):
+    for unique_constraints in ([[]], [("email", "email")], ["email", "email"]):
         with pytest.raises(lakelatch.ConfigError, match="unique is"):
-            make_people(unique=unique)
+            make_people(unique_constraints=unique_constraints)
     with pytest.raises(lakelatch.InputError, match="no such column"):
-        make_people(unique=["phone"])
+        make_people(unique_constraints=["phone"])
     schema = pa.schema([("id", pa.string()), ("f", pa.float64())])
     with pytest.raises(lakelatch.InputError, match="cannot be under a unique constraint"):
-        lakelatch.create(str(folder / "floats"), record_key="id", schema=schema, unique="f")
+        lakelatch.create(str(folder / "floats"), record_key="id", schema=schema, unique_constraints="f")
     assert not (folder / "floats").exists() or not any((folder / "floats").iterdir())
 
 
 def test_a_transaction_that_began_before_a_constraint_does_not_land(make_people):
-    table = make_people(unique=())
+    table = make_people(unique_constraints=())
     txn = begin(table, ("1", "a@x", "de", 1))
-    table.change_settings(unique=["email"])
+    table.change_settings(unique_constraints=["email"])
     with pytest.raises(lakelatch.ConflictError, match="more is unique"):
         txn.commit()
     begin(table, ("1", "a@x", "de", 1)).commit()
 
 
 def test_a_constraint_that_rows_break_already_is_refused(make_people):
-    table = make_people(("1", "a@x", "de", 1), ("2", "a@x", "de", 2), unique=())
+    table = make_people(("1", "a@x", "de", 1), ("2", "a@x", "de", 2), unique_constraints=())
     with pytest.raises(lakelatch.ConstraintError, match="email='a@x'"):
-        table.change_settings(unique=["email"])
-    assert table.settings.unique == ()
-    table.change_settings(unique=["number"])
+        table.change_settings(unique_constraints=["email"])
+    assert table.settings.unique_constraints == ()
+    table.change_settings(unique_constraints=["number"])
 
 
 def test_files_that_tell_nothing_are_refused_where_values_are_unique(make_people):
     table = make_people(("1", "a@x", "de", 1))
     txn = table.transaction("upsert")
-    with txn.create() as file:
+    with txn.new_file() as file:
         file.write(people(("2", "a@x", "de", 1)))
     (stat,) = txn._staged.files.values()
     txn._staged._stats.clear()

@@ -26,7 +26,7 @@ def begin(writer, part: str = "a", *, operation: str = "upsert", isolation: str 
 
 
 def group_ids(table, part: str = "a") -> list[str]:
-    return [each.file_id for each in table.snapshot().file_groups(f"part={part}")]
+    return [each.file_id for each in table.snapshot().file_slices(f"part={part}")]
 
 
 def end_sound(world, expected: dict[str, int]) -> None:
@@ -100,17 +100,17 @@ def test_the_ordering_field_settles_the_same_row(make_world, mine, other, stands
 
 
 def test_rows_that_a_code_computed_are_safe_too(world):
-    """`rebases()` on files that the writer filled itself: a row that both computed is a conflict, others land."""
+    """`merge_on_conflict()` on files that the writer filled itself: a row that both computed is a conflict, others land."""
     a, b = world.writer("a"), world.writer("b")
 
     def set_row(writer, **values: int) -> Transaction:
         txn = writer.table.transaction()
-        (group,) = txn.snapshot.file_groups("part=a")
+        (group,) = txn.snapshot.file_slices("part=a")
         old = txn.read(group, meta=True)
         keep = [i not in values for i in old["id"].to_pylist()]
-        with txn.replace(group) as file:
+        with txn.rewrite(group) as file:
             file.write(pa.concat_tables([old.filter(pa.array(keep)), rows("a", values)], promote_options="default"))
-        txn.rebases()
+        txn.merge_on_conflict()
         return txn
 
     for values, lands in (({"a1": 2}, True), ({"a0": 2}, False)):
@@ -135,10 +135,10 @@ def test_a_function_of_ones_own_computes_again(world):
             for current in unit.current:
                 old = a.table.read_slice(current)
                 new = pa.array([v + 1 for v in old["v"].to_pylist()])
-                lost.replace(current).write(old.set_column(2, "v", new))
+                lost.rewrite(current).write(old.set_column(2, "v", new))
 
     ours = a.begin_add("a")
-    ours.rebases(again)
+    ours.merge_on_conflict(again)
     b.add("a", 10)
     ours.commit()
     (lost,) = told
@@ -151,10 +151,10 @@ def test_a_function_of_ones_own_that_writes_elsewhere_is_refused(world):
     ours = a.begin_add("a")
 
     def again(_):
-        (other,) = ours.snapshot.file_groups("part=b")
+        (other,) = ours.snapshot.file_slices("part=b")
         return [replace(ours.files[0], partition="part=b", file_id=other.file_id)]
 
-    ours.rebases(again)
+    ours.merge_on_conflict(again)
     b.add("a", 10)
     with pytest.raises(InputError, match="did not lose"):
         ours.commit()
@@ -176,7 +176,7 @@ def test_rounds_shrink(world):
             late.commit()
         return merge(lost)
 
-    ours.rebases(again, looks_again=True)
+    ours.merge_on_conflict(again, looks_again=True)
     begin(b, a2=4).commit()
     begin(b, "b", b1=3).commit()
     ours.commit()
@@ -197,10 +197,10 @@ def test_a_round_whose_slices_are_cleaned_below_it_is_made_again(world):
         if lost.round == 1:
             begin(b, a1=2).commit()
             begin(b, a1=3).commit()
-            assert b.table.clean_slices(retain_commits=1).files == 1
+            assert b.table.clean(retain_commits=1).files == 1
         return merge(lost)
 
-    ours.rebases(again, looks_again=True)
+    ours.merge_on_conflict(again, looks_again=True)
     begin(b, a1=1).commit()
     ours.commit()
     assert rounds == [1, 2]
@@ -215,7 +215,7 @@ def test_a_round_that_fails_for_another_reason_fails(world):
         begin(b, a1=2).commit()
         raise ValueError("a fault of the function")
 
-    ours.rebases(again, looks_again=True)
+    ours.merge_on_conflict(again, looks_again=True)
     begin(b, a1=1).commit()
     with pytest.raises(ValueError, match="a fault of the function"):
         ours.commit()
@@ -225,7 +225,7 @@ def test_a_round_that_fails_for_another_reason_fails(world):
 @pytest.mark.parametrize("there", [True, False], ids=["bucket-has-a-file", "first-file-of-a-bucket"])
 def test_rounds_in_one_bucket(make_world, there):
     """All that ours has left there is the same place as what others make; without a lock to come between."""
-    world = make_world(buckets=1, empty=True, lock="none://")
+    world = make_world(bucket_count=1, empty=True, lock="none://")
     a, b = world.writer("a"), world.writer("b")
     if there:
         begin(a, x=0).commit()
@@ -239,7 +239,7 @@ def test_rounds_in_one_bucket(make_world, there):
             late.append(begin(b, **{f"k{lost.round + 2}": 1}))
         return merge(lost)
 
-    ours.rebases(again, looks_again=True)
+    ours.merge_on_conflict(again, looks_again=True)
     begin(b, k2=1).commit()
     late = [begin(b, k1=1)]
     ours.commit()
@@ -306,7 +306,7 @@ def test_isolation_says_whether_a_rebase_is_enough(make_world, isolation):
     else:
         ours.commit()
     what_it_read = begin(a, a0=6)
-    what_it_read.scanned("part=a")
+    what_it_read.mark_scanned("part=a")
     begin(b, a1=8).commit()
     if isolation == "snapshot":
         what_it_read.commit()
@@ -350,7 +350,7 @@ def test_what_is_no_matter_of_rows_is_a_loss_as_before(world, winner):
 @pytest.mark.parametrize("there", [True, False], ids=["bucket-has-a-file", "first-file-of-a-bucket"])
 def test_buckets(make_world, winner_began, there):
     """One bucket, one file group: also when both made its first file."""
-    world = make_world(buckets=1, empty=True)
+    world = make_world(bucket_count=1, empty=True)
     a, b = world.writer("a"), world.writer("b")
     if there:
         begin(a, x=0).commit()
@@ -368,7 +368,7 @@ def test_buckets(make_world, winner_began, there):
 
 def test_upserts_of_different_buckets_do_not_meet_under_any_isolation(make_world):
     """What an upsert looks into is the buckets of its keys, and not the partition."""
-    world = make_world(buckets=64, isolation="serializable", empty=True)
+    world = make_world(bucket_count=64, isolation="serializable", empty=True)
     a, b = world.writer("a"), world.writer("b")
     begin(a, a0=0, a1=0).commit()
     first, second = begin(a, a0=5), begin(b, a1=7)
@@ -395,7 +395,7 @@ def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
         for name in ("abort", "_over"):
             patch.setattr(ours, name, lambda *_: None)
         if dies == "asked":
-            ours.rebases(die)
+            ours.merge_on_conflict(die)
         elif dies == "announced":
             deleted = a.store.delete
             patch.setattr(a.store, "delete", lambda path: die() if path.endswith("inflight") else deleted(path))
@@ -451,7 +451,7 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
 @pytest.mark.parametrize("what", ["upsert", "same-delete", "first-of-a-bucket"])
 def test_a_file_of_an_earlier_round_that_stands_after_all_is_read_by_nobody(make_world, what):
     """A put that arrives when all is over: the commit has replaced every file group that a round left."""
-    world = make_world(buckets=1, empty=True) if what == "first-of-a-bucket" else make_world()
+    world = make_world(bucket_count=1, empty=True) if what == "first-of-a-bucket" else make_world()
     a, b = world.writer("a"), world.writer("b")
     if what == "same-delete":
         winner, ours = b.table.transaction("delete"), a.table.transaction("delete")
@@ -474,8 +474,8 @@ def test_a_file_of_an_earlier_round_that_stands_after_all_is_read_by_nobody(make
 def test_any_interleaving_gives_the_result_of_the_order_of_commits(make_world, seed):
     """Upserts and deletes of random rows by writers that overlap; those that land, one after the other, on a dict."""
     chance = random.Random(seed)
-    buckets = chance.choice([None, None, 2])
-    world = make_world(buckets=buckets, empty=True)
+    bucket_count = chance.choice([None, None, 2])
+    world = make_world(bucket_count=bucket_count, empty=True)
     writers = [world.writer(name) for name in "abc"]
     keys = [f"k{n}" for n in range(8)]
     begin(writers[0], **dict.fromkeys(keys, 0)).commit()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelatch.conflict import FileGroupId
 from lakelatch.errors import ConflictError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
@@ -60,7 +60,7 @@ class Folder:
 
     def spec(self, instant: str) -> FileSpec:
         self.store.put(heartbeat_path(instant), b"alive")
-        return FileSpec(self.store, instant, SCHEMA, self.config, buckets=1)
+        return FileSpec(self.store, instant, SCHEMA, self.config, bucket_count=1)
 
     def written(self, instant: str, change: Any, old: FileSlice | None) -> FileSlice | None:
         """The slice that a transaction makes; None when it changes nothing."""

@@ -90,19 +90,19 @@ def test_several_plans_take_what_one_may_not(old, monkeypatch):
 
 def test_services_are_archived_with_their_plans_and_the_furthest_clean_stays(old):
     with old.fresh() as table:
-        first = table.clean_slices(retain_commits=1)
+        first = table.clean(retain_commits=1)
         table.cluster(small_bytes=1 << 20, target_bytes=2 << 20)
         with table.transaction() as txn:
             add(txn, "b")
-        second = table.clean_slices(retain_commits=2)
+        second = table.clean(retain_commits=2)
         for _ in range(3):
             with table.transaction() as txn:
                 add(txn, "b")
-        third = table.clean_slices(retain_commits=4)
+        third = table.clean(retain_commits=4)
         for _ in range(2):
             with table.transaction() as txn:
                 add(txn, "b")
-        kept = table.clean_slices(retain_commits=3)
+        kept = table.clean(retain_commits=3)
         before = content(table)
         table.archive(**ALL)
         there = {i.requested for i in table.timeline().completed if i.action == "clean"}
@@ -122,13 +122,13 @@ def test_services_are_archived_with_their_plans_and_the_furthest_clean_stays(old
 def test_what_has_been_cleaned_is_known_afterwards(old):
     with old.fresh() as table:
         moment = table.timeline().commits[1].completed
-        done = table.clean_slices(retain_commits=1)
+        done = table.clean(retain_commits=1)
         for _ in range(3):
             with table.transaction() as txn:
                 add(txn, "b")
         assert table.archive(**ALL).first_active > done.instant
         assert done.instant in {i.requested for i in table.timeline().completed}
-        with pytest.raises(lakelatch.InputError, match="has been cleaned"), table.reading(as_of_completion=moment):
+        with pytest.raises(lakelatch.InputError, match="has been cleaned"), table.pinned(as_of_completion=moment):
             pass
         check_sound(table)
 
@@ -147,7 +147,7 @@ def test_an_open_transaction_keeps_what_landed_since_it_began(old):
     b.add("b")
     assert f"{txn.instant} of A is open" in kept_by(old)
     assert len(commits_on_timeline(old)) == 3
-    assert len(txn.snapshot.file_groups()) == 3
+    assert len(txn.snapshot.file_slices()) == 3
     add(txn, "b")
     with pytest.raises(lakelatch.ConflictError):
         txn.commit()
@@ -196,7 +196,7 @@ def test_a_restore_takes_nothing_back_that_was_archived(old):
 
 
 def test_a_readers_lease_keeps_what_came_after_its_state(old):
-    with old.fresh() as table, table.reading() as view:
+    with old.fresh() as table, table.pinned() as view:
         old.writer("B").add("a")
         old.writer("C").add("a")
         assert "fresh reads the state of" in kept_by(old)
@@ -230,7 +230,7 @@ def test_replaced_file_groups_are_cleaned_first(old):
         assert "replaced are not cleaned away yet" in kept_by(old), "also when nothing at all may go"
         before = content(table)
         assert independent_content(old.folder) == before
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         assert "the newest 1 commits stay" in kept_by(old)
         assert content(table) == independent_content(old.folder) == before
 
@@ -248,7 +248,7 @@ def test_a_file_that_nobody_committed_stops_it(old):
     """Readers would count it: the file is older than the first active commit then (trap 11)."""
     with old.fresh() as table:
         middle = table.timeline().commits[2]
-        slice_ = table.snapshot().file_groups()[0]
+        slice_ = table.snapshot().file_slices()[0]
         stray = next_label(0.0, middle.requested)
         name = slice_.path.replace(slice_.instant, stray).replace(slice_.file_id, "f" * 36 + "-0")
         (old.folder / name).write_bytes((old.folder / slice_.path).read_bytes())
@@ -261,7 +261,7 @@ def test_what_dead_writers_left_is_swept_before(old):
     txn = a.begin_add("a")
     a.die()
     b.add("b")
-    b.table.clean(wait=True)
+    b.table.rollback_failed_writes(wait=True)
     b.add("b")
     assert fate(b.table, txn.instant) == ["begin", "rollback"]
     assert "the newest 1 commits stay" in kept_by(old)
@@ -531,7 +531,7 @@ def test_damage_to_the_history_is_found_and_stops_no_writer(old, name, how):
         assert content(table) == AGED
         with table.transaction() as txn:
             add(txn, "a")
-        with pytest.raises(lakelatch.DamagedTableError, match="archived timeline"):
+        with pytest.raises(lakelatch.CorruptTableError, match="archived timeline"):
             table.commits()
 
 
@@ -555,7 +555,7 @@ def test_a_late_file_of_no_commit_below_the_boundary_is_found(old):
     a = old.writer("A")
     archive(a)
     with old.fresh() as table:
-        slice_ = table.snapshot().file_groups()[0]
+        slice_ = table.snapshot().file_slices()[0]
     stray = next_label(0.0, sorted(archived(old))[0][:17])
     name = slice_.path.replace(slice_.instant, stray).replace(slice_.file_id, "f" * 36 + "-0")
     (old.folder / name).write_bytes((old.folder / slice_.path).read_bytes())

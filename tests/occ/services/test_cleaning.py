@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.conflict import FileGroupId
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.listing import BaseFile, Listing
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.timeline.snapshot import Replacement, TimelineView, build
@@ -19,7 +19,7 @@ from ..world import add, check_sound, content, fate, independent_content, insert
 
 
 def seen_at(table, moment: str) -> set[str]:
-    return {each.path for each in table.snapshot(as_of_completion=moment).file_groups()}
+    return {each.path for each in table.snapshot(as_of_completion=moment).file_slices()}
 
 
 # --- pure --------------------------------------------------------------------------------------------------------
@@ -49,11 +49,11 @@ def test_exactly_the_files_that_no_kept_moment_sees_go(history, kept):
     moments = {f"{number:013d}0001" for number in kept}
     gone = superseded(listing, view, CONFIG, moments)
     for moment in moments:
-        seen = {each.path for each in build(listing, view, CONFIG, as_of_completion=moment).file_groups()}
+        seen = {each.path for each in build(listing, view, CONFIG, as_of_completion=moment).file_slices()}
         assert not gone & seen
     left = Listing(tuple(file for file in files if file.path not in gone))
     needed = {
-        each.path for moment in moments for each in build(left, view, CONFIG, as_of_completion=moment).file_groups()
+        each.path for moment in moments for each in build(left, view, CONFIG, as_of_completion=moment).file_slices()
     }
     several = {f.path for f in files if sum(o.group == f.group for o in files) > 1 or f.group in _groups(replaced)}
     assert {f.path for f in left.bases} & several <= needed
@@ -87,7 +87,7 @@ def test_retention_by_number_and_by_hours_keeps_whatever_either_keeps(retention,
 )
 def test_a_retention_that_keeps_nothing_is_refused(old, wrong):
     with old.fresh() as table, pytest.raises(lakelatch.ConfigError, match="to retain is"):
-        table.clean_slices(**wrong)
+        table.clean(**wrong)
     with pytest.raises(lakelatch.ConfigError):
         Retention(None, None)
 
@@ -101,11 +101,11 @@ def test_the_states_of_the_newest_commits_stay_readable(old, retain):
         moments = [i.completed for i in table.timeline().commits][-retain - 1 :]
         before = {m: table.read(as_of_completion=m).to_pylist() for m in moments}
         had = data_files(old.folder)
-        done = table.clean_slices(retain_commits=retain)
+        done = table.clean(retain_commits=retain)
         assert done is None if retain == 5 else len(data_files(old.folder)) == len(had) - done.files
         assert {m: table.read(as_of_completion=m).to_pylist() for m in moments} == before
         assert content(table) == AGED == independent_content(old.folder)
-        assert table.clean_slices(retain_commits=retain) is None, "nothing is left to do, and no empty plan is made"
+        assert table.clean(retain_commits=retain) is None, "nothing is left to do, and no empty plan is made"
         check_sound(table)
 
 
@@ -116,7 +116,7 @@ def test_files_of_replaced_file_groups_go(old):
         for _ in range(2):
             with table.transaction() as txn:
                 add(txn, "b")
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         assert len(list(old.folder.glob("part=a/*.parquet"))) == 1
         assert content(table) == independent_content(old.folder) == {"a9": 1, "b0": 2, "b1": 2, "b9": 3}
         check_sound(table)
@@ -127,11 +127,11 @@ def test_what_an_open_transaction_sees_stays(old):
     txn = a.table.transaction()
     for _ in range(4):
         b.add("a")
-    assert b.table.clean_slices(retain_commits=1)
+    assert b.table.clean(retain_commits=1)
     add(txn, "a")  # reads the slice that it saw at its begin
-    assert len(txn.snapshot.file_groups()) == 3
+    assert len(txn.snapshot.file_slices()) == 3
     txn.abort()
-    b.table.clean_slices(retain_commits=1)
+    b.table.clean(retain_commits=1)
     with old.fresh() as table:
         check_sound(table)
         assert content(table) == AGED | {"a0": 8, "a1": 8}
@@ -144,7 +144,7 @@ def test_a_transaction_that_begins_while_a_clean_is_planned_loses_nothing(folder
         a, b = world.writer("A"), world.writer("B", host="host-b")
         begun = []
         a.store.add(Pause(At(number), call=lambda b=b, begun=begun: begun.append(b.table.transaction())))
-        done = a.table.clean_slices(retain_commits=1)
+        done = a.table.clean(retain_commits=1)
         if not begun:
             world.close()
             break
@@ -158,7 +158,7 @@ def test_a_transaction_that_begins_while_a_clean_is_planned_loses_nothing(folder
 
 def test_a_clean_is_decided_before_it_deletes(old):
     a = old.writer("A")
-    done = a.table.clean_slices(retain_commits=1)
+    done = a.table.clean(retain_commits=1)
     writes = [call for call in a.store.calls if call.writes]
     begin = next(n for n, c in enumerate(writes) if c.op == "put_if_absent" and "/log/" in c.path)
     deleted = [n for n, c in enumerate(writes) if c.op == "delete" and c.path.endswith(".parquet")]
@@ -172,7 +172,7 @@ def test_a_savepoint_that_lands_while_a_clean_is_planned_is_honoured(old):
     first = b.table.timeline().commits[1]
     before = seen_at(b.table, first.completed)
     a.store.add(Pause(On("list", "readers"), call=lambda: b.table.savepoint(first.requested)))
-    a.table.clean_slices(retain_commits=1)
+    a.table.clean(retain_commits=1)
     with old.fresh() as table:
         assert seen_at(table, first.completed) == before
         assert table.read(as_of_completion=first.completed).num_rows == 5 - 1
@@ -183,10 +183,10 @@ def test_other_engines_savepoints_keep_their_files(old):
     with old.fresh() as table:
         saved = table.savepoint(table.timeline().commits[1].requested)
         names = {name for names in saved.files.values() for name in names}
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         assert names <= data_files(old.folder)
         table.delete_savepoint(saved.instant)
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         assert not names <= data_files(old.folder)
         check_sound(table)
 
@@ -194,8 +194,8 @@ def test_other_engines_savepoints_keep_their_files(old):
 def test_time_travel_to_what_was_cleaned_is_refused_where_it_is_asked_for(old):
     with old.fresh() as table:
         first = table.timeline().commits[1].completed
-        table.clean_slices(retain_commits=1)
-        with pytest.raises(lakelatch.InputError, match="has been cleaned"), table.reading(as_of_completion=first):
+        table.clean(retain_commits=1)
+        with pytest.raises(lakelatch.InputError, match="has been cleaned"), table.pinned(as_of_completion=first):
             pass
 
 

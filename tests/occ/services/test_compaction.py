@@ -47,7 +47,7 @@ def agree(world: World, wanted: dict[str, int] = ROWS) -> None:
 
 def log_files(world: World) -> int:
     with world.fresh() as table:
-        return sum(len(each.logs) for each in table.snapshot().file_groups())
+        return sum(len(each.logs) for each in table.snapshot().file_slices())
 
 
 def test_log_files_become_base_files_and_rows_keep_their_commit_times(world):
@@ -66,7 +66,7 @@ def test_log_files_become_base_files_and_rows_keep_their_commit_times(world):
 
 def times(world: World) -> dict[str, str]:
     with world.fresh() as table:
-        found = [table.read_slice(each, meta=True).to_pylist() for each in table.snapshot().file_groups()]
+        found = [table.read_slice(each, meta=True).to_pylist() for each in table.snapshot().file_slices()]
     return {row["id"]: row["_hoodie_commit_time"] for row in itertools.chain(*found)}
 
 
@@ -110,10 +110,10 @@ def test_a_fault_at_every_call(tmp_path, fault, chosen):
         told = struck(writer, fault(call), compact)
         with world.fresh() as table:
             assert content(table) == ROWS, (call, told)
-            table.clean(wait=True)
+            table.rollback_failed_writes(wait=True)
             finish(table)
             writer.store.land()  # at the latest now, when everybody has given up and cleaned
-            table.clean(wait=True)
+            table.rollback_failed_writes(wait=True)
             table.compact()
         assert log_files(world) == 0, (call, told)
         agree(world)
@@ -139,7 +139,7 @@ def test_a_plan_outlives_its_scheduler_and_a_cancelled_one_leaves_nothing(world)
     with pytest.raises(lakelatch.StorageError, match="No space"):
         a.table.execute(planned)
     a.die()
-    b.table.clean(wait=True)
+    b.table.rollback_failed_writes(wait=True)
     assert fate(b.table, planned) == ["begin"]
     assert b.table.plan_compaction() is None, "all file groups are taken"
     assert b.table.cancel_plan(planned)
@@ -154,7 +154,7 @@ def test_a_cleaning_takes_the_old_slice_with_its_log_files(world, mor):
     assert a.table.compact()
     mor.update(at(2 * 10**13), at(2 * 10**13 + 1), "a", {"a0": 6})  # the state before a kept one stays too
     with adopt(world) as table:
-        assert table.clean_slices(retain_commits=1).files == 5
+        assert table.clean(retain_commits=1).files == 5
     assert len(list(world.folder.rglob("part=*/.*.log.*"))) == 1
     agree(world, ROWS | {"a0": 6})
 
@@ -209,14 +209,14 @@ def test_another_engines_commit_ends_the_compaction_that_does_not_know_it(world,
     with adopt(world) as table:
         assert table.compact()
         assert content(table) == ROWS | {"a0": 9} == independent_content(world.folder)
-        table.clean()  # what the plan that ended with the old log left on the timeline
+        table.rollback_failed_writes()  # what the plan that ended with the old log left on the timeline
         assert table.timeline().pending == ()
 
 
 @pytest.mark.parametrize("action", ["compaction", "clustering"])
 def test_what_another_engine_has_planned_is_left_to_it(world, action):
     a, instant = world.writer("A"), at(18)
-    (group,) = world.fresh().snapshot().file_groups("part=b")
+    (group,) = world.fresh().snapshot().file_slices("part=b")
     names = [log.path.rpartition("/")[2] for log in group.logs]
     plan = {"partition": "part=b", "file_id": group.file_id, "instant": group.instant, "base": "", "logs": names}
     if action == "compaction":
@@ -264,7 +264,7 @@ def test_a_torn_log_file_is_left_to_its_owner(world):
     a = world.writer("A")
     (log,) = (world.folder / "part=a").glob(".*.log.*")
     log.write_bytes(log.read_bytes()[:-3])
-    with pytest.raises(lakelatch.DamagedTableError, match=r"is torn .* would make that final"):
+    with pytest.raises(lakelatch.CorruptTableError, match=r"is torn .* would make that final"):
         a.table.compact()
     assert log_files(world) == 4
     assert not list(world.folder.rglob(f"*_{a.table.plans()[0].instant}.parquet"))

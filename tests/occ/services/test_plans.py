@@ -57,7 +57,7 @@ def test_an_upsert_goes_on_when_a_clustering_was_killed(old, stage, host):
 def test_clean_ends_a_clustering_that_was_killed(old, stage, host):
     a, b = old.writer("A"), old.writer("B", host=host)
     planned = kill(a, STAGES[stage], **SMALL)
-    assert b.table.clean(wait=host != "host-a") == [planned]
+    assert b.table.rollback_failed_writes(wait=host != "host-a") == [planned]
     assert not b.table.plans()
     with old.fresh() as table:
         check_sound(table)
@@ -84,7 +84,7 @@ def test_the_next_compaction_takes_the_place_of_one_that_was_killed(folder, stag
     planned = kill(a, STAGES[stage], "compact")
     assert b.table.compact().mine
     assert fate(b.table, planned) == ["begin", "rollback"]
-    assert not any(each.logs for each in b.table.snapshot().file_groups())
+    assert not any(each.logs for each in b.table.snapshot().file_slices())
     assert content(b.table) == ROWS
     world.close()
 
@@ -123,8 +123,8 @@ def test_a_plan_for_others_lives_until_somebody_has_to_wait_for_it(old):
     a, b, c = old.writer("A"), old.writer("B", host="host-b"), old.writer("C")
     planned = a.table.plan_clustering(**SMALL)
     a.die()
-    c.table.clean(wait=True)
-    b.table.clean(wait=True)
+    c.table.rollback_failed_writes(wait=True)
+    b.table.rollback_failed_writes(wait=True)
     b.insert("c", "c0")
     assert [plan.instant for plan in b.table.plans()] == [planned]
     assert waited(b, lambda: b.add("b")) < 2 * b.table.settings.heartbeat_timeout_s
@@ -156,7 +156,7 @@ def test_an_execution_that_joins_one_that_dies_keeps_the_plan_alive(old):
     planned = kill(a, PLANNED, **SMALL)
 
     def look() -> None:
-        assert c.table.clean() == []
+        assert c.table.rollback_failed_writes() == []
         assert [plan.instant for plan in c.table.plans()] == [planned]
 
     b.store.add(Pause(On("create", ".parquet"), look))

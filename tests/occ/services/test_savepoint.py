@@ -37,20 +37,20 @@ def test_a_savepoint_keeps_its_state_until_it_is_deleted(old):
     assert (saved.by, saved.comment) == ("A", "before the migration")
     for _ in range(4):
         a.add("a")
-        a.table.clean_slices(retain_commits=1)
+        a.table.clean(retain_commits=1)
     with old.fresh() as table:
         (found,) = table.savepoints()
         assert found == saved
         assert table.read(as_of_completion=saved.completion).num_rows == len(AGED)
-        with table.reading(as_of_completion=saved.completion) as view:
+        with table.pinned(as_of_completion=saved.completion) as view:
             assert dict(zip(*view.read(columns=["id", "v"]).to_pydict().values(), strict=True)) == AGED
         assert {f.kind for f in check(table.store).findings} <= {"old-file-missing"}
         table.delete_savepoint(saved.instant)
         assert table.savepoints() == []
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         with (
             pytest.raises(lakelatch.InputError, match="has been cleaned"),
-            table.reading(as_of_completion=saved.completion),
+            table.pinned(as_of_completion=saved.completion),
         ):
             pass
         check_sound(table)
@@ -74,7 +74,7 @@ def test_what_is_no_commit_or_has_a_savepoint_is_refused(old):
 def test_a_state_that_was_cleaned_cannot_be_saved(old):
     times = commits_of(old)
     with old.fresh() as table:
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         with pytest.raises(lakelatch.InputError, match="has been cleaned"):
             table.savepoint(times[1])
 
@@ -95,7 +95,7 @@ def test_a_clean_that_is_decided_while_a_savepoint_is_made_wins(old):
         world = aged(folder)
         a, b = world.writer("A"), world.writer("B", host="host-b")
         done = []
-        a.store.add(Pause(At(number), call=lambda b=b, done=done: done.append(b.table.clean_slices(retain_commits=1))))
+        a.store.add(Pause(At(number), call=lambda b=b, done=done: done.append(b.table.clean(retain_commits=1))))
         try:
             saved = a.table.savepoint(target)
         except lakelatch.InputError:
@@ -187,7 +187,7 @@ def test_nobody_lands_while_a_restore_is_pending(old):
     a.store.add(Refuse(On("put_if_absent", "/log/0"), forever=True))
     txn = b.begin_add("b", 2)
     stop = a.table.log.next_slot
-    with pytest.raises(lakelatch.LatchError):
+    with pytest.raises(lakelatch.LakeLatchError):
         a.table.restore(commits_of(old)[-3])
     a.store.reset()
     a.die()
@@ -219,7 +219,7 @@ def test_the_schema_goes_back_too(old):
     a, b = old.writer("A"), old.writer("B")
     target = a.add("a")
     with a.table.transaction("insert") as txn:
-        txn.create("part=c").write(pa.table({"id": ["c0"], "part": ["c"], "v": [1], "new": ["x"]}))
+        txn.new_file("part=c").write(pa.table({"id": ["c0"], "part": ["c"], "v": [1], "new": ["x"]}))
     assert "new" in b.table.transaction("insert").schema.names
     b.table.restore(target.instant)
     for writer in (a, b):
@@ -261,7 +261,7 @@ def test_a_publisher_that_was_late_is_corrected(old, reads_on):
         a.add("a")
     else:
         with old.fresh() as table:
-            table.clean()
+            table.rollback_failed_writes()
     assert not (old.folder / ".hoodie/timeline" / shown).exists()
     with old.fresh() as table:
         check_sound(table)
@@ -284,7 +284,7 @@ def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
     b.table.views = ViewCache(b.table.log, b.table._cold_view, b.table._files_of)
     shown.write_bytes(b"torn")
     txn = b.table.transaction("insert")
-    with pytest.raises(lakelatch.DamagedTableError):
+    with pytest.raises(lakelatch.CorruptTableError):
         _ = txn.schema
     shown.write_bytes(body)
 
@@ -304,7 +304,7 @@ def test_a_savepoint_that_would_be_taken_back_is_in_the_way(old):
 def test_a_restore_to_a_savepoint_of_long_ago(old):
     with old.fresh() as table:
         saved = table.savepoint(commits_of(old)[1])
-        table.clean_slices(retain_commits=1)
+        table.clean(retain_commits=1)
         with pytest.raises(lakelatch.InputError, match="has been cleaned"):
             table.restore(commits_of(old)[2])
         table.restore(saved.instant)
@@ -315,9 +315,9 @@ def test_a_restore_to_a_savepoint_of_long_ago(old):
 def test_a_state_that_lacks_files_is_not_restored(old):
     times = commits_of(old)
     with old.fresh() as table:
-        (gone,) = {each.path for each in table.snapshot(as_of=times[-3]).file_groups("part=a")}
+        (gone,) = {each.path for each in table.snapshot(as_of=times[-3]).file_slices("part=a")}
         (old.folder / gone).unlink()  # another engine has cleaned
-        with pytest.raises(lakelatch.DamagedTableError, match="lacks 1 of its files"):
+        with pytest.raises(lakelatch.CorruptTableError, match="lacks 1 of its files"):
             table.restore(times[-3])
         assert content(table) == AGED == independent_content(old.folder)
         check = fate(table, table.log.state.top)

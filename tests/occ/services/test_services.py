@@ -34,7 +34,7 @@ from ..world import (
 
 
 def clean(writer: Writer) -> object:
-    return writer.table.clean_slices(retain_commits=1)
+    return writer.table.clean(retain_commits=1)
 
 
 def cluster(writer: Writer) -> object:
@@ -97,8 +97,8 @@ def test_a_plan_outlives_its_scheduler_and_is_executed_by_another(old):
     a, b = old.writer("A"), old.writer("B", host="host-b")
     planned = a.table.plan_clean(retain_commits=1)
     a.die()
-    old.writer("C").table.clean(wait=True)  # on the same host, where A has certainly ended
-    b.table.clean(wait=True)
+    old.writer("C").table.rollback_failed_writes(wait=True)  # on the same host, where A has certainly ended
+    b.table.rollback_failed_writes(wait=True)
     assert fate(b.table, planned) == ["begin"], "it has no heartbeat, and nobody may take it for dead"
     done = b.table.execute(planned)
     assert (done.mine, done.by, done.files) == (True, "B", 3)
@@ -182,7 +182,7 @@ def test_an_execution_that_fails_leaves_the_plan_to_others(old):
     with pytest.raises(lakelatch.StorageError, match="No space"):
         a.table.execute(planned)
     a.die()
-    b.table.clean(wait=True)
+    b.table.rollback_failed_writes(wait=True)
     assert fate(b.table, planned) == ["begin"]
     assert b.table.execute(planned).mine
     with old.fresh() as table:
@@ -221,7 +221,7 @@ def test_clustering_joins_small_files_and_keeps_commit_times(old):
     before = {r["id"]: r["t"] for r in times(old)}
     done = a.table.cluster(**SMALL)
     assert done.files == 2  # of partition b; a has one
-    assert len(a.table.snapshot().file_groups("part=b")) == 1
+    assert len(a.table.snapshot().file_slices("part=b")) == 1
     assert {r["id"]: r["t"] for r in times(old)} == before, "an incremental reader would see these rows again"
     assert content(a.table) == AGED == independent_content(old.folder)
     assert a.table.cluster(**SMALL) is None
@@ -234,7 +234,7 @@ def times(world: World) -> list[dict[str, str]]:
     with world.fresh() as table:
         return [
             {"id": row["id"], "t": row["_hoodie_commit_time"]}
-            for each in table.snapshot().file_groups()
+            for each in table.snapshot().file_slices()
             for row in pq.read_table(world.folder / each.path, partitioning=None).to_pylist()
         ]
 
@@ -367,7 +367,7 @@ def test_a_schema_that_was_widened_since_the_plan_stays(old):
     a, b = old.writer("A"), old.writer("B")
     planned = a.table.plan_clustering(**SMALL)
     with b.table.transaction("insert") as txn:
-        txn.create("part=c").write(pa.table({"id": ["c0"], "part": ["c"], "v": [1], "new": ["x"]}))
+        txn.new_file("part=c").write(pa.table({"id": ["c0"], "part": ["c"], "v": [1], "new": ["x"]}))
     a.table.execute(planned)
     with old.fresh() as table:
         assert table.schema().names == ["id", "part", "v", "new"]
@@ -376,7 +376,7 @@ def test_a_schema_that_was_widened_since_the_plan_stays(old):
 
 
 def test_a_bucketed_table_refuses_clustering(folder):
-    world = World(folder / "table", empty=True, buckets=2)
+    world = World(folder / "table", empty=True, bucket_count=2)
     with world.fresh() as table, pytest.raises(lakelatch.UnsupportedTableError, match="bucket index"):
         table.cluster()
     world.close()
@@ -387,7 +387,7 @@ def test_a_large_plan_lies_beside_the_log_and_goes_when_it_is_cancelled(old, mon
     a, b = old.writer("A"), old.writer("B")
     planned = a.table.plan_clustering(**SMALL)
     (side,) = old.folder.glob(f".hoodie/.lakelatch/sides/{planned}-*")
-    b.table.clean()
+    b.table.rollback_failed_writes()
     assert side.exists()
     b.table.cancel_plan(planned)
     assert not side.exists()
@@ -416,7 +416,7 @@ def test_plans_are_carried_over_epochs(folder):
 def test_a_new_table_has_nothing_to_serve(folder):
     world = World(folder / "table", empty=True)
     with world.fresh() as table:
-        assert table.clean_slices() is None
+        assert table.clean() is None
         assert table.cluster() is None
         assert table.plans() == []
         assert content(table) == {} != BEGUN

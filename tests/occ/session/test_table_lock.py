@@ -16,7 +16,7 @@ import pytest
 
 import lakelatch
 from lakelatch.environment import Environment
-from lakelatch.errors import LockLostError, LockUnavailableError, TokenBehindError
+from lakelatch.errors import LockLostError, LockUnavailableError, TokenRegressedError
 from lakelatch.locks import Holder, LockProvider, open_provider, registry
 from lakelatch.occ.log.entries import Commit, LogState, Open, Setting
 from lakelatch.occ.session.table_lock import TableLease, settled
@@ -186,12 +186,12 @@ def test_a_lock_that_cannot_be_taken_is_refused_before_anything_is_written(world
     url = f"file://{folder}/file/locks"  # a folder cannot be made below a file
     a = world.writer("A")
     slots, token = a.table.log.next_slot, _token(a.table)
-    with pytest.raises(lakelatch.LatchError, match=str(folder)):
+    with pytest.raises(lakelatch.LakeLatchError, match=str(folder)):
         a.table.set_lock(url)
     assert a.table.log.next_slot == slots
     assert _token(a.table) == token + 1, "writers were kept waiting for a lock that cannot be had"
     a.add("a")
-    with pytest.raises(lakelatch.LatchError, match=str(folder)):
+    with pytest.raises(lakelatch.LakeLatchError, match=str(folder)):
         make_empty(folder / "new", lock=url)
     assert not (folder / "new/.hoodie").exists()
 
@@ -379,7 +379,7 @@ with lakelatch.open(sys.argv[1]) as table:
     try:
         with table.transaction("insert") as txn:
             txn.commit_empty()
-    except lakelatch.LatchError as e:
+    except lakelatch.LakeLatchError as e:
         print(type(e).__name__, e, flush=True)
 """
 
@@ -447,20 +447,22 @@ class Perishable:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, take: Callable[..., object], key: str, above: int, options: dict[str, object]) -> object:
+    def _take(self, take: Callable[..., object], key: str, token_above: int, options: dict[str, object]) -> object:
         if (self._folder / "down").exists():
             raise LockUnavailableError(f"{self.url} does not answer; nothing is held, try again.", key=key)
         lease = take(key, **options)
-        if lease is not None and lease.token <= above and not self.stuck:
+        if lease is not None and lease.token <= token_above and not self.stuck:
             lease.release()
-            raise TokenBehindError(f"{self.url} would grant {lease.token}.", token=lease.token, above=above)
+            raise TokenRegressedError(
+                f"{self.url} would grant {lease.token}.", token=lease.token, token_above=token_above
+            )
         return lease
 
-    def acquire(self, key: str, *, above: int = 0, **options: object) -> object:
-        return self._take(self._locks.acquire, key, above, options)
+    def acquire(self, key: str, *, token_above: int = 0, **options: object) -> object:
+        return self._take(self._locks.acquire, key, token_above, options)
 
-    def try_acquire(self, key: str, *, above: int = 0, **options: object) -> object:
-        return self._take(self._locks.try_acquire, key, above, options)
+    def try_acquire(self, key: str, *, token_above: int = 0, **options: object) -> object:
+        return self._take(self._locks.try_acquire, key, token_above, options)
 
 
 class Tokenless(Perishable):
@@ -468,7 +470,7 @@ class Tokenless(Perishable):
 
     stuck = True
 
-    def acquire(self, key: str, *, above: int = 0, **options: object) -> object:
+    def acquire(self, key: str, *, token_above: int = 0, **options: object) -> object:
         lease = super().acquire(key, **options)
         lease.token = 0
         return lease
@@ -531,7 +533,7 @@ def test_two_who_notice_that_tokens_went_back_begin_one_generation(world: World,
     def acquire(*args: Any, **named: Any) -> Any:
         try:
             return real(*args, **named)
-        except TokenBehindError:
+        except TokenRegressedError:
             locks.acquire = real  # type: ignore[method-assign]
             b.add("b")  # notices it, too, and is quicker
             raise
@@ -589,7 +591,7 @@ def test_a_lease_that_was_broken_does_not_count_although_its_holder_has_not_noti
         provider, key = found
         holder = provider.inspect(key)
         assert holder is not None
-        assert provider.break_(key, token=holder.token, reason="looks stuck", who="B")
+        assert provider.break_lease(key, token=holder.token, reason="looks stuck", who="B")
         b.add("b")
 
     a.store.add(Pause(ENTRY, call=meanwhile))

@@ -58,7 +58,7 @@ def test_a_table_with_commits_needs_none(world):
 
 def test_files_that_the_first_commit_would_make_visible_are_refused(world):
     take_history(world)
-    with pytest.raises(lakelatch.DamagedTableError, match=r"2 data files .* adopt the table"):
+    with pytest.raises(lakelatch.CorruptTableError, match=r"2 data files .* adopt the table"):
         adopt(world)
     assert not (world.folder / LOG).exists()
 
@@ -93,7 +93,7 @@ def test_what_an_older_log_left_is_named_by_check_and_left_by_clean(world):
     shutil.rmtree(world.folder / LOG)
     world.env.advance(10.0)
     table = adopt(world)
-    assert table.clean(wait=True) == []
+    assert table.rollback_failed_writes(wait=True) == []
     (pending,) = check(table.store).findings
     assert pending.kind == "pending-unknown"
     assert f"{MARKERS}/{txn.instant}" in pending.next_step
@@ -102,7 +102,7 @@ def test_what_an_older_log_left_is_named_by_check_and_left_by_clean(world):
     report = check(table.store)
     assert {each.kind for each in report.findings} == {"orphan-file", "markers-of-ended", "heartbeat-of-ended"}
     assert all(txn.instant in each.message and "rollback" not in each.next_step for each in report.findings)
-    table.clean(wait=True)
+    table.rollback_failed_writes(wait=True)
     assert check(table.store) == report
     assert content(table) == independent_content(world.folder) == BEGUN
     # As the operations page says.
@@ -127,7 +127,7 @@ def test_what_a_torn_log_left_is_no_obstacle(world, torn):
     max(epoch.iterdir()).write_bytes(b'{"v":1,"kind')
     world.env.advance(10.0)
     table = adopt(world)
-    table.clean(wait=True)
+    table.rollback_failed_writes(wait=True)
     assert newest(table, 1)[0].requested >= txn.instant, "the timeline can be told"
     kinds = {each.kind for each in check(table.store).findings}
     assert kinds == ({"pending-unknown"} if torn == "the begin" else set())
@@ -147,11 +147,11 @@ def tear(world: World) -> None:
 
 def test_settings_that_can_be_read_are_kept(make_world):
     """With another number of buckets the same keys would go to other files."""
-    world = make_world(isolation="serializable", strategy="bucket", buckets=4, lease_s=7.0, lock="none://")
+    world = make_world(isolation="serializable", strategy="bucket", bucket_count=4, lease_s=7.0, lock="none://")
     tear(world)
     table = lakelatch.adopt(str(world.folder), env=world.env.peer(), isolation="snapshot")
     kept = table.settings
-    assert (kept.buckets, kept.strategy, kept.lease_s, kept.isolation) == (4, "bucket", 7.0, "snapshot")
+    assert (kept.bucket_count, kept.strategy, kept.lease_s, kept.isolation) == (4, "bucket", 7.0, "snapshot")
     assert kept.lock == "none://"
     table.close()
 

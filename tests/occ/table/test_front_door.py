@@ -61,7 +61,7 @@ def test_a_folder_with_other_files_is_not_made_a_table(tmp_path):
 
 
 def test_a_folder_that_is_no_table_is_not_opened(tmp_path):
-    with pytest.raises(lakelatch.NotATableError, match="lakelatch init"):
+    with pytest.raises(lakelatch.TableNotFoundError, match="lakelatch init"):
         lakelatch.open(str(tmp_path))
     assert files(tmp_path) == {}
 
@@ -79,20 +79,20 @@ def test_a_table_is_not_made_twice(tmp_path):
 def test_a_table_made_half_says_what_to_do(tmp_path):
     made(tmp_path / "t").close()
     (tmp_path / "t/.hoodie/hoodie.properties").unlink()
-    with pytest.raises(lakelatch.DamagedTableError, match="created half"):
+    with pytest.raises(lakelatch.CorruptTableError, match="created half"):
         lakelatch.open(str(tmp_path / "t"))
 
 
 def test_a_table_without_our_log_is_read_only_until_it_is_adopted(tmp_path):
     with made(tmp_path / "t") as table, table.transaction("insert") as txn:
-        txn.create("place=JFK").write(ROWS.slice(0, 1))
+        txn.new_file("place=JFK").write(ROWS.slice(0, 1))
     shutil.rmtree(tmp_path / "t/.hoodie/.lakelatch")
     with lakelatch.open(str(tmp_path / "t")) as table:
         assert table.read()["id"].to_pylist() == ["a"]
         with pytest.raises(lakelatch.UnsupportedTableError, match="init --adopt"):
             table.transaction()
     with lakelatch.adopt(str(tmp_path / "t")) as table, table.transaction("insert") as txn:
-        txn.create("place=LGA").write(ROWS.slice(1, 1))
+        txn.new_file("place=LGA").write(ROWS.slice(1, 1))
     assert lakelatch.open(str(tmp_path / "t")).read().num_rows == 2
 
 
@@ -100,7 +100,7 @@ def test_a_wrong_checksum_is_refused(tmp_path):
     made(tmp_path / "t").close()
     properties = tmp_path / "t/.hoodie/hoodie.properties"
     properties.write_text(properties.read_text().replace("hoodie.table.checksum=", "hoodie.table.checksum=1"))
-    with pytest.raises(lakelatch.DamagedTableError, match="checksum"):
+    with pytest.raises(lakelatch.CorruptTableError, match="checksum"):
         lakelatch.open(str(tmp_path / "t"))
 
 
@@ -131,8 +131,8 @@ def test_a_partition_never_leads_out_of_the_table(tmp_path, place):
     with made(tmp_path / "t", hive_style=False) as table:
         before = files(tmp_path)
         rows = pa.table({"id": ["a"], "place": [place], "value": [1]})
-        with pytest.raises(lakelatch.LatchError), table.transaction("insert") as txn:
-            txn.create(place).write(rows)
+        with pytest.raises(lakelatch.LakeLatchError), table.transaction("insert") as txn:
+            txn.new_file(place).write(rows)
         assert {p for p in files(tmp_path) if p.suffix == ".parquet"} == {p for p in before if p.suffix == ".parquet"}
         assert table.read().num_rows == 0
     assert {p.name for p in tmp_path.iterdir()} == {"t"}
@@ -176,7 +176,7 @@ def test_a_table_of_another_format_is_called_by_its_name(tmp_path, name, call):
         (tmp_path / each).parent.mkdir(exist_ok=True)
         (tmp_path / each).write_text("{}")
     before = files(tmp_path)
-    with pytest.raises(lakelatch.LatchError, match=rf"is an? {name} table \(it has .*another folder"):
+    with pytest.raises(lakelatch.LakeLatchError, match=rf"is an? {name} table \(it has .*another folder"):
         {
             "open": lambda: lakelatch.open(str(tmp_path)),
             "create": lambda: made(tmp_path),
@@ -237,9 +237,9 @@ TXN_CALLS = {
     "drop": ((),),
     "overwrites": (None,),
     "reads": (None,),
-    "scanned": (None,),
-    "looks_up": (None,),
-    "takes_turn": ((),),
+    "mark_scanned": (None,),
+    "mark_lookup": (None,),
+    "claim_turn": ((),),
     "abort": None,  # of one that is over: does nothing
     "touched": None,  # what `run` asks of one that has lost
 }
@@ -250,10 +250,10 @@ TXN_CALLS = {
 def test_a_transaction_that_is_over_or_whose_table_is_closed_refuses(tmp_path, method, ended):
     with made(tmp_path / "t") as table:
         txn = table.transaction("upsert")
-        txn.commit_empty()
+        txn.allow_empty()
         {"closed": table.close, "committed": txn.commit, "aborted": txn.abort}[ended]()
         before = files(tmp_path)
-        with pytest.raises(lakelatch.LatchError, match=r"was closed; open|is over"):
+        with pytest.raises(lakelatch.LakeLatchError, match=r"was closed; open|is over"):
             getattr(txn, method)(*TXN_CALLS.get(method, ()))
         assert files(tmp_path) == before
 

@@ -52,46 +52,48 @@ def slots(table: lakelatch.Table) -> int:
 
 @pytest.mark.parametrize(("before", "after"), [(4, 8), (None, 4), (8, 4), (4, 3)])
 def test_a_number_of_buckets_that_the_rows_do_not_lie_in_is_refused_with_the_way_out(make, before, after):
-    table = make(content=keyed(1), buckets=before)
+    table = make(content=keyed(1), bucket_count=before)
     slot = slots(table)
-    with pytest.raises(lakelatch.ConfigError, match=r"second time.*Make a table with so many buckets.*buckets=None"):
-        table.change_settings(buckets=after)
-    assert (table.settings.buckets, slots(table)) == (before, slot)
+    with pytest.raises(
+        lakelatch.ConfigError, match=r"second time.*Make a table with so many buckets.*bucket_count=None"
+    ):
+        table.change_settings(bucket_count=after)
+    assert (table.settings.bucket_count, slots(table)) == (before, slot)
     upsert(table, keyed(2))
     assert table.read()["v"].to_pylist() == [2] * len(KEYS)
 
 
 def test_the_simple_index_finds_rows_that_lie_in_buckets_and_goes_back_while_they_still_do(make):
-    table = make(content=keyed(1), buckets=4)
-    table.change_settings(buckets=None)
+    table = make(content=keyed(1), bucket_count=4)
+    table.change_settings(bucket_count=None)
     upsert(table, keyed(2))
     assert sorted(table.read()["id"].to_pylist()) == sorted(KEYS)
-    table.change_settings(buckets=4)
+    table.change_settings(bucket_count=4)
     upsert(table, keyed(3))
     assert table.read()["v"].to_pylist() == [3] * len(KEYS)
     assert check(table.store, deep=True).findings == ()
 
 
 def test_a_table_without_rows_takes_any_number_of_buckets(make):
-    table = make(buckets=4)
-    table.change_settings(buckets=8)
+    table = make(bucket_count=4)
+    table.change_settings(bucket_count=8)
     upsert(table, keyed(1))
     upsert(table, keyed(2))
     assert table.read().num_rows == len(KEYS)
 
 
 def test_a_transaction_that_began_under_other_buckets_does_not_land(make):
-    table = make(buckets=4)
+    table = make(bucket_count=4)
     txn = table.transaction("upsert")
     txn.upsert(keyed(1))
-    table.change_settings(buckets=8)
+    table.change_settings(bucket_count=8)
     with pytest.raises(lakelatch.ConflictError, match="another number of buckets"):
         txn.commit()
     assert table.read().num_rows == 0
 
 
 def test_rows_that_land_while_the_buckets_are_compared_are_compared_too(make_world):
-    world = make_world(empty=True, buckets=4, lock="none://")  # so that nothing keeps the other one from landing
+    world = make_world(empty=True, bucket_count=4, lock="none://")  # so that nothing keeps the other one from landing
     a, b = world.writer("A"), world.writer("B")
 
     def meanwhile():
@@ -99,52 +101,52 @@ def test_rows_that_land_while_the_buckets_are_compared_are_compared_too(make_wor
             txn.upsert(rows("a", dict.fromkeys(KEYS, 1)))
 
     a.store.add(Pause(On("put_if_absent", "/log/"), call=meanwhile))
-    with pytest.raises(lakelatch.ConfigError, match="buckets=8"):
-        a.table.change_settings(buckets=8)
-    assert b.table.settings.buckets == 4
+    with pytest.raises(lakelatch.ConfigError, match="bucket_count=8"):
+        a.table.change_settings(bucket_count=8)
+    assert b.table.settings.bucket_count == 4
 
 
 def test_the_lock_is_not_a_way_around_what_is_compared_with_the_rows(make, folder):
-    table = make(content=keyed(1), buckets=4)
+    table = make(content=keyed(1), bucket_count=4)
     with pytest.raises(lakelatch.ConfigError, match="change the lock by itself"):
-        table.change_settings(lock=f"file://{folder}/locks", buckets=8)
-    assert table.settings.buckets == 4
+        table.change_settings(lock=f"file://{folder}/locks", bucket_count=8)
+    assert table.settings.bucket_count == 4
 
 
 def test_a_restore_to_rows_of_another_number_of_buckets_is_refused(make):
-    table = make(content=keyed(1), buckets=4)
+    table = make(content=keyed(1), bucket_count=4)
     before = table.timeline().commits[-1].requested
     with table.transaction("insert_overwrite_table") as txn:
         txn.overwrites(None)
-        txn.drop(txn.snapshot.file_groups())
-    table.change_settings(buckets=8)
-    with pytest.raises(lakelatch.ConfigError, match="buckets=8"):
+        txn.drop_file_groups(txn.snapshot.file_slices())
+    table.change_settings(bucket_count=8)
+    with pytest.raises(lakelatch.ConfigError, match="bucket_count=8"):
         table.restore(before)
-    table.change_settings(buckets=None)
+    table.change_settings(bucket_count=None)
     table.restore(before)
-    table.change_settings(buckets=4)
+    table.change_settings(bucket_count=4)
     upsert(table, keyed(2))
     assert table.read().num_rows == len(KEYS)
 
 
 def test_a_table_is_not_adopted_with_buckets_that_its_rows_do_not_lie_in(make):
-    table = make(content=keyed(1), buckets=4)
+    table = make(content=keyed(1), bucket_count=4)
     table.close()
     shutil.rmtree(Path(table.url.removeprefix("file://")) / ".hoodie/.lakelatch")
-    for buckets in (8, 3):
-        with pytest.raises(lakelatch.ConfigError, match=f"buckets={buckets}"):
-            lakelatch.adopt(table.url, buckets=buckets)
-    with lakelatch.adopt(table.url, buckets=4) as adopted:
+    for bucket_count in (8, 3):
+        with pytest.raises(lakelatch.ConfigError, match=f"bucket_count={bucket_count}"):
+            lakelatch.adopt(table.url, bucket_count=bucket_count)
+    with lakelatch.adopt(table.url, bucket_count=4) as adopted:
         upsert(adopted, keyed(2))
         assert adopted.read().num_rows == len(KEYS)
 
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_check_names_a_table_whose_buckets_are_not_those_of_its_rows(make, deep):
-    table = make(content=keyed(1), buckets=4)
+    table = make(content=keyed(1), bucket_count=4)
     assert check(table.store, deep=deep).sound()
     # No handle does that any more; a writer of before could.
-    table.log.append(lambda state: Setting(state.settings.changed(buckets=8), "test"))
+    table.log.append(lambda state: Setting(state.settings.changed(bucket_count=8), "test"))
     report = check(table.store, deep=deep)
     assert {each.kind for each in report.findings} == {"bucket-wrong"}
     assert not report.sound()
@@ -152,7 +154,11 @@ def test_check_names_a_table_whose_buckets_are_not_those_of_its_rows(make, deep)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(name, value) for name in ("buckets", "log_epochs", "min_version") for value in (2.5, 4.0, True, "4", -1, 0, [4])]
+    [
+        (name, value)
+        for name in ("bucket_count", "log_epochs", "min_version")
+        for value in (2.5, 4.0, True, "4", -1, 0, [4])
+    ]
     + [
         (n, value)
         for n in ("lease_s", "heartbeat_timeout_s")
@@ -178,13 +184,13 @@ def test_a_value_of_the_wrong_type_or_range_is_refused_and_nothing_is_written(ma
         ({"record_key": "v"}, "record_key_fields"),
         ({"partition_by": "v"}, "partition_fields"),
         ({"ordering": "v"}, "ordering_field"),
-        ({"buckets": 8}, "buckets"),
+        ({"bucket_count": 8}, "bucket_count"),
         ({"isolation": "serializable"}, "isolation"),
     ],
 )
 def test_a_table_that_is_there_is_not_taken_for_another_one(make, asked, named):
-    table = make(buckets=4)
+    table = make(bucket_count=4)
     with pytest.raises(lakelatch.ConfigError, match=named):
         lakelatch.create(table.url, **{"record_key": "id", "exist_ok": True} | asked)
-    with lakelatch.create(table.url, record_key="id", exist_ok=True, buckets=4) as same:
+    with lakelatch.create(table.url, record_key="id", exist_ok=True, bucket_count=4) as same:
         assert same.settings == table.settings

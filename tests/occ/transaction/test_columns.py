@@ -22,9 +22,9 @@ WIDE = [*SCHEMA.names, "w"]
 def begin_wide(writer: Writer, part: str = "a", column: str = "w") -> lakelatch.Transaction:
     """Have begun to write rows with one more column."""
     txn = writer.table.transaction("upsert")
-    (group,) = txn.snapshot.file_groups(f"part={part}")
+    (group,) = txn.snapshot.file_slices(f"part={part}")
     old = txn.read(group)
-    txn.replace(group).write(old.append_column(column, pa.array([7] * old.num_rows)))
+    txn.rewrite(group).write(old.append_column(column, pa.array([7] * old.num_rows)))
     return txn
 
 
@@ -89,7 +89,7 @@ def test_columns_of_several_that_were_overtaken_are_all_shown(world):
     a, b, c = (world.writer(name) for name in "abc")
     early, later = a.begin_add("a"), begin_wide(b, "b")
     with c.table.transaction("insert") as txn:
-        txn.commit_empty()
+        txn.allow_empty()
     later.commit()
     assert columns(world.folder) == WIDE
     early.commit()  # under the smallest T of all
@@ -101,7 +101,7 @@ def test_the_first_schema_of_a_table_is_shown_although_an_empty_commit_is_younge
     with lakelatch.create(str(folder / "t"), record_key="id", partition_by="part") as table:
         early = table.transaction("insert")
         with table.transaction("insert") as txn:
-            txn.commit_empty()
+            txn.allow_empty()
         early.create("part=a").write(pa.table({"id": ["x"], "part": ["a"], "v": [1]}, schema=SCHEMA))
         early.commit()
         assert columns(folder / "t") == SCHEMA.names

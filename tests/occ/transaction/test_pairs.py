@@ -23,7 +23,7 @@ from hudi import HudiTableBuilder
 import lakelatch
 from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import EVERYWHERE
-from lakelatch.occ.liveness.rollback import Cleaner
+from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.staging.staged import Staged
 
 from ..pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of
@@ -53,7 +53,7 @@ def look(world: PairWorld, *runs: Running) -> tuple[Rows, dict[int, Rows]]:
     """The same as it is on the table, which is sound; the handle of the last one shows what a new handle does."""
     with world.fresh() as table:
         check_clean(table)  # before anybody cleans
-        table.clean()
+        table.rollback_failed_writes()
         check_history(table)
         check_published(table)
         read = table.read()
@@ -113,7 +113,7 @@ def run_row(folder: Path, base: tuple[Path, Rows], first: Operation, seconds: li
                 outcomes.append(
                     f"{second.name}, its work done {when}: {run_pair(world, start, first, second, late=late)}"
                 )
-            except (AssertionError, lakelatch.LatchError) as e:
+            except (AssertionError, lakelatch.LakeLatchError) as e:
                 e.add_note(f"first: {first.name}; second: {second.name}, its work done {when} the first one landed")
                 faults.append(e)
             finally:
@@ -146,7 +146,7 @@ def the_whole_table_is_one_place() -> Patch:
 
 
 def a_loser_keeps_its_files() -> Patch:
-    return mock.patch.object(Cleaner, "sweep")
+    return mock.patch.object(FailedWriteCleaner, "sweep")
 
 
 @pytest.mark.parametrize(

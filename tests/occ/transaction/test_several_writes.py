@@ -68,7 +68,7 @@ def create(part: str, **values: int) -> Write:
     """A new file; its keys must be new, which nobody looks for."""
 
     def write(txn: Transaction, model: Model) -> None:
-        txn.create(partition_of(txn, part)).write(rows(part, values))
+        txn.new_file(partition_of(txn, part)).write(rows(part, values))
         model.update({(part, key): v for key, v in values.items()})
 
     return write
@@ -78,9 +78,9 @@ def add_to_all(delta: int) -> Write:
     """Reads and replaces every file group that there is by now."""
 
     def write(txn: Transaction, model: Model) -> None:
-        for group in txn.current.file_groups():
+        for group in txn.current.file_slices():
             old = txn.read(group)
-            txn.replace(group).write(
+            txn.rewrite(group).write(
                 old.set_column(2, "v", pa.array([v + delta for v in old["v"].to_pylist()], pa.int64()))
             )
         for each in model:
@@ -123,8 +123,8 @@ KINDS: dict[str, Write] = {
 }
 TABLES = {
     "simple": {},
-    "buckets": {"buckets": 2},
-    "one-bucket": {"buckets": 1},
+    "bucket_count": {"bucket_count": 2},
+    "one-bucket": {"bucket_count": 1},
     "unpartitioned": {"partition_by": None},
 }
 
@@ -150,7 +150,7 @@ THREE = ("upsert", "delete-two", "delete-where", "create", "replace")
     "kinds", [*product(KINDS, repeat=2), *permutations(THREE, 3)], ids=lambda kinds: "+".join(kinds)
 )
 def test_writes_apply_one_after_the_other(table, kinds):
-    if "create" in kinds and table.settings.buckets is not None:
+    if "create" in kinds and table.settings.bucket_count is not None:
         pytest.skip("such a file names no bucket")
     if kinds.count("create") > 1:
         pytest.skip("such a key would stand twice")
@@ -167,7 +167,7 @@ def test_the_slices_of_the_snapshot_name_what_became_of_them(world):
     """Who reads and replaces them after another write builds on that write."""
     table = world.writer("a").table
     with table.transaction() as txn:
-        slices = txn.snapshot.file_groups("part=a")
+        slices = txn.snapshot.file_slices("part=a")
         txn.upsert(rows("a", {"a0": 5, "n": 5}))
         add(txn, "a")
         add(txn, "a")
@@ -218,11 +218,11 @@ def test_writes_that_do_not_meet_leave_a_plain_commit(world):
     assert all(stat.prev_commit != "null" for stat in txn.files)
 
 
-@pytest.mark.parametrize("buckets", [None, 1])
-def test_what_was_inserted_and_deleted_again_leaves_the_counts_as_they_were(make_world, buckets):
-    world = make_world(buckets=buckets) if buckets else make_world()
+@pytest.mark.parametrize("bucket_count", [None, 1])
+def test_what_was_inserted_and_deleted_again_leaves_the_counts_as_they_were(make_world, bucket_count):
+    world = make_world(bucket_count=bucket_count) if bucket_count else make_world()
     table = world.writer("a").table
-    if buckets:
+    if bucket_count:
         with table.transaction() as txn:
             txn.upsert(rows("a", {"a0": 0, "a1": 0}))
     with table.transaction() as txn:
@@ -235,7 +235,7 @@ def test_what_was_inserted_and_deleted_again_leaves_the_counts_as_they_were(make
 
 def test_a_file_that_is_closed_by_the_next_write_takes_no_more_rows(world):
     txn = world.writer("a").table.transaction()
-    file = txn.create("part=a")
+    file = txn.new_file("part=a")
     file.write(rows("a", {"n": 1}))
     txn.delete(keys("a", "n"))
     with pytest.raises(InputError, match="is closed"):
@@ -244,7 +244,7 @@ def test_a_file_that_is_closed_by_the_next_write_takes_no_more_rows(world):
 
 def test_files_that_are_open_side_by_side_stay_open(world):
     with world.writer("a").table.transaction("insert") as txn:
-        files = [txn.create(f"part={part}") for part in "ab"]
+        files = [txn.new_file(f"part={part}") for part in "ab"]
         for number in range(2):
             for part, file in zip("ab", files, strict=True):
                 file.write(rows(part, {f"n{part}{number}": number}))
@@ -286,11 +286,11 @@ def test_a_new_column_of_one_write_is_there_in_the_next(world):
 # --- beside others -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("buckets", [None, 1])
-def test_what_several_writes_changed_is_merged_again_as_one(make_world, buckets):
-    world = make_world(buckets=buckets, empty=True) if buckets else make_world()
+@pytest.mark.parametrize("bucket_count", [None, 1])
+def test_what_several_writes_changed_is_merged_again_as_one(make_world, bucket_count):
+    world = make_world(bucket_count=bucket_count, empty=True) if bucket_count else make_world()
     a, b = world.writer("a"), world.writer("b")
-    if buckets:
+    if bucket_count:
         with a.table.transaction() as txn:
             for part in "ab":
                 txn.upsert(rows(part, {f"{part}0": 0, f"{part}1": 0}))
@@ -409,9 +409,9 @@ def test_delete_partition_writes_no_rows(world):
     table = world.writer("a").table
     with table.transaction("delete_partition") as txn:
         with pytest.raises(InputError, match="writes no rows"):
-            txn.create("part=a")
+            txn.new_file("part=a")
         with pytest.raises(InputError, match="writes no rows"):
-            txn.replace(txn.snapshot.file_groups()[0])
+            txn.rewrite(txn.snapshot.file_slices()[0])
         overwrite(txn, "a")
     end_sound(world, {"b0": 0, "b1": 0})
 
@@ -425,8 +425,8 @@ def test_what_a_transaction_has_written_can_be_dropped_by_it(world):
         insert(txn, "a", "n")
         overwrite(txn, "a", "m", v=3)
         with pytest.raises(InputError, match="was dropped"):
-            txn.replace(txn.snapshot.file_groups("part=a")[0])
-        txn.drop(txn.current.file_groups("part=b"))
+            txn.rewrite(txn.snapshot.file_slices("part=a")[0])
+        txn.drop_file_groups(txn.current.file_slices("part=b"))
         txn.overwrites("part=b")
     end_sound(world, {"n": 1, "m": 3})
 
@@ -442,7 +442,7 @@ def test_a_deletion_without_a_condition_is_refused(world, where):
             txn.delete_where(where)
         if isinstance(where, str):
             with pytest.raises(InputError):
-                txn.reads(None, where=where)
+                txn.depends_on(None, where=where)
         assert not list_markers(table.store, txn.instant)
     end_sound(world, BEGUN)
 

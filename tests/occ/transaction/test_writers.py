@@ -100,7 +100,7 @@ def test_an_instant_made_before_the_lock_is_made_anew_when_the_schema_has_grown(
     a, b = world.writer("A"), world.writer("B")
     txn = a.begin_add("a")
     with b.table.transaction("insert") as wider:
-        wider.create("part=b").write(rows("b", {"b9": 9}).append_column("more", pa.array([1])))
+        wider.new_file("part=b").write(rows("b", {"b9": 9}).append_column("more", pa.array([1])))
     assert txn.commit().published
     with world.fresh() as table:
         timeline = table.timeline()
@@ -256,7 +256,7 @@ def test_a_holder_who_slept_past_its_lease_alone_takes_the_lock_again(world):
 def test_a_zombie_finds_itself_rolled_back(world):
     zombie, other = world.writer("zombie"), world.writer("other", host="host-b")
     txn = zombie.begin_add("a")
-    assert other.table.clean(wait=True) == [txn.instant]
+    assert other.table.rollback_failed_writes(wait=True) == [txn.instant]
     for look in (txn.check, txn.commit):
         with pytest.raises(lakelatch.RolledBackError, match="ended by"):
             look()
@@ -268,9 +268,9 @@ def test_a_zombie_finds_itself_rolled_back(world):
 def test_a_zombie_that_goes_on_writing_is_stopped_and_leaves_nothing(world):
     zombie, other = world.writer("zombie"), world.writer("other", host="host-b")
     txn = zombie.begin_add("a")
-    other.table.clean(wait=True)
+    other.table.rollback_failed_writes(wait=True)
     with pytest.raises(lakelatch.RolledBackError):
-        txn.create("part=b").write(rows("b", {"b9": 1}))
+        txn.new_file("part=b").write(rows("b", {"b9": 1}))
     with pytest.raises(lakelatch.RolledBackError):
         txn.commit()
     with world.fresh() as table:
@@ -285,7 +285,7 @@ def test_a_dead_process_of_the_same_host_is_rolled_back_at_once(world):
     txn = a.begin_add("a")
     a.die()
     before = b.env.monotonic()
-    assert b.table.clean() == [txn.instant]
+    assert b.table.rollback_failed_writes() == [txn.instant]
     assert b.env.monotonic() - before < 1.0
 
 
@@ -302,8 +302,8 @@ def test_a_silent_process_of_another_host_is_rolled_back_after_its_time_out(worl
     txn = a.begin_add("a")
     a.die()  # B cannot see that
     before = b.env.monotonic()
-    assert b.table.clean() == []
-    assert b.table.clean(wait=True) == [txn.instant]
+    assert b.table.rollback_failed_writes() == []
+    assert b.table.rollback_failed_writes(wait=True) == [txn.instant]
     timeout = b.table.settings.heartbeat_timeout_s
     assert timeout <= b.env.monotonic() - before <= timeout + b.table.settings.heartbeat_interval_s
 
@@ -313,7 +313,7 @@ def test_a_slow_living_writer_is_left_alone(world):
     txn = slow.begin_add("a")
     for _ in range(60):  # ten minutes, an order of magnitude more than the time-out
         slow.env.advance(slow.table.settings.heartbeat_interval_s)
-        assert other.table.clean() == []
+        assert other.table.rollback_failed_writes() == []
     txn.commit()
     assert world.content() == BEGUN | {"a0": 1, "a1": 1}
 
@@ -330,7 +330,7 @@ def test_of_many_cleaners_one_ends_the_dead_writer(world):
         if i == len(cleaners):
             return
         cleaners[i].store.add(Pause(On("put_if_absent", "/log/"), call=lambda: step(i + 1)))
-        ended.append(cleaners[i].table.clean())
+        ended.append(cleaners[i].table.rollback_failed_writes())
 
     step(0)
     assert sorted(ended) == [[]] * 4 + [[txn.instant]]
@@ -346,7 +346,7 @@ def test_clocks_that_are_hours_apart_harm_nobody(world, skew):
     txn = a.begin_add("a")
     for _ in range(3):
         b.add("b")
-        assert b.table.clean() == []
+        assert b.table.rollback_failed_writes() == []
     txn.commit()
     b.add("a", 10)
     a.add("b", 10)
@@ -476,7 +476,7 @@ def test_a_transaction_that_is_over_says_so(world):
     a = world.writer("A")
     txn = a.begin_add("a")
     txn.commit()
-    for again in (txn.commit, txn.check, lambda: txn.create("part=a")):
+    for again in (txn.commit, txn.check, lambda: txn.new_file("part=a")):
         with pytest.raises(lakelatch.CommitError, match="is over"):
             again()
     txn.abort()  # says nothing, changes nothing

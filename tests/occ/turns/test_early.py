@@ -119,7 +119,7 @@ def test_two_that_are_at_work_already_wait_for_neither(waits):
     [
         lambda txn: txn.snapshot,
         lambda txn: txn.schema,
-        lambda txn: txn.reads("part=b", met=()),
+        lambda txn: txn.depends_on("part=b", met=()),
         lambda txn: insert(txn, "b", "new"),
     ],
     ids=["snapshot", "schema", "reads", "insert"],
@@ -279,7 +279,7 @@ def test_other_places_are_not_waited_for(waits):
 @pytest.mark.parametrize("same", [True, False])
 def test_with_a_bucket_index_it_is_the_bucket(make_world, same):
     """Also one that has no file group yet: two writers must not both make its first."""
-    world = make_world(empty=True, buckets=8, early_conflict_detection="wait")
+    world = make_world(empty=True, bucket_count=8, early_conflict_detection="wait")
     owner, other = world.writer("owner"), world.writer("other")
     first = begin(owner, a0=5)
     after(other, 5, first.commit)
@@ -370,8 +370,8 @@ def test_a_writer_that_fills_files_itself_can_ask(make_world, mode):
 
     def work(txn) -> None:
         began.append(txn)
-        groups = txn.snapshot.file_groups("part=a")
-        txn.takes_turn(groups)
+        groups = txn.snapshot.file_slices("part=a")
+        txn.claim_turn(groups)
         add(txn, "a")
 
     assert other.table.run(work).attempts == 2

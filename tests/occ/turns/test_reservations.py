@@ -14,16 +14,17 @@ import pytest
 
 from lakelatch.cli.show import facts_of
 from lakelatch.cli.timeline import newest
-from lakelatch.conflict import FileGroupId, Reservation
+from lakelatch.conflict import Reservation
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import ConflictError, InputError, RolledBackError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.occ.log.entries import decode, encode
 
 from ..world import BEGUN, Writer, add, after, check_sound, insert, overwrite, rows, writes
 
 
 def group(writer: Writer, part: str) -> FileGroupId:
-    (only,) = writer.table.snapshot().file_groups(f"part={part}")
+    (only,) = writer.table.snapshot().file_slices(f"part={part}")
     return only.group
 
 
@@ -374,7 +375,7 @@ def test_work_has_a_bound(world):
             other.add("a")
 
     with pytest.raises(ConflictError) as lost:
-        writer.table.run(work, work_s=25)
+        writer.table.run(work, lost_work_max_s=25)
     assert "gave up after 3 attempts" in lost.value.__notes__[0]
     assert "of work were wasted" in lost.value.__notes__[0]
 
@@ -466,7 +467,7 @@ def test_a_run_may_raise_its_isolation(world):
 
     def work(txn) -> None:
         times.append(txn.snapshot)
-        txn.scanned("part=b")
+        txn.mark_scanned("part=b")
         insert(txn, "c", "c0")
         if len(times) == 1:
             other.add("b")

@@ -3,6 +3,7 @@
 from .file_names import (
     PARTITION_METADATA,
     BaseName,
+    FileGroupId,
     base_file_name,
     bucket_of,
     join,
@@ -23,6 +24,7 @@ __all__ = [
     "BaseFile",
     "BaseName",
     "Block",
+    "FileGroupId",
     "Listing",
     "LogFile",
     "Torn",

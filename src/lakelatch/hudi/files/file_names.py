@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -21,6 +22,16 @@ _BASE = re.compile(r"([^_./][^_/]*)_([^_/]+)_(\d+)\.([a-z]+)")
 _LOG = re.compile(r"\.([^_/]+)_(\d+)\.log\.(\d+)(?:_([^_/.]+))?(\.cdc)?")
 _PART = re.compile(r"[^_./][^_/]*")
 _BASE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})
+
+
+class FileGroupId(NamedTuple):
+    """A file group: relative partition path ("" when unpartitioned) and file id."""
+
+    partition: str
+    file_id: str
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.file_id}" if self.partition else self.file_id
 
 
 @dataclass(frozen=True, slots=True)

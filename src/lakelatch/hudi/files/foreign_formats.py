@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import LatchError
+from ...errors import LakeLatchError
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -40,6 +40,6 @@ def _format(store: Store) -> tuple[str, str] | None:
                     return "an Iceberg", f"metadata/{name}"
         if {"schema", "snapshot"} <= folders and any(each.startswith("schema-") for each in store.names("schema")):
             return "a Paimon", "schema/ and snapshot/"
-    except LatchError:  # what is the matter with the store is told by whoever needs it
+    except LakeLatchError:  # what is the matter with the store is told by whoever needs it
         pass
     return None

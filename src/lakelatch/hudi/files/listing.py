@@ -11,8 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...conflict import FileGroupId
-from .file_names import PARTITION_METADATA, parse_base_name, parse_log_name
+from .file_names import PARTITION_METADATA, FileGroupId, parse_base_name, parse_log_name
 
 if TYPE_CHECKING:
     from ...storage import Entry, Store

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import DamagedTableError, LatchError, UnsupportedTableError
+from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ..table import decoder_of, from_avro
 
 _MAGIC = b"#HUDI#"
@@ -58,7 +58,7 @@ class Block:
         """The rows of a data block, with meta columns."""
         try:
             return self._parquet() if self.kind == PARQUET else self._avro()
-        except LatchError:
+        except LakeLatchError:
             raise
         except Exception as e:  # decoders raise whatever they stumble on
             raise self._damaged(e) from e
@@ -87,7 +87,7 @@ class Block:
             _version_3(self)
             body, _ = _piece(self.content, 4)
             listed: Any = fastavro.schemaless_reader(io.BytesIO(body), _delete_schema(), None, return_record_name=True)
-        except LatchError:
+        except LakeLatchError:
             raise
         except Exception as e:
             raise self._damaged(e) from e
@@ -100,8 +100,8 @@ class Block:
             natural = plain is None or (branch.endswith("IntWrapper") and plain == 0)
             yield each["recordKey"], NATURAL if natural else plain
 
-    def _damaged(self, cause: Exception) -> DamagedTableError:
-        return DamagedTableError(
+    def _damaged(self, cause: Exception) -> CorruptTableError:
+        return CorruptTableError(
             f"A block of commit {self.instant} in log file {self.path} cannot be decoded ({type(cause).__name__}: {cause}). "
             "Restore the file from a copy, or roll the commit back with Hudi.",
             path=self.path,
@@ -162,7 +162,7 @@ def _block(frame: bytes, path: str) -> Block:
             raise ValueError(f"content of {length} bytes")
         block = Block(path, kind, header, frame[at + 8 : at + 8 + length])
     except (struct.error, ValueError) as e:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"A block of log file {path} has a header that cannot be read ({e}). Restore the file from a copy.",
             path=path,
         ) from e

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import DamagedTableError, UnsupportedTableError
+from ...errors import CorruptTableError, UnsupportedTableError
 from ...storage import Store
 from ..files import DELETE, NATURAL, Block, LogFile, Torn, read_blocks
 from ..table import META_COLUMNS, RECORD_KEY, TableConfig
@@ -52,7 +52,7 @@ def merged_rows(
 
     Raises:
         UnsupportedTableError: merging follows rules, or a block is of a kind, that are not known here.
-        DamagedTableError: a block cannot be decoded.
+        CorruptTableError: a block cannot be decoded.
     """
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
@@ -63,7 +63,7 @@ def merged_rows(
             changes.delete(block) if block.kind == DELETE else changes.write(block)
         rows = changes.onto(base)
     except (TypeError, pa.ArrowException) as e:  # ordering values or columns of types that do not compare
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"The log files of {group.group} do not fit together ({e}), the newest is {group.logs[-1].path}. Restore them "
             "from a copy, or roll their commits back with Hudi.",
             path=group.logs[-1].path,
@@ -78,7 +78,7 @@ def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Bl
     for log in logs:
         stored = store.get(log.path)
         if stored is None:
-            raise DamagedTableError(
+            raise CorruptTableError(
                 f"Log file {log.path} has vanished since it was listed: it was compacted and cleaned meanwhile. Read the "
                 "table again; readers with a lease (`Table.reading`) keep their files.",
                 path=log.path,
@@ -96,7 +96,7 @@ def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Bl
 def _tell(torn: Torn, *, strict: bool) -> None:
     what = f"log file {torn.path} is torn from byte {torn.start} to {torn.end}"
     if strict:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"{what}: no reader counts what was there, and to compact it would make that final. Nothing was written; "
             "restore the file from a copy, or compact the table with Hudi, which drops it",
             path=torn.path,
@@ -124,7 +124,7 @@ class _Changes:
                 feature="operation_field",
             )
         if lacking := [name for name in META_COLUMNS if name not in rows.column_names]:
-            raise DamagedTableError(
+            raise CorruptTableError(
                 f"Commit {block.instant} has written rows without {', '.join(lacking)} into log file {block.path}, which no "
                 "reader can merge. Roll the commit back with Hudi.",
                 path=block.path,

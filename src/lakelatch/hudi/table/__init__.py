@@ -4,12 +4,12 @@ from .avro_schema import from_avro, to_avro
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of
 from .column_types import META_COLUMNS, storable, widen
 from .config import (
-    _V8_MERGE,
     BACKUP_PATH,
     COMMIT_TIME_ORDERING,
     COPY_ON_WRITE,
     EVENT_TIME_ORDERING,
     PROPERTIES_PATH,
+    V8_MERGE,
     TableConfig,
 )
 from .java_properties import parse
@@ -25,7 +25,7 @@ __all__ = [
     "META_COLUMNS",
     "PROPERTIES_PATH",
     "RECORD_KEY",
-    "_V8_MERGE",
+    "V8_MERGE",
     "Shape",
     "TableConfig",
     "all_outside",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DamagedTableError
+from ...errors import CorruptTableError
 from .avro_shape import read_schema
 from .column_types import storable
 
@@ -38,14 +38,14 @@ def from_avro(text: str) -> pa.Schema:
     """The Arrow schema of a commit's Avro JSON. Reads more types than are written.
 
     Raises:
-        DamagedTableError: the text is no Avro record schema.
+        CorruptTableError: the text is no Avro record schema.
     """
     import pyarrow as pa
 
     try:
         return pa.schema(_arrow_fields(read_schema(text), {}))
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-        raise DamagedTableError(
+        raise CorruptTableError(
             f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`.",
             schema=text,
         ) from error

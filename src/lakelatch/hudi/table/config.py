@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ...errors import DamagedTableError, UnsupportedTableError
+from ...errors import CorruptTableError, UnsupportedTableError
 from .java_properties import parse, render
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
@@ -25,7 +25,7 @@ READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (8, 9)
 _LAYOUT_OF_VERSION = {6: 1, 8: 2, 9: 2}
 # Version 8 names a merge mode three times, and the JVM refuses a table whose three names disagree.
-_V8_MERGE = {
+V8_MERGE = {
     EVENT_TIME_ORDERING: ("eeb8d96f-b1e4-49fd-bbf8-28ac514178e5", "DefaultHoodieRecordPayload"),
     COMMIT_TIME_ORDERING: ("ce9acb64-bde0-424c-9b91-f6ebba25356d", "OverwriteWithLatestAvroPayload"),
 }
@@ -102,7 +102,7 @@ class TableConfig:
         """Read the file; ``table`` (its place) is for messages.
 
         Raises:
-            DamagedTableError: empty, torn, without a key that every reader needs, or with a wrong checksum. A JVM
+            CorruptTableError: empty, torn, without a key that every reader needs, or with a wrong checksum. A JVM
                 rewrites the file in steps, so look at `BACKUP_PATH` before giving up.
         """
         where = f"{PROPERTIES_PATH} of {table}" if table else PROPERTIES_PATH
@@ -166,7 +166,7 @@ class TableConfig:
 
     def _properties(self) -> dict[str, str | None]:
         v8 = self.version == 8
-        strategy, payload = _V8_MERGE.get(self.merge_mode or "", (None, None))
+        strategy, payload = V8_MERGE.get(self.merge_mode or "", (None, None))
         ordering = ",".join(self.ordering_fields or self.precombine_fields) or None
         raw = self.raw
         return {
@@ -360,8 +360,8 @@ def _java(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _damaged(where: str, what: str, table: str, **details: Any) -> DamagedTableError:
-    return DamagedTableError(
+def _damaged(where: str, what: str, table: str, **details: Any) -> CorruptTableError:
+    return CorruptTableError(
         f"{where} {what}. Restore it from {BACKUP_PATH} or a copy; `lakelatch check` tells more.",
         table=table,
         path=PROPERTIES_PATH,

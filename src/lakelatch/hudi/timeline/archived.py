@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DamagedTableError, StorageError
+from ...errors import CorruptTableError, StorageError
 from ...storage import Outcome, put_secured
 from .commit_metadata import CommitMetadata, decode_commit
 from .instant import ACTIONS, COMMIT_ACTIONS, Instant, file_name, is_time
@@ -77,7 +77,7 @@ class History:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def manifest(self) -> Manifest:
-        """What counts now. Raises `DamagedTableError` when the manifest in force is gone or torn."""
+        """What counts now. Raises `CorruptTableError` when the manifest in force is gone or torn."""
         stored = self._store.get(f"{self.folder}/_version_")
         # The JVM deletes it before it writes the next one, and may die in between.
         version = self._largest() if stored is None else stored.body.decode(errors="replace")
@@ -155,8 +155,8 @@ class History:
             raise self._damaged(file, "is torn") from e
         return rows
 
-    def _damaged(self, name: str, what: str) -> DamagedTableError:
-        return DamagedTableError(
+    def _damaged(self, name: str, what: str) -> CorruptTableError:
+        return CorruptTableError(
             f"{self._store.url}: {self.folder}/{name} of the archived timeline {what}; restore it from a copy. Nothing was "
             "changed, and the table's rows do not depend on it",
             path=f"{self.folder}/{name}",

@@ -2,7 +2,7 @@
 
 Layout 2 holds each as an Avro container of exactly one record, layout 1 as JSON with the same names. Readers match
 fields by name; both of them take a zero-byte or torn file for a broken table or, worse, for an empty commit, so
-everything that is not exactly one whole record is a `DamagedTableError` here.
+everything that is not exactly one whole record is a `CorruptTableError` here.
 
 Source: schemas inside instants that Hudi 1.0 to 1.2 wrote; a test compares them field by field.
 """
@@ -17,23 +17,21 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...errors import DamagedTableError
+from ...errors import CorruptTableError
 from ..files import join
 from ..table import decoder_of, refuse_other
 from .avro_schemas import known_shape, schema_of, write_stats
-
-if TYPE_CHECKING:
-    from ...occ.log import FileFacts
 
 NO_PREVIOUS_COMMIT = "null"  # the JVM writes the word
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes; ``facts`` are ours, not Hudi's.
+    """What a commit did to one file. ``path`` is relative to the table, sizes are bytes.
 
+    ``facts`` (`occ.log.FileFacts`) are what our commit log keeps of its rows; the timeline does not tell them.
     ``whole``: inserts, updates and deletes since the transaction began, where this is not its first write of these rows.
     The counts are then those of the last write, until the file is staged.
     """
@@ -56,7 +54,7 @@ class WriteStat:
     log_offset: int | None = None
     min_event_time: int | None = None
     max_event_time: int | None = None
-    facts: FileFacts | None = field(default=None, compare=False, repr=False)
+    facts: Any = field(default=None, compare=False, repr=False)
     whole: tuple[int, int, int] | None = field(default=None, compare=False, repr=False)
 
 
@@ -274,7 +272,7 @@ def decode_commit(body: bytes, *, name: str, layout: int, table: str = "") -> Co
     """Read a completed commit, deltacommit or replacecommit; ``name`` is the instant's file, for messages.
 
     Raises:
-        DamagedTableError: the file is empty, torn or holds something else.
+        CorruptTableError: the file is empty, torn or holds something else.
     """
     if not body:
         raise _damaged(name, "is empty", table)
@@ -344,7 +342,7 @@ def decode_container(body: bytes, *records: str, name: str, table: str = "") -> 
     """The one record of an Avro container; ``records`` are those of Hudi's records that it may be, by default any.
 
     Raises:
-        DamagedTableError: it is not exactly one, whole, or its schema is not that of such a record.
+        CorruptTableError: it is not exactly one, whole, or its schema is not that of such a record.
     """
     try:
         return _only_record(io.BytesIO(body), records)
@@ -425,8 +423,8 @@ def _json_record(body: bytes, name: str, table: str) -> Mapping[str, Any]:
     return record
 
 
-def _damaged(name: str, what: str, table: str) -> DamagedTableError:
-    return DamagedTableError(
+def _damaged(name: str, what: str, table: str) -> CorruptTableError:
+    return CorruptTableError(
         f"Instant {name} {what}. No reader can trust the table until it is restored from a copy "
         "or its commit is rolled back; `lakelatch check` tells more.",
         instant=name,

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...conflict import FileGroupId
-from ...errors import DamagedTableError, UnsupportedTableError
-from ..files import BaseFile, Listing, LogFile
+from ...errors import CorruptTableError, UnsupportedTableError
+from ..files import BaseFile, FileGroupId, Listing, LogFile
 from ..table import TableConfig
 from .commit_metadata import CommitMetadata
 
@@ -141,7 +140,7 @@ class Snapshot:
         """Partitions that have at least one file slice, sorted."""
         return sorted(self._partitions)
 
-    def file_groups(self, partition: str | None = None) -> list[FileSlice]:
+    def file_slices(self, partition: str | None = None) -> list[FileSlice]:
         """The newest slice of each file group, of one partition or of all, sorted by partition and file id."""
         chosen = self.partitions() if partition is None else [partition]
         return [
@@ -221,7 +220,7 @@ def build(
         as_of_completion: only commits with C not after this.
 
     Raises:
-        DamagedTableError: a commit left two base files of one file group; readers would choose differently.
+        CorruptTableError: a commit left two base files of one file group; readers would choose differently.
     """
     moment = Moment(view, as_of, as_of_completion)
     gone = {
@@ -279,8 +278,8 @@ def _with_file(current: FileSlice | None, file: BaseFile | LogFile) -> FileSlice
     return FileSlice(file.group, base, _since(base, logs))
 
 
-def _two_base_files(one: BaseFile, other: BaseFile) -> DamagedTableError:
-    return DamagedTableError(
+def _two_base_files(one: BaseFile, other: BaseFile) -> CorruptTableError:
+    return CorruptTableError(
         f"Commit {one.instant} left two base files of file group {one.file_id}: {one.path} and {other.path}. "
         "The commit's statistics name the one that counts; delete the other (`lakelatch check` tells which).",
         instant=one.instant,

@@ -11,9 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ...conflict import FileGroupId
-from ...errors import DamagedTableError
-from ..files import lies_outside
+from ...errors import CorruptTableError
+from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
 from .archived import History
 from .commit_metadata import CommitMetadata, decode_commit, decode_container
@@ -95,7 +94,7 @@ class Timeline:
         undone: dict[str, str] = {}
         for each in self.completed:
             if each.action == "restore" and (stored := self.store.get(self.path(each))) and stored.body:
-                with suppress(DamagedTableError):  # which `check` names; nobody's rows depend on it
+                with suppress(CorruptTableError):  # which `check` names; nobody's rows depend on it
                     names = decode_container(stored.body, "HoodieRestoreMetadata", name=self.path(each))[
                         "instantsToRollback"
                     ]
@@ -117,7 +116,7 @@ class Timeline:
         """What a completed commit says of itself; read once.
 
         Raises:
-            DamagedTableError: the file is torn, empty or gone.
+            CorruptTableError: the file is torn, empty or gone.
         """
         if instant not in self._contents:
             path = self.path(instant)
@@ -129,7 +128,7 @@ class Timeline:
                     self._contents[instant] = archived
                     return archived
             if stored is None:
-                raise DamagedTableError(
+                raise CorruptTableError(
                     f"Instant {name} of table {self.config.name} has vanished since the timeline was listed; it was "
                     "restored away meanwhile. Open the table again.",
                     instant=name,
@@ -169,7 +168,7 @@ class Timeline:
 def _refuse_outside(content: CommitMetadata, name: str, table: str) -> None:
     for path in content.places():
         if lies_outside(path):
-            raise DamagedTableError(
+            raise CorruptTableError(
                 f"Instant {name} of table {table} names {path}, which does not lie in the table. Nothing there was touched; "
                 "restore the instant from a copy, or roll its commit back with the engine that made it.",
                 instant=name,
@@ -187,7 +186,7 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
         tolerate_empty: name zero-byte commits in `Timeline.empty` instead of raising, for a check.
 
     Raises:
-        DamagedTableError: a completed commit of zero bytes.
+        CorruptTableError: a completed commit of zero bytes.
     """
     config.refuse_opening()
     found: list[Instant] = []
@@ -199,7 +198,7 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
         found.append(instant)
         if entry.size == 0 and instant.state == "completed" and instant.action in COMMIT_ACTIONS:
             if not tolerate_empty:
-                raise DamagedTableError(
+                raise CorruptTableError(
                     f"Instant {entry.name} of table {config.name} is empty: one reader fails on it, the other takes it "
                     "for one without rows. Restore it from a copy or delete it; `lakelatch check` names its files.",
                     instant=entry.name,
@@ -227,7 +226,7 @@ def _without_archived(found: list[Instant], store: Store, config: TableConfig) -
     first, last = min(commits), max(commits)
     try:
         archived = history.instants(first=first, last=last).values()
-    except DamagedTableError:  # which `check` names; nobody's rows depend on it
+    except CorruptTableError:  # which `check` names; nobody's rows depend on it
         return found
     gone = {(i.requested, i.action) for i in archived if i.requested >= first}
     return [i for i in found if (i.requested, _published(i.action)) not in gone]

@@ -1,0 +1,27 @@
+"""From a URL to its store. A store's own library is imported when one of that kind is opened."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .interface import Store
+from .location import parse
+
+
+def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
+    """Open the store at ``url``; no request is sent yet.
+
+    Cloud options (endpoint, region, keys, allow_http ...) are named as obstore names them and come from ``options``,
+    then the URL's query, then the environment variables that obstore reads. A local folder has one, ``flush``: what is
+    called with an open file to bring it to disk, `os.fsync` for short.
+    """
+    flush = options.pop("flush", os.fsync)
+    place = parse(url, options)
+    if place.kind == "file":
+        from .local import LocalStore
+
+        return LocalStore(place.path, flush=flush)
+    from .cloud import CloudStore
+
+    return CloudStore(place)

@@ -1,0 +1,91 @@
+"""The architecture as a promise: rooms import downwards, through the front door of each, and the picture shows them so."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_spec = spec_from_file_location("rooms", ROOT / "scripts/rooms.py")
+rooms = module_from_spec(_spec)
+sys.modules["rooms"] = rooms  # its dataclass looks itself up there
+_spec.loader.exec_module(rooms)
+KNOWN = rooms.modules()
+IMPORTS = list(rooms.imports(KNOWN))
+# People use the package's own names, and these sit on top of everything.
+PEOPLE = ("cli", "demo", "testing", "lakelatch")
+
+
+def exported(room: str) -> set[str]:
+    tree = ast.parse(KNOWN[room].read_text())
+    return {
+        each.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+        for each in node.value.elts
+    }
+
+
+def is_front_door(each: rooms.Import) -> bool:
+    """Whether the import is an ``__init__`` gathering what lies in its own room or below it."""
+    return KNOWN[each.source].name == "__init__.py" and each.target.startswith(each.source)
+
+
+def test_every_module_stands_in_a_room():
+    for name in KNOWN:
+        rooms.room_of(name)
+
+
+def test_no_arrow_points_upwards():
+    order = {room: number for number, room in enumerate(rooms.ORDER)}
+    upwards = [
+        f"{KNOWN[each.source].relative_to(ROOT)}:{each.line} imports {each.name or 'the module'} of {each.target}: "
+        f"{rooms.room_of(each.source)} stands below {rooms.room_of(each.target)}"
+        for each in IMPORTS
+        if order[rooms.room_of(each.target)] > order[rooms.room_of(each.source)] and not is_front_door(each)
+    ]
+    assert not upwards, "\n".join(upwards)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = defaultdict(set)
+    for each in IMPORTS:
+        if each.source != each.target and not each.source.startswith(f"{each.target}."):
+            graph[each.source].add(each.target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as e:
+        pytest.fail(" -> ".join(e.args[1]))
+
+
+def test_rooms_are_entered_by_the_front_door():
+    """What another room uses stands in ``__all__`` of the room that it comes from, and has no private name."""
+    wrong = []
+    for each in IMPORTS:
+        here, there = rooms.room_of(each.source), rooms.room_of(each.target)
+        if here == there or here.split(".")[0] in PEOPLE or is_front_door(each) or there in ("errors", "environment"):
+            continue
+        place = f"{KNOWN[each.source].relative_to(ROOT)}:{each.line}"
+        if each.name.startswith("_"):
+            wrong.append(f"{place} takes {each.name}, which is private to {each.target}")
+        elif each.target == there and KNOWN[there].name == "__init__.py" and each.name not in exported(there):
+            wrong.append(f"{place}: {there} does not export {each.name}")
+        elif each.name and each.target != there and not each.source.startswith(f"{there.rpartition('.')[0] or '-'}."):
+            wrong.append(f"{place} reaches past {there} into {each.target}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", [r for r in rooms.ORDER if r in KNOWN and KNOWN[r].name == "__init__.py"])
+def test_a_room_says_what_it_is_for(room: str):
+    assert rooms.purpose(KNOWN, room)
+
+
+def test_the_picture_shows_the_rooms_as_they_are():
+    """To renew it: ``python scripts/rooms.py --draw docs/rooms.svg``."""
+    assert (ROOT / "docs/rooms.svg").read_text() == rooms.drawing(KNOWN)
