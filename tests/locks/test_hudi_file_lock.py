@@ -134,7 +134,6 @@ def test_what_a_dead_holder_of_ours_left_is_replaced_at_once(lock: Path, env: Fa
     assert not lock.exists()
 
 
-<<<<<<< HEAD
 def test_a_record_that_the_disk_does_not_take_is_no_lock(tmp_path: Path) -> None:
     def fails(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -146,17 +145,13 @@ def test_a_record_that_the_disk_does_not_take_is_no_lock(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("options", "pause_s"), [("", 2.0), ("&jvm_pause=6s", 6.0)])
 def test_after_a_hold_all_of_ours_leave_room(lock: Path, env: FakeEnvironment, options: str, pause_s: float) -> None:
-=======
-@pytest.mark.parametrize(("options", "backoff_s"), [("", 2.0), ("&jvm_pause=6s", 6.0)])
-def test_after_a_hold_all_of_ours_leave_room(lock: Path, env: FakeEnvironment, options: str, backoff_s: float) -> None:
->>>>>>> cd118ea (Names as the field uses them, one test that holds the order of the rooms, and their picture)
     other = env.peer(process=OTHER)
     with open_provider(url(lock, options), env=env) as first, open_provider(url(lock, options), env=other) as second:
         lease = first.acquire(KEY, wait_s=0)
         env.advance(2.0)
         lease.release()
         assert not lock.exists()
-        env.advance(backoff_s - 0.1)
+        env.advance(pause_s - 0.1)
         for locks in (first, second):
             assert locks.try_acquire(KEY) is None
             assert locks.inspect(KEY) is None
@@ -182,7 +177,7 @@ def test_a_wall_clock_that_was_set_back_ends_the_pause(lock: Path, env: FakeEnvi
 
 
 def test_a_strangers_file_that_comes_before_the_deletion_is_put_back(lock: Path, env: FakeEnvironment) -> None:
-    file = hudi_file.HudiLockFile(str(lock), env, expire_s=60.0, backoff_s=None)
+    file = hudi_file.HudiLockFile(str(lock), env, expire_s=60.0, pause_s=None)
     lock.write_bytes(b"old")
     seen = file._look(str(lock))
     assert seen is not None
