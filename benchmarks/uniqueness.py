@@ -82,7 +82,7 @@ def large(folder: str, count: int, rounds: int) -> None:
         folder,
         without={"unique_keys": False},
         keys={},
-        keys_and_email={"unique": ["email"]},
+        keys_and_email={"unique_constraints": ["email"]},
         statistics={"statistics": "all"},
     )
     for number in range(rounds + 1):

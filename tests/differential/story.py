@@ -57,7 +57,7 @@ class Story:
             bucket_count=self.bucket_count,
             hive_style=choose.random() < 0.7,
             isolation=choose.choice(["snapshot", "write-serializable"]),
-            **settings | ({"ordering": self.ordering} if self.ordering else {}),
+            **settings | ({"ordering_field": self.ordering} if self.ordering else {}),
         )
 
     def run(self) -> None:

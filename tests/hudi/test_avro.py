@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 
 import fastavro
 import pytest
@@ -137,11 +135,3 @@ def test_a_container_of_any_record():
     plan = {"inputGroups": [], "strategy": {"strategyClassName": "x"}}
     record = decode_container(encode_container(schema, {"clusteringPlan": plan}), name="x")
     assert record["clusteringPlan"]["strategy"]["strategyClassName"] == "x"
-
-
-def test_the_format_layer_imports_no_heavy_library():
-    modules = "avro, avro_types, instant, listing, names, partition_path, properties, schema, snapshot, timeline"
-    heavy = "{'pyarrow', 'fastavro', 'pyspark', 'obstore', 'boto3'}"
-    program = f"import sys\nfrom lakelatch.occ import {modules}\nprint(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

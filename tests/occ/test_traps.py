@@ -591,7 +591,7 @@ def test_trap_15_what_appears_where_we_overwrite_or_evaluate_is_a_conflict(world
 @pytest.mark.parametrize(("schedule", "_after"), PHANTOMS)
 def test_trap_15_does_harm_when_only_file_groups_count(world, monkeypatch, schedule, _after):
     monkeypatch.setattr(Staged, "overwrites", lambda *_: None)
-    monkeypatch.setattr(Staged, "reads", lambda *_: None)
+    monkeypatch.setattr(Staged, "depends_on", lambda *_: None)
     monkeypatch.setattr(Staged, "values", lambda _: {})  # what may stand once only is a rule of its own
     schedule(world)  # both land
 

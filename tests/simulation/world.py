@@ -96,7 +96,7 @@ def _founded(
 
     world.alone(found)
     settings = {"lock": lock, "isolation": isolation, "log_epochs": log_epochs}
-    settings |= {"unique": [EMAIL] if unique else [], "bucket_count": bucket_count}
+    settings |= {"unique_constraints": [EMAIL] if unique else [], "bucket_count": bucket_count}
     return _set_up(world.objects.bodies(), settings), state
 
 

@@ -180,7 +180,7 @@ def test_rows_are_found_where_a_winner_has_moved_them(
 def test_the_ordering_field_settles_a_row_that_both_changed(
     make: Callable[..., Any], spark: Any, staged: Any, ours_ts: int, winner_is_older: bool
 ) -> None:
-    table = make(ordering="ts")
+    table = make(ordering_field="ts")
     table.upsert(rows(spark, base()))
     ours: Model = {"k0": ("sf", ours_ts, 1), "k2": ("sf", 2, 1), "new": ("sf", ours_ts, 1)}
     theirs: Model = {"k0": ("sf", 2, 2), "k4": ("sf", 2, 2)}
@@ -336,7 +336,7 @@ def test_an_upsert_has_read_the_buckets_of_its_keys_and_nothing_else(
 def test_with_the_simple_index_an_upsert_has_read_the_partitions_of_its_rows(
     make: Callable[..., Any], spark: Any, staged: Any
 ) -> None:
-    table = make(isolation="serializable", ordering="ts")
+    table = make(isolation="serializable", ordering_field="ts")
     table.upsert(rows(spark, base()))
     for change, lands in (({"k1": ("la", 2, 1)}, True), ({"k2": ("sf", 2, 1)}, False)):
         txn = staged(table, upsert_of(spark, {"k0": ("sf", 2, 0)}))
@@ -354,7 +354,7 @@ def test_with_the_simple_index_an_upsert_has_read_the_partitions_of_its_rows(
 def test_a_row_that_was_too_old_is_not_looked_at_again_so_it_counts_as_read(
     make: Callable[..., Any], spark: Any, staged: Any
 ) -> None:
-    table = make(isolation="write-serializable", ordering="ts")
+    table = make(isolation="write-serializable", ordering_field="ts")
     table.upsert(rows(spark, base()))
     late = staged(table, upsert_of(spark, {"k0": ("sf", 0, 0), "k2": ("sf", 2, 0)}))
     timely = staged(table, upsert_of(spark, {"k6": ("sf", 2, 0)}))

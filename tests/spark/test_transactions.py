@@ -274,7 +274,7 @@ def test_keys_that_occur_twice_are_found_in_a_job_too(
     make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    table = make(ordering="n")
+    table = make(ordering_field="n")
     twice = rows(spark, ada=("sf", 1)).union(rows(spark, ada=("sf", 2))).repartition(2)
     table.run(lambda txn: txn.insert(twice), operation="insert")
     assert held(table) == {"ada": 2}

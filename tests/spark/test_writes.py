@@ -60,7 +60,7 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 def test_all_writes_one_after_another(
     make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
 ) -> None:
-    table = make(bucket_count=bucket_count, ordering="ts")
+    table = make(bucket_count=bucket_count, ordering_field="ts")
     model = generated(30)
     assert table.insert(rows_of(spark, model)).inserted == 30
     assert_holds(table, model)
@@ -144,7 +144,7 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
     monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     monkeypatch.setattr(write, "_LOOKUP_BYTES", 0)  # as if the table were large
     for number, partition_by in enumerate(((), "city")):
-        table = make(f"t{number}", partition_by=partition_by, ordering="ts")
+        table = make(f"t{number}", partition_by=partition_by, ordering_field="ts")
         model = generated(40)
         for first in (0, 20):
             table.insert(rows_of(spark, {k: v for k, v in model.items() if first <= int(k[1:]) < first + 20}))
@@ -159,7 +159,7 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
 
 
 def test_rows_with_null_or_empty_partition_are_one_partition(make: Callable[..., Any], spark: Any, route: str) -> None:
-    table = make(ordering="ts")
+    table = make(ordering_field="ts")
     table.upsert(rows_of(spark, {"a": (None, 0, 1), "b": ("", 0, 2), "c": ("sf", 0, 3)}))  # type: ignore[dict-item]
     result = table.upsert(rows_of(spark, {"a": ("", 1, 4), "b": (None, 1, 5)}))  # type: ignore[dict-item]
     assert (result.inserted, result.updated) == (0, 2)
@@ -186,7 +186,7 @@ def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: An
     with pytest.raises(InputError, match="'a'"):
         getattr(table, operation)(twice)
     assert table.table.timeline().commits == before
-    ordered = make("ordered", ordering="ts")
+    ordered = make("ordered", ordering_field="ts")
     getattr(ordered, operation)(twice)
     assert_holds(ordered, {"a": ("sf", 2, 2), "b": ("sf", 1, 1)})
 
@@ -206,7 +206,7 @@ def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: An
 def test_bad_rows_are_refused_and_nothing_lands(
     make: Callable[..., Any], spark: Any, rows: Any, schema: str, message: str, route: str
 ) -> None:
-    table = make(ordering="ts", hive_style=False)
+    table = make(ordering_field="ts", hive_style=False)
     before = table.table.timeline().commits
     for operation in ("upsert", "insert"):
         with pytest.raises(InputError, match=message):
@@ -312,7 +312,7 @@ def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
 def test_rows_that_repeat_a_key_meet_also_where_the_first_upsert_is_spread(
     make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = make(partition_by=(), ordering="ts")
+    table = make(partition_by=(), ordering_field="ts")
     rows = spark.range(50_000, numPartitions=4).selectExpr("cast(id % 25000 as string) id", "'sf' city", "id ts")
     monkeypatch.setattr(lakelatch.spark.write, "_SLOT_BYTES", 1)
     result = table.upsert(rows)

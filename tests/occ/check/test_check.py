@@ -195,7 +195,7 @@ def hide_a_column(table: Copy) -> None:
         early = handle.transaction("insert")
         with handle.transaction("insert") as late:
             late.allow_empty()
-        early.create("origin=LGA").write(rows("LGA", 9).append_column("more", pa.array([1] * 5)))
+        early.new_file("origin=LGA").write(rows("LGA", 9).append_column("more", pa.array([1] * 5)))
         early.commit()
         echo = handle.log.state.last.echo
     (table.timeline / echo).unlink()

@@ -338,7 +338,7 @@ def test_only_files_that_may_hold_the_values_are_read(make_people, monkeypatch):
 
 def test_constraints_that_cannot_work_are_refused(make_people, folder):
     for unique_constraints in ([[]], [("email", "email")], ["email", "email"]):
-        with pytest.raises(lakelatch.ConfigError, match="unique is"):
+        with pytest.raises(lakelatch.ConfigError, match="unique_constraints is"):
             make_people(unique_constraints=unique_constraints)
     with pytest.raises(lakelatch.InputError, match="no such column"):
         make_people(unique_constraints=["phone"])

@@ -91,7 +91,7 @@ def test_the_same_row_is_a_conflict(world, ours, theirs, winner_began):
 
 @pytest.mark.parametrize(("mine", "other", "stands"), [(5, 9, 9), (9, 5, 9), (5, 5, 5)])
 def test_the_ordering_field_settles_the_same_row(make_world, mine, other, stands):
-    world = make_world(ordering="v")
+    world = make_world(ordering_field="v")
     a, b = world.writer("a"), world.writer("b")
     loser, winner = begin(a, a0=mine), begin(b, a0=other)
     winner.commit()

@@ -378,7 +378,7 @@ with lakelatch.open(sys.argv[1]) as table:
     sys.stdin.readline()
     try:
         with table.transaction("insert") as txn:
-            txn.commit_empty()
+            txn.allow_empty()
     except lakelatch.LakeLatchError as e:
         print(type(e).__name__, e, flush=True)
 """

@@ -229,14 +229,14 @@ TXN_CALLS = {
     "upsert": (ROWS,),
     "delete": (ROWS,),
     "delete_where": ([("value", "=", 1)],),
-    "create": ("place=JFK",),
-    "replace": (None,),
+    "new_file": ("place=JFK",),
+    "rewrite": (None,),
     "read": (None,),
     "file_spec": (ROWS.schema,),
     "add": ((),),
-    "drop": ((),),
+    "drop_file_groups": ((),),
     "overwrites": (None,),
-    "reads": (None,),
+    "depends_on": (None,),
     "mark_scanned": (None,),
     "mark_lookup": (None,),
     "claim_turn": ((),),
@@ -260,7 +260,7 @@ def test_a_transaction_that_is_over_or_whose_table_is_closed_refuses(tmp_path, m
 
 def test_a_file_that_is_open_when_its_table_is_closed_is_never_there(tmp_path):
     with made(tmp_path / "t") as table:
-        file = table.transaction("upsert").create("place=JFK")
+        file = table.transaction("upsert").new_file("place=JFK")
         file.write(ROWS.slice(0, 1))
     for again in (lambda: file.write(ROWS.slice(0, 1)), file.close):
         with pytest.raises(lakelatch.TableError, match="was closed"):

@@ -166,7 +166,11 @@ def test_check_names_a_table_whose_buckets_are_not_those_of_its_rows(make, deep)
     ]
     + [(name, value) for name in ("unique_keys", "rebase") for value in (0, 1, "no", None, 2.5)]
     + [(n, v) for n in ("lock", "strategy", "isolation", "early_conflict_detection") for v in (1, None, True, b"off")]
-    + [(name, value) for name in ("unique", "statistics") for value in (1, True, [1], [["a", 2]], b"id", [""])],
+    + [
+        (name, value)
+        for name in ("unique_constraints", "statistics")
+        for value in (1, True, [1], [["a", 2]], b"id", [""])
+    ],
 )
 def test_a_value_of_the_wrong_type_or_range_is_refused_and_nothing_is_written(make, name, value):
     table = make()
@@ -183,7 +187,7 @@ def test_a_value_of_the_wrong_type_or_range_is_refused_and_nothing_is_written(ma
     [
         ({"record_key": "v"}, "record_key_fields"),
         ({"partition_by": "v"}, "partition_fields"),
-        ({"ordering": "v"}, "ordering_field"),
+        ({"ordering_field": "v"}, "ordering_field"),
         ({"bucket_count": 8}, "bucket_count"),
         ({"isolation": "serializable"}, "isolation"),
     ],

@@ -102,7 +102,7 @@ def test_the_first_schema_of_a_table_is_shown_although_an_empty_commit_is_younge
         early = table.transaction("insert")
         with table.transaction("insert") as txn:
             txn.allow_empty()
-        early.create("part=a").write(pa.table({"id": ["x"], "part": ["a"], "v": [1]}, schema=SCHEMA))
+        early.new_file("part=a").write(pa.table({"id": ["x"], "part": ["a"], "v": [1]}, schema=SCHEMA))
         early.commit()
         assert columns(folder / "t") == SCHEMA.names
         check_sound(table)

@@ -137,7 +137,7 @@ def everything_lands() -> Patch:
 
 
 def only_file_groups_count() -> Patch:
-    return mock.patch.multiple(Staged, overwrites=mock.DEFAULT, reads=mock.DEFAULT)
+    return mock.patch.multiple(Staged, overwrites=mock.DEFAULT, depends_on=mock.DEFAULT)
 
 
 def the_whole_table_is_one_place() -> Patch:

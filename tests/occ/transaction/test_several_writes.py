@@ -331,7 +331,7 @@ def test_a_new_key_of_an_earlier_write_is_known_to_the_commit(world):
 
 
 def test_unique_values_of_all_writes_count_and_those_taken_back_do_not(make_world):
-    world = make_world(unique=[["v"]], empty=True)
+    world = make_world(unique_constraints=[["v"]], empty=True)
     a, b = world.writer("a"), world.writer("b")
     with a.table.transaction() as txn:
         txn.upsert(rows("a", {"a0": 1}))
