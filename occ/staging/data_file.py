@@ -36,6 +36,9 @@ from .meta_columns import SEQNO, FileRows, RowNumbers
 __all__ = ["BaseFileWriter", "FileSpec", "RowNumbers", "group_id", "refuse_if_over", "token"]
 
 _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
+# Days and times are in the calendar that Parquet's specification names. Spark 3 believes that only of a file that says it is
+# of Spark 3 or later, and refuses those before October 1582 in any other (Apache Spark, `DataSourceUtils`).
+_CALENDAR = {"org.apache.spark.version": "4.0.0"}
 _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
 _UNIQUE = 0.9  # of the rows have a value that no other one has
@@ -218,7 +221,7 @@ class BaseFileWriter:
             }
             if self._shape.key_column:
                 note["key"] = self._shape.key_column
-            footer = {NOTE: json.dumps(note)}
+            footer = {NOTE: json.dumps(note), **_CALENDAR}
             if self._shape.java_span is not None:
                 footer |= dict(zip((_MIN_KEY, _MAX_KEY), self._shape.java_span, strict=True))
             parquet.add_key_value_metadata(footer)

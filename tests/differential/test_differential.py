@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from ..jvm.readers import ask_jvm, in_order, require_jvm
-from .story import Story
+from ..jvm.readers import ask_jvm, in_order, plain, require_jvm
+from .awkward import PARTITIONS
+from .story import Row, Story
 
 SEEDS = range(40)
 IN_SPARK = range(100, 106)
-ON_THE_JVM = range(200, 212)
+ON_THE_JVM = range(200, 222)  # every kind of partition is among them, which the test looks at
 
 
 @pytest.fixture
@@ -69,7 +70,17 @@ def test_the_jvm_reads_the_rows_of_random_sequences(tmp_path: Path) -> None:
     for story in stories:
         story.run()
     stories = [story for story in stories if story.model]
+    assert {story.by for story in stories} == {None, *PARTITIONS}
     answers = ask_jvm([{"path": str(story.folder), "kind": "snapshot"} for story in stories], tmp_path)
     for story, answer in zip(stories, answers, strict=True):
         assert "error" not in answer, (story.seed, answer)
-        assert in_order(answer["rows"]) == story.expected, (story.seed, story.told)
+        assert in_order(answer["rows"]) == in_order(as_the_jvm_tells(story)), (story.seed, story.told)
+
+
+def as_the_jvm_tells(story: Story) -> list[Row]:
+    """Null and empty text are one folder, and Hudi 1.2.0 takes a partition's value from its folder: it tells null of both.
+
+    Everything else has to be as it was written.
+    """
+    empty = {"p": None} if story.by == "text" else {}
+    return [plain(row | (empty if row.get("p") == "" else {})) for row in story.model.values()]

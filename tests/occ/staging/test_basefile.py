@@ -249,3 +249,10 @@ def test_a_few_rows_that_more_may_follow_have_the_codec(tmp_path: Path) -> None:
         writer.write(_rows(10, 1000))
     footer = pq.read_metadata(tmp_path / writer.path)
     assert footer.row_group(footer.num_row_groups - 1).column(0).compression == "ZSTD"
+
+
+def test_a_file_says_that_its_days_are_in_the_calendar_of_parquet(tmp_path: Path) -> None:
+    """Spark 3 refuses days before October 1582 in a file that does not (`tests/differential` asks the JVM)."""
+    writer = _create(_spec(tmp_path), _rows(0, 1))
+    assert writer.stat is not None
+    assert pq.read_metadata(tmp_path / writer.stat.path).metadata[b"org.apache.spark.version"] >= b"3.1"
