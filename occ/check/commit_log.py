@@ -29,7 +29,7 @@ from .timeline import History
 if TYPE_CHECKING:
     from ...storage import Entry, Store
 
-REBUILD = "restore it from a copy, or rebuild the log with `lakelatch init --adopt`"
+REBUILD = "restore it from a copy, or rebuild the log with `lakelatch adopt`"
 
 
 @dataclass(slots=True)
@@ -313,5 +313,5 @@ def _find_strangers(history: History, log: LogReport, out: Findings) -> None:
             history.timeline.path(history.commits[strangers[0]]),
             f"commits on the timeline are not in the log ({len(strangers)}, the first is {strangers[0]}): another Hudi writer "
             "wrote here, and our writers did not see it",
-            "let only one kind of writer change this table; `lakelatch init --adopt` after the other has stopped",
+            "let only one kind of writer change this table; `lakelatch adopt` after the other has stopped",
         )

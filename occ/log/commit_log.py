@@ -90,7 +90,7 @@ class CommitLog:
                             continue
                         raise CorruptTableError(
                             f"{self._store.url}: the commit log begins in the middle, with {path}; entries before it were "
-                            "deleted. `lakelatch init --adopt LOCK_URL` rebuilds it when no writer is active",
+                            "deleted. `lakelatch adopt URL LOCK` rebuilds it when no writer is active",
                             table=self._store.url,
                         )
                     if self.state.closed and body != self._opening():
@@ -126,7 +126,7 @@ class CommitLog:
             gone, newest = newest, self._newest_epoch()  # there is a newer one if it was removed while we slept
         if not slots:
             raise TableNotFoundError(
-                f"{self._store.url} has no commit log; it is read-only until `lakelatch init --adopt LOCK_URL`",
+                f"{self._store.url} has no commit log; it is read-only until `lakelatch adopt URL LOCK`",
                 table=self._store.url,
             )
         self._refuse_hole(newest, [int(name) for name in slots])
@@ -156,7 +156,7 @@ class CommitLog:
             return
         raise CorruptTableError(
             f"{self._store.url}: the commit log lacks {slot_path(epoch, hole)} and has entries behind it, as a failing disk and "
-            "a power cut leave it. Restore the entry, or rebuild the log with `lakelatch init --adopt LOCK_URL` when no writer "
+            "a power cut leave it. Restore the entry, or rebuild the log with `lakelatch adopt URL LOCK` when no writer "
             "is active",
             path=slot_path(epoch, hole),
             table=self._store.url,

@@ -264,7 +264,7 @@ def decode(body: bytes, path: str) -> LogEntry:
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise CorruptTableError(
             f"log entry {path} is torn or not ours ({len(body)} bytes); writers stop here. Restore it, or rebuild the log "
-            "with `lakelatch init --adopt`",
+            "with `lakelatch adopt`",
             path=path,
         ) from e
     if version != VERSION or not isinstance(kind, str) or kind not in _DECODERS:
@@ -277,7 +277,7 @@ def decode(body: bytes, path: str) -> LogEntry:
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         what = f"lacks {e}" if isinstance(e, KeyError) else f"cannot be understood ({e})"
         raise CorruptTableError(
-            f"log entry {path} {what}; writers stop here. Restore it, or rebuild the log with `lakelatch init --adopt`",
+            f"log entry {path} {what}; writers stop here. Restore it, or rebuild the log with `lakelatch adopt`",
             path=path,
         ) from e
     return decoded

@@ -86,7 +86,7 @@ class Strangers:
         return UnsupportedTableError(
             f"{table}: another engine has committed {', '.join(self.found[:3])} without the commit log, so overlaps with it "
             "cannot be seen. Nothing was written. `lakelatch check` names what one has written over the other so far. When its "
-            "writers have stopped, `lakelatch init --adopt LOCK_URL` takes its commits over",
+            "writers have stopped, `lakelatch adopt URL LOCK` takes its commits over",
             table=table,
             strangers=tuple(self.found),
         )

@@ -121,7 +121,7 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
             return published.to_json()
         raise CorruptTableError(
             f"{store.url}: the side object {path} of commit {commit.instant} is missing or altered; restore it, or "
-            "rebuild the log with `lakelatch init --adopt`",
+            "rebuild the log with `lakelatch adopt`",
             path=path,
             instant=commit.instant,
         )
@@ -131,7 +131,7 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
     except (ValueError, RecursionError) as e:
         raise CorruptTableError(
             f"{store.url}: the side object {path} of commit {commit.instant} cannot be understood: {e}. Restore it, or "
-            "rebuild the log with `lakelatch init --adopt`",
+            "rebuild the log with `lakelatch adopt`",
             path=path,
             instant=commit.instant,
         ) from e

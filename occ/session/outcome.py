@@ -91,7 +91,7 @@ def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> Co
     error.add_note(f"waited for {conflict.winner.instant} of {conflict.winner.writer} as long as yield_wait_s allows")
     if planned:
         error.add_note(
-            f"`lakelatch services run {attempt.url} {conflict.winner.instant}` executes that plan, `lakelatch services "
+            f"`lakelatch services execute {attempt.url} {conflict.winner.instant}` executes that plan, `lakelatch services "
             f"cancel {attempt.url} {conflict.winner.instant}` ends it"
         )
     return error

@@ -42,7 +42,7 @@ class Reading:
     Attributes:
         url: the one spelling of its place.
         config: what ``hoodie.properties`` says.
-        writable: False for a Hudi table without our log, until ``lakelatch init --adopt``.
+        writable: False for a Hudi table without our log, until ``lakelatch adopt``.
     """
 
     store: Store

@@ -168,7 +168,7 @@ def _refuse_the_living(table: str, instants: Iterable[str]) -> None:
     if alive := sorted(instants):
         raise CommitError(
             f"{table}: a writer is alive ({', '.join(alive[:3])}), and a new log would end what it does. Nothing was changed; "
-            "stop it, or wait for it, and try again. `lakelatch show` says who it is, where the log can be read",
+            "stop it, or wait for it, and try again. `lakelatch describe` says who it is, where the log can be read",
             table=table,
             instants=tuple(alive),
         )

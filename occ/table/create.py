@@ -144,7 +144,7 @@ def start_log(store: Store, env: Environment, settings: Settings, *, top: str) -
         if put.done:
             return
     raise StorageError(
-        f"no answer when the commit log of {store.url} was started ({put.cause}); run `lakelatch init --adopt` on it",
+        f"no answer when the commit log of {store.url} was started ({put.cause}); run `lakelatch adopt` on it",
         table=store.url,
     )
 

@@ -48,7 +48,7 @@ class Table(Reading, Maintenance):
     Attributes:
         url: the one spelling of its place.
         config: what ``hoodie.properties`` says.
-        writable: False for a Hudi table without our log, until ``lakelatch init --adopt``.
+        writable: False for a Hudi table without our log, until ``lakelatch adopt``.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class Table(Reading, Maintenance):
                     "data, delete the .hoodie folder and create the table again",
                     table=self.url,
                 )
-            next_step = "Create one with lakelatch.create or `lakelatch init`"
+            next_step = "Create one with lakelatch.create or `lakelatch create`"
             raise TableNotFoundError(not_hudi(self.store, f"there is no {PROPERTIES}", next_step), table=self.url)
         if stored.body != self._properties:
             self.config = TableConfig.from_bytes(stored.body, table=self.url)
@@ -326,7 +326,7 @@ class Table(Reading, Maintenance):
         if not self.writable:
             raise UnsupportedTableError(
                 f"{self.url} was not made by this library and has no commit log, so it is read-only; "
-                "`lakelatch init --adopt LOCK_URL` makes it writable",
+                "`lakelatch adopt URL LOCK` makes it writable",
                 table=self.url,
             )
 
@@ -392,7 +392,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         table.settings.refuse_others(table.url, lock=lock, strategy=strategy, isolation=isolation)
         table.lock.expected = lock
     elif lock is not None:
-        raise ConfigError(f"{table.url} has no lock setting yet; `lakelatch init --adopt {lock}` gives it one")
+        raise ConfigError(f"{table.url} has no lock setting yet; `lakelatch adopt {table.url} {lock}` gives it one")
     return table
 
 

@@ -18,91 +18,90 @@ from .conftest import rows
 COLUMNS = pa.schema([("id", pa.string()), ("origin", pa.string()), ("v", pa.int64())])
 
 
-# --- init --------------------------------------------------------------------------------------------------------
+# --- create, adopt --------------------------------------------------------------------------------------------------------
 
 
-def test_init_makes_a_table_with_settings_and_columns_of_a_parquet_file(run, tmp_path: Path):
+def test_create_makes_a_table_with_settings_and_columns_of_a_parquet_file(run, tmp_path: Path):
     pq.write_table(COLUMNS.empty_table(), tmp_path / "columns.parquet")
     url = str(tmp_path / "t")
     made = run.json(
-        "init", url, "--record-key", "id", "--partition-by", "origin", "--ordering", "v",
-        "--schema", str(tmp_path / "columns.parquet"), "--buckets", "8", "--heartbeat-timeout-s", "40",
+        "create", url, "--record-key", "id", "--partition-by", "origin", "--ordering-field", "v",
+        "--schema", str(tmp_path / "columns.parquet"), "--bucket-count", "8", "--heartbeat-timeout-s", "40",
     )  # fmt: skip
     assert made["properties"]["record_key"] == ["id"]
-    assert made["properties"]["ordering"] == "v"
+    assert made["properties"]["ordering_field"] == "v"
     assert (made["settings"]["bucket_count"], made["settings"]["heartbeat_timeout_s"]) == (8, 40.0)
     with lakelatch.open(url) as table:
         assert table.schema() == COLUMNS
         assert table.config.hive_style
 
 
-def test_init_takes_columns_from_an_avro_schema(run, tmp_path: Path):
+def test_create_takes_columns_from_an_avro_schema(run, tmp_path: Path):
     (tmp_path / "columns.json").write_text(to_avro(COLUMNS, "t"))
     url = str(tmp_path / "t")
     out = run(
-        "init", url, "--record-key", "id,origin", "--schema", str(tmp_path / "columns.json"), "--no-hive-style"
+        "create", url, "--record-key", "id,origin", "--schema", str(tmp_path / "columns.json"), "--no-hive-style"
     ).stdout  # fmt: skip
-    assert out == f"made file://{url}: lock table, strategy simple, simple index\n"
+    assert out == f"created file://{url}: lock table, strategy simple, simple index\n"
     with lakelatch.open(url) as table:
         assert table.schema() == COLUMNS
         assert table.config.record_key_fields == ("id", "origin")
         assert not table.config.hive_style
 
 
-def test_init_adopts_a_table_that_another_writer_made(run, tmp_path: Path):
+def test_adopt_makes_a_table_of_another_writer_writable(run, tmp_path: Path):
     root = str(unzip("sample_table/cow/v9_txns_simple_nometa", tmp_path).root)
-    assert "read-only: no commit log" in run("show", root).stdout
-    made = run.json("init", root, "--adopt", "none://", "--lease-s", "5")
-    assert made["adopted"]
+    assert "read-only: no commit log" in run("describe", root).stdout
+    made = run.json("adopt", root, "none://", "--lease-s", "5")
     assert (made["settings"]["lock"], made["settings"]["lease_s"]) == ("none://", 5.0)
-    assert run.json("show", root)["writable"]
+    assert run.json("describe", root)["writable"]
     assert run.json("check", root)["findings"] == []
-    assert "nothing to adopt" in run("init", root, "--adopt", "none://", code=2).stderr
+    assert "nothing to adopt" in run("adopt", root, "none://", code=2).stderr
 
 
-# --- show --------------------------------------------------------------------------------------------------------
+# --- describe --------------------------------------------------------------------------------------------------------
 
 
-def test_show_says_what_the_table_is(run, table):
-    facts = run.json("show", table.url)
+def test_describe_says_what_the_table_is(run, table):
+    facts = run.json("describe", table.url)
     assert facts["url"] == table.url
     assert facts["properties"]["partition_by"] == ["origin"]
     assert facts["settings"]["lock"] == "table"
     assert facts["lock"] is None
     assert facts["writers"] == []
     size = facts["size"]
-    assert (size["partitions"], size["file_slices"], size["data_files"]) == (1, 1, 2)
+    assert (size["partitions"], size["file_groups"], size["data_files"]) == (1, 1, 2)
     assert 0 < size["current_bytes"] < size["bytes"]
     founding, written = 1, 2
     assert facts["timeline"] == {"completed": founding + written, "pending": 0, "commits": founding + written}
     last = facts["last_commit"]
     assert (last["operation"], last["writer"], last["empty"]) == ("UPSERT", "A", False)
-    text = run("show", table.url).stdout
+    text = run("describe", table.url).stdout
     assert "lock         in the table's own folder; free\n" in text
     assert "writers      none\n" in text
 
 
-def test_show_names_open_transactions_and_who_holds_the_lock(run, table):
+def test_describe_names_open_transactions_and_who_holds_the_lock(run, table):
     txn = table.transaction("insert", lock_first=True)
-    facts = run.json("show", table.url)
+    facts = run.json("describe", table.url)
     (writer,) = facts["writers"]
     assert (writer["instant"], writer["writer"], writer["state"]) == (txn.instant, "A", "alive")
     assert writer["pid"] == facts["lock"]["pid"]
     assert 0 <= writer["age_s"] < 60
-    text = run("show", table.url).stdout
+    text = run("describe", table.url).stdout
     assert f"{txn.instant} INSERT by A on " in text
     assert "alive, open for" in text
     assert "held by A: insert, from its beginning" in text
     txn.abort()
 
 
-def test_show_says_why_a_table_is_read_only(run, tmp_path: Path):
+def test_describe_says_why_a_table_is_read_only(run, tmp_path: Path):
     root = str(unzip("sample_table/cow/v6_nonpartitioned", tmp_path).root)
-    text = run("show", root).stdout
+    text = run("describe", root).stdout
     assert "version 6" in text
     assert "read-only: Table" in text
     assert "not partitioned" in text
-    assert run.json("show", root)["settings"] is None
+    assert run.json("describe", root)["settings"] is None
 
 
 # --- timeline ----------------------------------------------------------------------------------------------------
@@ -142,41 +141,41 @@ def test_timeline_shows_what_is_open_rolled_back_or_not_published(run, table):
 
 
 @pytest.mark.parametrize("name", ["sample_table/cow/v6_nonpartitioned", "sample_table/mor/avro/v9_txns_simple_nometa"])
-def test_timeline_files_and_show_work_on_tables_of_other_writers(run, name: str, tmp_path: Path):
+def test_timeline_files_and_describe_work_on_tables_of_other_writers(run, name: str, tmp_path: Path):
     root = str(unzip(name, tmp_path).root)
     instants = run.json("timeline", root)["instants"]
     assert {each["outcome"] for each in instants} == {"committed"}
     assert all(each["operation"] and each["written"] is not None for each in instants)
     assert run.json("files", root)["files"]
-    for command in ("timeline", "files", "show"):
+    for command in ("timeline", "files", "describe"):
         assert run(command, root).stdout
 
 
 def test_a_new_table_says_that_it_was_created(run, tmp_path: Path):
     url = str(tmp_path / "t")
-    run("init", url, "--record-key", "id")
+    run("create", url, "--record-key", "id")
     (founding,) = run.json("timeline", url)["instants"]
     assert founding["outcome"] == "created"
     assert "created" in run("timeline", url).stdout.splitlines()[1]
     assert run("files", url).stdout == "no files\n"
-    assert run.json("show", url)["last_commit"]["empty"]
-    assert "last commit  none yet; created by " in run("show", url).stdout
+    assert run.json("describe", url)["last_commit"]["empty"]
+    assert "last commit  none yet; created by " in run("describe", url).stdout
     assert ": sound\n" in run("check", url).stdout
 
 
 def test_a_table_without_history_says_so(run, tmp_path: Path):
     url = tmp_path / "t"
-    run("init", str(url), "--record-key", "id")
+    run("create", str(url), "--record-key", "id")
     for path in (url / ".hoodie/timeline").glob("2*"):
         path.unlink()
     shutil.rmtree(url / ".hoodie/.lakelatch")  # made by an engine that lays no floor
     assert run("timeline", str(url)).stdout == "nothing has happened to this table yet\n"
     assert run("files", str(url)).stdout == "no files\n"
-    assert "last commit  none yet\n" in run("show", str(url)).stdout
+    assert "last commit  none yet\n" in run("describe", str(url)).stdout
 
 
-def test_show_says_once_how_partitions_are_spelled(run, table):
-    assert run("show", table.url).stdout.count("(hive style)") == 1
+def test_describe_says_once_how_partitions_are_spelled(run, table):
+    assert run("describe", table.url).stdout.count("(hive style)") == 1
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -313,7 +312,7 @@ def test_locks_shows_the_holder_and_breaks_a_lease(run, table):
 
 def test_locks_says_so_where_there_is_no_lock(run, tmp_path: Path):
     url = str(tmp_path / "t")
-    run("init", url, "--record-key", "id", "--lock", "none://")
+    run("create", url, "--record-key", "id", "--lock", "none://")
     assert "no lock" in run("locks", "show", url).stdout
     assert "nothing to break" in run("locks", "break", url, "--token", "1", "--reason", "x", code=2).stderr
 
@@ -324,24 +323,24 @@ def test_locks_says_so_where_there_is_no_lock(run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["show", "{tmp}/nothing"], "is not a Hudi table"),
+        (["describe", "{tmp}/nothing"], "is not a Hudi table"),
         (["check", "{tmp}/nothing"], "is not a Hudi table"),
-        (["show", "ftp://host/t"], "not a store that can be opened"),
-        (["show", "{tmp}/half"], "created half"),
-        (["init", "{tmp}/t"], "--record-key"),
-        (["init", "{table}", "--record-key", "id"], "there is a table"),
-        (["init", "{tmp}/half", "--record-key", "id"], "not empty"),
-        (["init", "{tmp}/t", "--record-key", "id", "--lock", "telepathy://x"], "no lock provider"),
-        (["init", "{tmp}/t", "--record-key", "id", "--strategy", "luck"], "no conflict strategy"),
-        (["init", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/none.parquet"], "neither a Parquet file"),
-        (["init", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/half/.hoodie/x"], "neither a Parquet file"),
-        (["init", "{table}", "--adopt", "table", "--record-key", "id"], "leave those options out"),
+        (["describe", "ftp://host/t"], "not a store that can be opened"),
+        (["describe", "{tmp}/half"], "created half"),
+        (["create", "{tmp}/t"], "--record-key"),
+        (["create", "{table}", "--record-key", "id"], "there is a table"),
+        (["create", "{tmp}/half", "--record-key", "id"], "not empty"),
+        (["create", "{tmp}/t", "--record-key", "id", "--lock", "telepathy://x"], "no lock provider"),
+        (["create", "{tmp}/t", "--record-key", "id", "--strategy", "luck"], "no conflict strategy"),
+        (["create", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/none.parquet"], "neither a Parquet file"),
+        (["create", "{tmp}/t", "--record-key", "id", "--schema", "{tmp}/half/.hoodie/x"], "neither a Parquet file"),
+        (["adopt", "{table}", "none://", "--option", "hoodie.write.lock.provider=x"], "not both"),
         (["files", "{table}", "--as-of", "yesterday"], "no time"),
         (["files", "{table}", "--partition", "origin=XXX"], "origin=JFK"),
         (["rollback", "{table}", "--force"], "INSTANT"),
-        (["rollback", "{foreign}"], "--adopt"),
-        (["rollback", "{foreign}", "20200101000000000"], "--adopt"),
-        (["locks", "show", "{foreign}"], "--adopt"),
+        (["rollback", "{foreign}"], "lakelatch adopt"),
+        (["rollback", "{foreign}", "20200101000000000"], "lakelatch adopt"),
+        (["locks", "show", "{foreign}"], "lakelatch adopt"),
         (["demo", "--writers", "1"], "between 5 and 32"),
     ],
 )  # fmt: skip
@@ -362,13 +361,13 @@ def test_errors_are_sentences(run, table, tmp_path: Path, arguments: list[str], 
 
 
 def test_debug_shows_the_traceback(run, tmp_path: Path):
-    assert "Traceback" in run("--debug", "show", str(tmp_path), code=2).stderr
-    assert "Traceback" not in run("show", str(tmp_path), code=2).stderr
+    assert "Traceback" in run("--debug", "describe", str(tmp_path), code=2).stderr
+    assert "Traceback" not in run("describe", str(tmp_path), code=2).stderr
 
 
 def test_every_command_has_help_and_unknown_ones_are_usage_errors(run):
     out = run("--help").stdout
-    for command in ("init", "show", "timeline", "files", "check", "rollback", "demo", "locks"):
+    for command in ("create", "adopt", "describe", "timeline", "files", "check", "rollback", "demo", "locks"):
         assert f"\n  {command} " in out
         assert "Usage:" in run(command, "--help").stdout if command != "demo" else True
     assert run("frobnicate", code=2).stderr

@@ -11,8 +11,9 @@ from lakelatch.cli.app import app
 
 # A command that fails for each, by its words; what they need is in the table of `tests/cli/conftest.py`.
 FAILURES = {
-    ("init",): ["{table}", "--record-key", "id"],
-    ("show",): ["{none}"],
+    ("create",): ["{table}", "--record-key", "id"],
+    ("adopt",): ["{table}"],
+    ("describe",): ["{none}"],
     ("timeline",): ["{none}"],
     ("files",): ["{table}", "--as-of", "yesterday"],
     ("check",): ["{none}"],
@@ -28,7 +29,7 @@ FAILURES = {
     ("services", "cluster"): ["{table}", "--partition", "nope"],
     ("services", "archive"): ["{table}", "--keep-min", "0"],
     ("services", "compact"): ["{table}", "--partition", "nope"],
-    ("services", "run"): ["{table}", "20200101000000000"],
+    ("services", "execute"): ["{table}", "20200101000000000"],
     ("services", "cancel"): ["{table}", "20200101000000000"],
     ("savepoint", "create"): ["{table}", "--at", "20200101000000000"],
     ("savepoint", "list"): ["{none}"],
@@ -63,7 +64,7 @@ def test_an_error_is_a_sentence_and_with_json_also_json(run, table, tmp_path, co
 
 
 @pytest.mark.parametrize(
-    "arguments", [["show", "--json"], ["timeline", "t", "--limit", "x", "--json"], ["nope", "--json"]]
+    "arguments", [["describe", "--json"], ["timeline", "t", "--limit", "x", "--json"], ["nope", "--json"]]
 )
 def test_arguments_that_cannot_be_understood_are_json_too(run, arguments):
     told = run(*arguments, code=2)
@@ -79,5 +80,7 @@ def test_what_was_not_confirmed_is_json_too(run, table):
 
 
 def test_success_and_help_are_as_before(run, table):
-    assert run.json("show", table.url)["url"] == table.url
-    assert run("show", "--help", "--json").stdout.startswith("\nUsage") or "Usage" in run("show", "--help").stdout
+    assert run.json("describe", table.url)["url"] == table.url
+    assert (
+        run("describe", "--help", "--json").stdout.startswith("\nUsage") or "Usage" in run("describe", "--help").stdout
+    )

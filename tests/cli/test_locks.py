@@ -31,7 +31,7 @@ def write(table: lakelatch.Table, value: int) -> None:
 # --- show and watch -----------------------------------------------------------------------------------------------
 
 
-def test_show_tells_who_ended_leases_and_the_last_token(run, table):
+def test_describe_tells_who_ended_leases_and_the_last_token(run, table):
     lease = table.lease("stuck")
     run("locks", "break", table.url, "--token", str(lease.token), "--reason", "no sign of life")
     shown = run.json("locks", "show", table.url)
@@ -91,14 +91,14 @@ def test_set_takes_hudis_options(run, table, tmp_path: Path):
     )
 
 
-def test_init_takes_hudis_options(run, tmp_path: Path):
+def test_create_takes_hudis_options(run, tmp_path: Path):
     url = str(tmp_path / "t")
     given = ["--option", "hoodie.write.lock.provider=FileSystemBasedLockProvider"]
     made = run.json(
-        "init", url, "--record-key", "id", *given, "--option", f"hoodie.write.lock.filesystem.path={tmp_path}"
+        "create", url, "--record-key", "id", *given, "--option", f"hoodie.write.lock.filesystem.path={tmp_path}"
     )
     assert made["settings"]["lock"] == f"file://{tmp_path}?jvm=lock"
-    assert "not both" in run("init", url + "2", "--record-key", "id", "--lock", "table", *given, code=2).stderr
+    assert "not both" in run("create", url + "2", "--record-key", "id", "--lock", "table", *given, code=2).stderr
 
 
 @pytest.mark.parametrize(

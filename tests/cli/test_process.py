@@ -50,14 +50,14 @@ def test_a_process_answers_with_exit_code_and_json(table):
     answered = run("check", table.url, "--json")
     assert answered.returncode == 0
     assert json.loads(answered.stdout)["sound"] is True
-    failed = run("show", f"{table.url}-not", "--verbose")
+    failed = run("describe", f"{table.url}-not", "--verbose")
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr.startswith("lakelatch: file://")
-    assert "Traceback" in run("show", f"{table.url}-not", "--debug").stderr
+    assert "Traceback" in run("describe", f"{table.url}-not", "--debug").stderr
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", ["show", "timeline", "files", "check"])
+@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check"])
 def test_output_fits_the_terminal(table, command: str, columns: int):
     lines = on_terminal(columns, command, table.url).splitlines()
     assert len(lines) >= 2
@@ -67,7 +67,7 @@ def test_output_fits_the_terminal(table, command: str, columns: int):
     assert "\x1b" not in "".join(lines)
 
 
-@pytest.mark.parametrize("command", ["show", "timeline", "files", "check"])
+@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check"])
 def test_in_a_pipe_nothing_is_wrapped_or_coloured(table, command: str):
     out = run(command, table.url).stdout
     assert out
@@ -130,7 +130,7 @@ def test_a_killed_writer_is_rolled_back(table):
         instant = writer.stdout.readline().strip()
         writer.kill()
     table.close()  # its heartbeat thread would find the dead one first
-    shown = json.loads(run("show", table.url, "--json").stdout)["writers"]
+    shown = json.loads(run("describe", table.url, "--json").stdout)["writers"]
     assert [(each["instant"], each["writer"], each["state"]) for each in shown] == [(instant, "doomed", "dead")]
     assert run("rollback", table.url).stdout == f"rolled back 1 transaction: {instant}\n"
     report = json.loads(run("check", table.url, "--json", "--strict").stdout)
@@ -147,5 +147,5 @@ def test_the_command_line_imports_nothing_heavy_until_it_is_used():
 
 
 def test_general_options_may_stand_anywhere():
-    assert reordered(["show", "t", "--debug"]) == ["--debug", "show", "t"]
+    assert reordered(["describe", "t", "--debug"]) == ["--debug", "describe", "t"]
     assert reordered(["demo", "--", "--debug"]) == ["demo", "--", "--debug"]

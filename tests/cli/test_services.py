@@ -33,9 +33,9 @@ def test_a_clean_is_planned_by_one_command_and_executed_by_another(run, url):
     assert run.json("timeline", url)["instants"][0]["outcome"] == "planned"
     assert "which lives without a writer" in run("rollback", url, planned, code=2).stderr
     assert run.json("rollback", url) == {"rolled_back": [], "still_open": []}
-    (done,) = run.json("services", "run", url)["executed"]
+    (done,) = run.json("services", "execute", url)["executed"]
     assert (done["instant"], done["files"], done["mine"]) == (planned, 3, True)
-    assert run("services", "run", url).stdout == "nothing is planned\n"
+    assert run("services", "execute", url).stdout == "nothing is planned\n"
     assert run("services", "clean", url, "--retain-commits", "1").stdout == "no file may go\n"
     assert run.json("check", url)["damage"] == 0
 
@@ -58,7 +58,7 @@ def test_archival(run, url):
     (plan,) = run.json("services", "list", url)["plans"]
     assert (plan["instant"], plan["action"], plan["files"]) == (planned, "archive", 4)
     assert "cannot be cancelled" in run("services", "cancel", url, planned, code=2).stderr
-    assert "executed" in run("services", "run", url).stdout
+    assert "executed" in run("services", "execute", url).stdout
     told = run.json("timeline", url)["instants"]
     assert [row["outcome"] for row in told] == ["done", "committed", "committed", *["archived"] * 3, "created"]
     counted = ("requested", "completed", "operation", "inserted", "updated", "written")
@@ -96,9 +96,9 @@ def test_compaction(run, tmp_path):
     mor = Mor(tmp_path / "mor")
     mor.base(at(1), at(2), "a", rows("a", {"a0": 1}))
     mor.update(at(10), at(11), "a", {"a0": 5})
-    run("init", "--adopt", "none://", str(mor.folder))
+    run("adopt", str(mor.folder), "none://")
     (planned,) = run.json("services", "compact", str(mor.folder), "--partition", "part=a", "--plan-only")["planned"]
     assert run.json("services", "list", str(mor.folder))["plans"][0]["action"] == "compaction"
-    assert "2 files" in run("services", "run", str(mor.folder), planned).stdout
+    assert "2 files" in run("services", "execute", str(mor.folder), planned).stdout
     assert "there are no log files" in run("services", "compact", str(mor.folder)).stdout
     assert run.json("check", str(mor.folder))["findings"] == []

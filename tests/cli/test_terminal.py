@@ -44,7 +44,7 @@ def named(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize(
     "command",
-    [["check"], ["check", "--deep"], ["timeline"], ["show"], ["files"], ["locks", "show"], ["services", "list"]],
+    [["check"], ["check", "--deep"], ["timeline"], ["describe"], ["files"], ["locks", "show"], ["services", "list"]],
 )
 def test_no_command_prints_what_a_name_would_have_it_print(run, named, command):
     from typer.testing import CliRunner
@@ -64,7 +64,7 @@ def test_json_keeps_the_very_names(named):
 
     from lakelatch.cli.app import app
 
-    told = json.loads(CliRunner().invoke(app, ["show", named, "--json"]).stdout)
+    told = json.loads(CliRunner().invoke(app, ["describe", named, "--json"]).stdout)
     assert [each["writer"] for each in told["writers"]] == [EVIL]
 
 

@@ -115,7 +115,7 @@ def test_a_founder_killed_at_every_call(forge, folder):
                 there += 1
             else:
                 half += 1
-                with pytest.raises(lakelatch.UnsupportedTableError, match="--adopt"):
+                with pytest.raises(lakelatch.UnsupportedTableError, match="lakelatch adopt"):
                     opened.transaction()
                 lakelatch.adopt(str(table)).close()
         with lakelatch.open(str(table)) as table_now:

@@ -11,7 +11,21 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from .options import Json, Url
+from .options import (
+    BucketCount,
+    HeartbeatIntervalS,
+    HeartbeatTimeoutS,
+    HudiOption,
+    HudiOptions,
+    Isolation,
+    Json,
+    LeaseS,
+    LockWaitS,
+    Statistics,
+    Strategy,
+    UniqueKeys,
+    Url,
+)
 from .outcome import Commands, plainly, set_up
 from .services_app import restore, savepoint, services
 
@@ -35,11 +49,6 @@ app.add_typer(services, name="services")
 app.add_typer(savepoint, name="savepoint")
 app.command()(restore)
 
-HudiOption = Annotated[
-    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A hoodie.write.lock.* option; repeat it.")
-]
-HudiOptions = Annotated[str, typer.Option(metavar="FILE", help="A properties file with hoodie.write.lock.* options.")]
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -62,7 +71,7 @@ def general(
 
 @app.command()
 @plainly
-def init(
+def create(
     url: Url,
     *,
     record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
@@ -73,74 +82,103 @@ def init(
     database: Annotated[str, typer.Option(help="The database it belongs to.")] = "default",
     table_version: Annotated[int, typer.Option(help="Hudi table version, 8 or 9.")] = 8,
     hive_style: Annotated[bool, typer.Option(help="Name partition folders column=value.")] = True,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="No error when the table is there already.")] = False,
-    adopt: Annotated[
-        str | None, typer.Option(metavar="LOCK_URL", help="Make an existing Hudi table writable, with this lock.")
-    ] = None,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="No error when the table exists already.")] = False,
     lock: Annotated[str | None, typer.Option(help="Lock provider: a URL, 'table' or 'none://'.")] = None,
     option: HudiOption = None,
     options_file: HudiOptions = "",
-    buckets: Annotated[int | None, typer.Option(help="Buckets of the bucket index; simple index otherwise.")] = None,
-    strategy: Annotated[str | None, typer.Option(help="Conflict resolution strategy.")] = None,
-    isolation: Annotated[str | None, typer.Option(help="Isolation level.")] = None,
-    unique: Annotated[
+    unique_constraint: Annotated[
         list[str] | None, typer.Option(metavar="COLUMNS", help="No two rows have the same values in these; repeatable.")
     ] = None,
-    unique_keys: Annotated[
-        bool | None, typer.Option(help="Two writers that insert one new key at the same time conflict.")
-    ] = None,
-    statistics: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns of which commits tell bounds, or 'all'.")
-    ] = None,
-    lease_s: Annotated[float | None, typer.Option(help="Seconds that a lock lease lasts.")] = None,
-    lock_wait_s: Annotated[float | None, typer.Option(help="Seconds that a commit waits for the lock.")] = None,
-    heartbeat_interval_s: Annotated[float | None, typer.Option(help="Seconds between signs of life.")] = None,
-    heartbeat_timeout_s: Annotated[float | None, typer.Option(help="Seconds of silence until a rollback.")] = None,
+    bucket_count: BucketCount = None,
+    strategy: Strategy = None,
+    isolation: Isolation = None,
+    unique_keys: UniqueKeys = None,
+    statistics: Statistics = None,
+    lease_s: LeaseS = None,
+    lock_wait_s: LockWaitS = None,
+    heartbeat_interval_s: HeartbeatIntervalS = None,
+    heartbeat_timeout_s: HeartbeatTimeoutS = None,
     json: Json = False,
 ) -> None:
-    """Make an empty table, or make somebody else's writable."""
-    from . import init as command
+    """Create an empty table."""
+    from .create import create as command
 
     settings = {
         "lock": lock,
-        "bucket_count": buckets,
+        "unique_constraints": [columns.split(",") for columns in unique_constraint or []] or None,
+        "bucket_count": bucket_count,
         "strategy": strategy,
         "isolation": isolation,
-        "unique": [columns.split(",") for columns in unique or []] or None,
         "unique_keys": unique_keys,
-        "statistics": statistics if statistics in (None, "all") else statistics.split(","),
+        "statistics": statistics,
         "lease_s": lease_s,
         "lock_wait_s": lock_wait_s,
         "heartbeat_interval_s": heartbeat_interval_s,
         "heartbeat_timeout_s": heartbeat_timeout_s,
     }
-    given = {key: value for key, value in settings.items() if value is not None}
-    if option or options_file:
-        given = command.with_hudi_options(url, given, option or [], options_file, name=name)
-    if adopt is not None:
-        command.adopt(url, adopt, given, columns=(record_key, partition_by, ordering_field, schema, name), json=json)
-    else:
-        command.create(
-            url,
-            record_key=record_key,
-            partition_by=partition_by,
-            ordering_field=ordering_field,
-            schema=schema,
-            name=name,
-            database=database,
-            table_version=table_version,
-            hive_style=hive_style,
-            exist_ok=exist_ok,
-            settings=given,
-            json=json,
-        )
+    command(
+        url,
+        record_key=record_key,
+        partition_by=partition_by,
+        ordering_field=ordering_field,
+        schema=schema,
+        name=name,
+        database=database,
+        table_version=table_version,
+        hive_style=hive_style,
+        exist_ok=exist_ok,
+        options=option or [],
+        options_file=options_file,
+        settings=settings,
+        json=json,
+    )
 
 
 @app.command()
 @plainly
-def show(url: Url, *, json: Json = False) -> None:
-    """Say what a table is, who holds its lock, who writes."""
-    from .show import show as command
+def adopt(
+    url: Url,
+    lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
+    *,
+    option: HudiOption = None,
+    options_file: HudiOptions = "",
+    bucket_count: BucketCount = None,
+    strategy: Strategy = None,
+    isolation: Isolation = None,
+    unique_keys: UniqueKeys = None,
+    statistics: Statistics = None,
+    lease_s: LeaseS = None,
+    lock_wait_s: LockWaitS = None,
+    heartbeat_interval_s: HeartbeatIntervalS = None,
+    heartbeat_timeout_s: HeartbeatTimeoutS = None,
+    json: Json = False,
+) -> None:
+    """Give an existing Hudi table a commit log, or rebuild a damaged one.
+
+    Without LOCK the table keeps the lock of its old log, or gets the one in its own folder.
+    """
+    from .create import adopt as command
+
+    settings = {
+        "lock": lock,
+        "bucket_count": bucket_count,
+        "strategy": strategy,
+        "isolation": isolation,
+        "unique_keys": unique_keys,
+        "statistics": statistics,
+        "lease_s": lease_s,
+        "lock_wait_s": lock_wait_s,
+        "heartbeat_interval_s": heartbeat_interval_s,
+        "heartbeat_timeout_s": heartbeat_timeout_s,
+    }
+    command(url, options=option or [], options_file=options_file, settings=settings, json=json)
+
+
+@app.command()
+@plainly
+def describe(url: Url, *, json: Json = False) -> None:
+    """Print what a table is, who holds its lock and who writes."""
+    from .describe import describe as command
 
     command(url, json=json)
 

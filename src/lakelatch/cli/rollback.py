@@ -23,7 +23,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
     import lakelatch
 
     if force and instant is None:
-        raise InputError("--force needs the one INSTANT to end; `lakelatch show` lists the open ones")
+        raise InputError("--force needs the one INSTANT to end; `lakelatch describe` lists the open ones")
     with lakelatch.open(url) as table:
         if instant is None:
             ended = _all_dead(table)

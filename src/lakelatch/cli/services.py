@@ -1,7 +1,7 @@
 """``lakelatch services``, ``savepoint`` and ``restore``.
 
 JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer``, ``files``; ``readers``, each with
-``reader``, ``writer`` and ``at``. Of `clean`, `cluster`, `compact` and `run`: ``executed``, each with ``instant``,
+``reader``, ``writer`` and ``at``. Of `clean`, `cluster`, `compact` and `execute`: ``executed``, each with ``instant``,
 ``completion``, ``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `archive`:
 ``instants`` (how many), ``first_active`` and ``kept_by``; with ``--plan-only`` as of `clean`. Of `savepoint create` and
 `list`: ``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``; of its `delete`: ``instant``. Of
@@ -119,7 +119,7 @@ def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool,
     elif planned is None:
         say(nothing)
     elif left:
-        say(f"planned {planned}; `lakelatch services run` executes it")
+        say(f"planned {planned}; `lakelatch services execute` executes it")
     _tell(done, json=json)
 
 
@@ -129,7 +129,7 @@ def _tell(done: Sequence[Executed], *, json: bool) -> None:
         say(f"executed {each.instant}{by}: {count_text(each.files, 'file')}")
 
 
-def run(url: str, instant: str | None, *, json: bool) -> None:
+def execute(url: str, instant: str | None, *, json: bool) -> None:
     """Execute plans."""
     import lakelatch
 

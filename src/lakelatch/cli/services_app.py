@@ -104,14 +104,14 @@ def compact(
 
 @services.command()
 @plainly
-def run(
+def execute(
     url: Url,
     instant: Annotated[str | None, typer.Argument(metavar="[INSTANT]", help="Only this plan.")] = None,
     *,
     json: Json = False,
 ) -> None:
-    """Execute what is planned, whoever planned it."""
-    from .services import run as command
+    """Execute pending plans, from any writer."""
+    from .services import execute as command
 
     command(url, instant, json=json)
 

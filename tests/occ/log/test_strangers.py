@@ -59,7 +59,7 @@ def test_its_rows_are_read(bypassed):
 def test_a_new_handle_refuses_to_write_and_says_how_to_go_on(bypassed):
     with (
         lakelatch.open(bypassed) as table,
-        pytest.raises(lakelatch.UnsupportedTableError, match=r"without the commit log.*init --adopt") as told,
+        pytest.raises(lakelatch.UnsupportedTableError, match=r"without the commit log.*lakelatch adopt") as told,
     ):
         commit(table, rows("a", "b", value=3))
     assert len(told.value.strangers) == 1

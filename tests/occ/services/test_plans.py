@@ -110,7 +110,7 @@ def test_a_clustering_at_work_is_waited_for(old):
         (plan,) = b.table.plans()
         with at_work(a, plan.instant, seen_by=b), pytest.raises(lakelatch.ConflictError, match="is planned") as told:
             b.add("b")
-        assert "services run" in "".join(told.value.__notes__)
+        assert "services execute" in "".join(told.value.__notes__)
 
     a.store.add(Pause(On("create", ".parquet"), upsert))
     assert a.table.cluster(**SMALL).mine

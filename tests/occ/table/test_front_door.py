@@ -61,7 +61,7 @@ def test_a_folder_with_other_files_is_not_made_a_table(tmp_path):
 
 
 def test_a_folder_that_is_no_table_is_not_opened(tmp_path):
-    with pytest.raises(lakelatch.TableNotFoundError, match="lakelatch init"):
+    with pytest.raises(lakelatch.TableNotFoundError, match="lakelatch create"):
         lakelatch.open(str(tmp_path))
     assert files(tmp_path) == {}
 
@@ -89,7 +89,7 @@ def test_a_table_without_our_log_is_read_only_until_it_is_adopted(tmp_path):
     shutil.rmtree(tmp_path / "t/.hoodie/.lakelatch")
     with lakelatch.open(str(tmp_path / "t")) as table:
         assert table.read()["id"].to_pylist() == ["a"]
-        with pytest.raises(lakelatch.UnsupportedTableError, match="init --adopt"):
+        with pytest.raises(lakelatch.UnsupportedTableError, match="lakelatch adopt"):
             table.transaction()
     with lakelatch.adopt(str(tmp_path / "t")) as table, table.transaction("insert") as txn:
         txn.new_file("place=LGA").write(ROWS.slice(1, 1))

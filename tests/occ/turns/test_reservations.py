@@ -12,7 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lakelatch.cli.show import facts_of
+from lakelatch.cli.describe import facts_of
 from lakelatch.cli.timeline import newest
 from lakelatch.conflict import Reservation
 from lakelatch.conflict.write_set import EVERYWHERE

@@ -1,7 +1,7 @@
-"""``lakelatch show``.
+"""``lakelatch describe``.
 
 JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``record_key``, ``partition_by``,
-``ordering``, ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and ``lock`` (null without a
+``ordering_field``, ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and ``lock`` (null without a
 commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``, ``writer``,
 ``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
 ``behind``: instants of those that go first where it writes; whoever has reserved first, in the order in which they go),
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..occ.table import Table
 
 
-def show(url: str, *, json: bool) -> None:
+def describe(url: str, *, json: bool) -> None:
     """Print what the table is."""
     import lakelatch
 
@@ -45,7 +45,7 @@ def properties_json(config: TableConfig) -> dict[str, Any]:
         "version": config.version,
         "record_key": list(config.record_key_fields),
         "partition_by": list(config.partition_fields),
-        "ordering": config.ordering_field,
+        "ordering_field": config.ordering_field,
         "hive_style": config.hive_style,
         "base_file_format": config.base_file_format,
         "metadata_table": bool(config.metadata_partitions),
@@ -168,13 +168,13 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("name", f"{properties['name']} ({kind})"),
         ("record key", ", ".join(properties["record_key"]) or "none"),
         ("partitions", partitions),
-        ("ordering", properties["ordering"] or "none: the later write wins"),
+        ("ordering", properties["ordering_field"] or "none: the later write wins"),
         ("size", sizes),
         ("timeline", events),
         ("last commit", _last_commit_text(facts)),
     ]
     if not facts["writable"]:
-        why = "read-only: no commit log. `lakelatch init --adopt LOCK_URL` gives it one"
+        why = "read-only: no commit log. `lakelatch adopt URL LOCK` gives it one"
         return [*lines, ("writers", _refusal(table) or why)]
     settings = facts["settings"]
     own = {"table": "in the table's own folder", "none://": "none: the log alone orders commits"}

@@ -1,4 +1,7 @@
-"""``lakelatch init``. JSON: ``url``, ``adopted``, ``properties`` (as `show` prints them), ``settings``."""
+"""``lakelatch create`` and ``adopt``.
+
+JSON: ``url``, ``properties`` (as `describe` prints them), ``settings``.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def create(
-    url: str, *, record_key: str, partition_by: str, ordering_field: str, schema: str, settings: dict[str, Any], json: bool,
-    exist_ok: bool, **properties: Any,
+    url: str, *, record_key: str, partition_by: str, ordering_field: str, schema: str, name: str, options: list[str],
+    options_file: str, settings: dict[str, Any], json: bool, **properties: Any,
 ) -> None:  # fmt: skip
-    """Make an empty table and say what it is."""
+    """Create an empty table and print what it is."""
     from ..occ.table import create as make
 
+    given = _settings(url, settings, options, options_file, name=name)
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
     with make(
@@ -29,62 +33,54 @@ def create(
         partition_by=_names(partition_by),
         ordering_field=ordering_field or None,
         schema=_schema(schema) if schema else None,
-        name=properties.pop("name") or None,
-        exist_ok=exist_ok,
+        name=name or None,
         **properties,
-        **settings,
+        **given,
     ) as table:
-        _tell(table, "made", json=json)
+        _tell(table, "created", json=json)
 
 
-def adopt(url: str, lock: str, settings: dict[str, Any], *, columns: tuple[str, ...], json: bool) -> None:
+def adopt(url: str, *, options: list[str], options_file: str, settings: dict[str, Any], json: bool) -> None:
     """Give a Hudi table a commit log."""
     from ..occ.table import adopt as take_over
 
-    if any(columns):
-        raise InputError(
-            "--adopt keeps the table's own keys, partitions, ordering, schema and name; leave those options out"
-        )
-    if settings.pop("lock", lock) != lock:
-        raise InputError("--adopt LOCK_URL names the lock already; leave --lock out")
+    given = _settings(url, settings, options, options_file)
     with Waiting("looking for living writers") as tell:
         table = take_over(
             url,
-            lock,
             progress=lambda left: tell(f"watching writers for a sign of life, {duration_text(left)} at most"),
-            **settings,
+            **given,
         )
     with table:
         _tell(table, "adopted", json=json)
 
 
-def with_hudi_options(
-    url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: str
+def _settings(
+    url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: str = ""
 ) -> dict[str, Any]:
-    """The settings with those that Hudi's lock options ask for; what is given by name wins, but for the lock."""
+    """The settings that were given, with those that Hudi's lock options ask for."""
     from ..storage import location
     from .locks import lock_settings
 
+    given = {key: value for key, value in settings.items() if value is not None}
+    if given.get("statistics") not in (None, "all"):
+        given["statistics"] = _names(given["statistics"])
+    if not options and not options_file:
+        return given
     place = location.parse(url).url
     found = lock_settings(
-        settings.get("lock"), options, options_file, table_name=name or place.rpartition("/")[2], base_path=place
+        given.get("lock"), options, options_file, table_name=name or place.rpartition("/")[2], base_path=place
     )  # fmt: skip
-    return found | settings
+    return found | given
 
 
 def _tell(table: Table, what: str, *, json: bool) -> None:
     settings = table.settings
     if json:
-        from .show import properties_json
+        from .describe import properties_json
 
-        print_json(
-            {
-                "url": table.url,
-                "adopted": what == "adopted",
-                "properties": properties_json(table.config),
-                "settings": settings.to_json(),
-            }
-        )
+        properties = properties_json(table.config)
+        print_json({"url": table.url, "properties": properties, "settings": settings.to_json()})
         return
     index = f"bucket index of {settings.bucket_count}" if settings.bucket_count else "simple index"
     say(f"{what} {table.url}: lock {settings.lock}, strategy {settings.strategy}, {index}")
