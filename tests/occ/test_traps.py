@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -343,7 +344,7 @@ def test_trap_11_on_a_young_table_a_zombie_file_is_not_read(make_world):
 
 def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, monkeypatch):
     """Readers take files older than the first instant for archived commits' files; the next cleaning removes this one."""
-    monkeypatch.setattr("lakelatch.occ.table.table.create.lay_floor", lambda table: None)
+    monkeypatch.setattr(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
     monkeypatch.setattr("lakelatch.occ.table.table.lay_floor", lambda table: None)
     world = make_world(empty=True)
     land_after_the_sweep(world)
@@ -356,7 +357,7 @@ def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, monkeypa
 def test_trap_11_a_founder_who_died_before_the_floor_is_made_up_for(make_world, monkeypatch):
     """Guards: no transaction begins on a table without a floor, whoever was to lay it."""
     with monkeypatch.context() as patch:
-        patch.setattr("lakelatch.occ.table.table.create.lay_floor", lambda table: None)
+        patch.setattr(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
         world = make_world(empty=True)
     with world.fresh() as table:
         assert commits(table) == []

@@ -310,7 +310,7 @@ def test_a_plan_is_of_the_epoch_that_it_begins_in(pruned: World):
     def goes_on() -> None:
         for _ in range(6):
             b.add("b")
-        a.store.add(Pause(On("put_if_absent", "/log/"), call=b.table.clean))
+        a.store.add(Pause(On("put_if_absent", "/log/"), call=b.table.rollback_failed_writes))
 
     a.store.reset()
     a.store.add(Pause(On("list", "part=a"), call=goes_on))
