@@ -75,7 +75,7 @@ def main(seconds: float, names: list[str]) -> int:
             what = f"caught by schedule {schedules} after {spent:.1f} s: {caught[:200]}"
             print(f"    {what if caught else f'SURVIVED {schedules} schedules'}", flush=True)
             survivors += not caught or caught.startswith(BROKEN)
-            rows.append(f"| `{name}` | {MUTANTS[name].why} | {schedules:,} | {spent:.1f} |\n")
+            rows.append(f"| `{name}` | {schedules:,} | {spent:.1f} |\n")
     print(f"{len(names or MUTANTS) - survivors} of {len(names or MUTANTS)} mutants caught")
     if not names and not survivors:
         print_into(DOCUMENT, "".join(rows))
@@ -88,7 +88,7 @@ def print_into(document: Path, rows: str) -> None:
     _, end, after = rest.partition(_END)
     assert begin, f"{document} has no place for the table"
     assert end, f"{document} has no end of the table"
-    head = "| Mutant | What it does | Schedules | Seconds |\n|---|---|---:|---:|\n"
+    head = "| Mutant | Schedules | Seconds |\n|---|---:|---:|\n"
     document.write_text(f"{before}{begin}{head}{rows}{end}{after}")
 
 
