@@ -29,7 +29,7 @@ def table(title: str) -> list[list[str]]:
 def functions() -> set[str]:
     """Every function of the library, methods with their class."""
     found = set()
-    for path in (path for part in PARTS for path in (ROOT / part).glob("*.py")):
+    for path in (path for part in PARTS for path in (ROOT / part).rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef):
                 found.add(node.name)
