@@ -331,7 +331,7 @@ class Writes:
             slices = [each for each in matching(txn, schema) if near.covers(each.partition)]
             where = where_of(comparisons(self._spark, schema, condition))
             found = slices_that_may_match(self._table.store, slices, where)
-            return {txn._staged.place_of(each.group) for each in found}
+            return {txn.changes.place_of(each.group) for each in found}
 
         def work(txn: Transaction) -> list[WriteStat]:
             take_turn(txn, partial(aimed_at, txn))

@@ -4,19 +4,19 @@ from .epoch_pruner import Pruner
 from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, heartbeat_path
 from .late_files import is_no_part
 from .markers import MARKERS, announce, delete_announced, instants_with_markers, list_markers, stands
-from .reader_leases import Lease, Leases, PinnedView, reading, refuse_cleaned
+from .reader_leases import Beating, Lease, Leases, lease_path
 from .removal import delete_data_file
 from .rollback import FailedWriteCleaner
 
 __all__ = [
     "HEARTBEATS",
     "MARKERS",
+    "Beating",
     "FailedWriteCleaner",
     "HeartbeatObserver",
     "HeartbeatSender",
     "Lease",
     "Leases",
-    "PinnedView",
     "Pruner",
     "announce",
     "delete_announced",
@@ -24,8 +24,7 @@ __all__ = [
     "heartbeat_path",
     "instants_with_markers",
     "is_no_part",
+    "lease_path",
     "list_markers",
-    "reading",
-    "refuse_cleaned",
     "stands",
 ]

@@ -14,23 +14,14 @@ Readers who cannot write into the table's folder are covered by the retention of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ...environment import Environment, Process
-from ...errors import InputError, LockLostError, StorageError
+from ...errors import StorageError
 from ...hudi.timeline import EARLIEST
 from ...storage import Outcome, Store
 from .heartbeat import HeartbeatObserver
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ...hudi.timeline import Snapshot
-    from ..session import View
-    from ..table import Table
 
 READERS = ".hoodie/.lakelatch/readers"
 
@@ -108,7 +99,7 @@ class Leases:
         )
 
 
-class _Beating:
+class Beating:
     """One lease of this process, and its beats."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
@@ -131,93 +122,3 @@ class _Beating:
         if put.outcome is not Outcome.DONE:
             stored = self._store.get(path)  # our own late write, or somebody has ended the lease
             self._tag, self.lost = (stored.tag, False) if stored else (None, True)
-
-
-class PinnedView:
-    """One state of the table whose files stay while the block lasts. Made by `Table.reading`.
-
-    Attributes:
-        view: snapshot and schema.
-        completion: the newest completion time that it holds; the checkpoint of an incremental reader.
-    """
-
-    def __init__(self, table: Table, view: View, completion: str, beating: _Beating, *, past: bool) -> None:
-        self._table, self.view, self.completion, self._beating, self._past = table, view, completion, beating, past
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The file slices."""
-        return self.view.snapshot
-
-    def read(self, *, partition: str | None = None, columns: list[str] | None = None) -> pa.Table:
-        """All rows of this state or of one partition, as `Table.read`. Raises as `check`."""
-        rows = self._table._rows(self.view, partition, columns)
-        self.check()
-        return rows
-
-    def check(self) -> None:
-        """Whatever was read before this call was read whole.
-
-        Raises:
-            LockLostError: the lease has ended because its beats had stopped, so files may be gone; read again.
-            InputError: this past state was cleaned away while the reader began.
-        """
-        if self._past:  # a cleaning that was being decided when the lease was put does not know of it
-            refuse_cleaned(self._table, self.completion)
-        if self._beating.lost:
-            raise LockLostError(
-                f"{self._table.url}: the lease of this reader has ended, because it gave no sign of life for the table's "
-                "time-out; files of its state may be gone. Read again",
-                table=self._table.url,
-                reason="silent",
-            )
-
-
-@contextmanager
-def reading(table: Table, *, as_of_completion: str | None) -> Iterator[PinnedView]:
-    """See `Table.reading`."""
-    last = table.log.catch_up().last
-    if as_of_completion is not None:
-        shown = [each.completed or each.requested for each in table.timeline().commits]
-        if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
-            as_of_completion = None  # a lease at a moment to come would keep the state of then, and not this one
-    env, past = table.env, as_of_completion is not None
-    known = as_of_completion or (last.completion if last else EARLIEST)
-    try:
-        beating = _Beating(table.store, Lease(env.uuid(), table.writer, known, exact=past, process=env.process()))
-    except StorageError as e:
-        e.add_note("who cannot write into .hoodie is covered by the retention of cleanings only: use Table.read")
-        raise
-    timer = None
-    try:
-        if as_of_completion is None:
-            view, known = table._latest()
-            beating.lease = replace(beating.lease, at=known, exact=True)
-            beating.beat()
-        else:
-            view = table.view(as_of_completion=as_of_completion)
-        timer = env.every(table.settings.heartbeat_interval_s, beating.beat, name="lakelatch-reader")
-        pinned = PinnedView(table, view, known, beating, past=past)
-        pinned.check()
-        yield pinned
-        pinned.check()
-    finally:
-        if timer is not None:
-            timer.cancel(join_s=5.0)
-        table.store.delete(lease_path(beating.lease.reader))
-
-
-def refuse_cleaned(table: Table, moment: str) -> None:
-    """Raise `InputError` when files of that state have been cleaned away, or a cleaning has been decided that does so."""
-    from ..services import kept_from, savepoints
-
-    if moment >= (kept := kept_from(table)):
-        return
-    if any(each.completion == moment for each in savepoints(table.store, table.timeline())):
-        return
-    raise InputError(
-        f"{table.url}: the state at {moment} has been cleaned; states are whole from {kept} on, and at savepoints. Choose "
-        "a later one, or keep more commits when you clean",
-        table=table.url,
-        kept_from=kept,
-    )

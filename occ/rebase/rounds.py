@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...conflict import Conflict, Repeatable
 from ...errors import InputError
@@ -18,8 +18,8 @@ from .rebase import Again, Lost, OwnFile, Unit
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..session import Session
     from ..staging import FileSpec
-    from ..transaction import Work
 
 
 class MergeAgain(Exception):
@@ -38,6 +38,24 @@ class Round:
     slices: dict[FileGroupId, FileSlice]  # file group of a possible new file -> the slice that it succeeds
 
 
+class Merging(Protocol):
+    """What a transaction shows of itself to be merged again."""
+
+    url: str
+    operation: str
+    begin_slot: int
+    session: Session
+    changes: Staged
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+    def file_spec(self, schema: pa.Schema) -> FileSpec:
+        """What files of this transaction have in common."""
+
+    def require_open(self) -> None:
+        """Raise when it is over."""
+
+
 class Rebase:
     """What a transaction remembers from round to round.
 
@@ -47,7 +65,7 @@ class Rebase:
         took_s: seconds of the last one.
     """
 
-    def __init__(self, work: Work, again: Again | None, *, looks_again: bool) -> None:
+    def __init__(self, work: Merging, again: Again | None, *, looks_again: bool) -> None:
         self.slot, self.round, self.took_s = work.begin_slot, 0, 0.0
         self._work, self._again, self._looks_again = work, again, looks_again
         self._made_from: dict[FileGroupId, FileSlice] = {}  # own file group -> slice, for files of a round
@@ -64,7 +82,7 @@ class Rebase:
         now = before
         for commit in commits:
             if self.slot <= commit.slot < lost.slot:
-                now = now.after_all([(work._table._files_of(commit), commit.completion)])
+                now = now.after_all([(work.session.files_of(commit), commit.completion)])
         units = self._units(lost.groups, before, now, bucketed=spec.bucket_count is not None)
         if any(not unit.current for unit in units):
             return None
@@ -85,7 +103,7 @@ class Rebase:
         return Round(told, {FileGroupId(each.partition, told.file_id(each)): each for each in slices})
 
     def _units(self, lost: frozenset[FileGroupId], before: Snapshot, now: Snapshot, *, bucketed: bool) -> list[Unit]:
-        staged = self._work._staged
+        staged = self._work.changes
         found: dict[tuple[FileSlice, ...], list[OwnFile]] = {}
         for group, stat in staged.files.items():
             place = staged.place_of(group)
@@ -97,7 +115,7 @@ class Rebase:
         return [Unit(files[0].group.partition, tuple(files), current) for current, files in found.items()]
 
     def _appeared(self, before: Snapshot, now: Snapshot, covered: set[FileGroupId]) -> Iterable[FileSlice]:
-        where = self._work._staged.looked_where
+        where = self._work.changes.looked_where
         for partition in now.partitions():
             if where.covers(partition):
                 for each in now.file_slices(partition):
@@ -107,11 +125,11 @@ class Rebase:
     def run(self, task: Round) -> None:
         """Merge, and stage what came out instead of what was there. Raises what ``again`` raises."""
         work, lost = self._work, task.lost
-        began = work._table.env.monotonic()
+        began = work.session.env.monotonic()
         files = _RoundFiles(work, lost)
         made = (self._again or _by_rows)(Lost(**{**lost.__dict__, "_open": files.rewrite}))
         stats = [*(made or ()), *files.stats()]
-        if not work._staged.only(own.group for unit in lost.units for own in unit.ours) or stats:
+        if not work.changes.only(own.group for unit in lost.units for own in unit.ours) or stats:
             stats += self._unchanged(task, stats)
         moved: dict[FileGroupId, FileGroupId] = {}
         for stat in stats:
@@ -127,8 +145,8 @@ class Rebase:
                 )
         superseded = [own.group for unit in lost.units for own in unit.ours]
         fresh = {group for group in superseded if work.snapshot.get(group) is None}
-        work._staged.supersede(superseded, stats, moved, fresh)
-        self.took_s = work._table.env.monotonic() - began
+        work.changes.supersede(superseded, stats, moved, fresh)
+        self.took_s = work.session.env.monotonic() - began
 
     def take_back(self) -> None:
         """The last round came to nothing; its files are no part of the transaction, and its number is not used again."""
@@ -136,7 +154,7 @@ class Rebase:
 
     def _unchanged(self, task: Round, stats: Sequence[WriteStat]) -> list[WriteStat]:
         """Copies of slices in which ours changes nothing any more: our file of that group must not come back there."""
-        made, staged = {FileGroupId(stat.partition, stat.file_id) for stat in stats}, self._work._staged
+        made, staged = {FileGroupId(stat.partition, stat.file_id) for stat in stats}, self._work.changes
         ours = {
             place for unit in task.lost.units for own in unit.ours for place in (own.group, staged.place_of(own.group))
         }
@@ -168,7 +186,7 @@ def _by_rows(lost: Lost) -> list[WriteStat]:
 class _RoundFiles:
     """What `Lost.replace` makes: files that belong to the round and not yet to the transaction."""
 
-    def __init__(self, work: Work, lost: Lost) -> None:
+    def __init__(self, work: Merging, lost: Lost) -> None:
         self._work, self._lost = work, lost
         self._open: list[NewFile] = []
         self._stats: list[WriteStat] = []
@@ -197,5 +215,5 @@ class _RoundFiles:
     def _adopt(self, file: NewFile) -> None:
         self._open.append(file)
 
-    def _require_open(self) -> None:
-        self._work._require_open()
+    def require_open(self) -> None:
+        self._work.require_open()

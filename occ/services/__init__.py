@@ -3,6 +3,7 @@
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
 from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
 from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
@@ -15,6 +16,7 @@ __all__ = [
     "Executed",
     "Find",
     "Keep",
+    "PinnedView",
     "Restored",
     "Retention",
     "Savepoint",
@@ -25,6 +27,7 @@ __all__ = [
     "finish_decided",
     "kept_from",
     "perform",
+    "pinned",
     "remove_undone",
     "restore",
     "savepoint",

@@ -28,7 +28,7 @@ from .clean import cleaned_to, savepoints
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline
     from ..liveness import Lease
-    from ..table import Table
+    from ..session import Session
     from .execution import Execution
 
 # Apache Hudi's hoodie.keep.min.commits and hoodie.keep.max.commits.
@@ -74,15 +74,15 @@ class Keep:
         return cls(least, most)
 
 
-def find(table: Table, state: LogState, least: int, leases: Iterable[Lease]) -> tuple[Content | None, str]:
+def find(session: Session, state: LogState, least: int, leases: Iterable[Lease]) -> tuple[Content | None, str]:
     """The content of an archival as of that state of the log, or None; and why no more may go."""
-    timeline = table.timeline()
+    timeline = session.timeline()
     commits = sorted(timeline.commits, key=lambda each: each.requested)
     times = [each.requested for each in commits]
     stay, why = len(commits) - least, f"the newest {least} commits stay"
     if stay <= 0:
         return None, why
-    for bound, reason in _bounds(table, timeline, state, commits[:stay]):
+    for bound, reason in _bounds(session, timeline, state, commits[:stay]):
         # The oldest commit that stays is what readers go by, so it must not be younger.
         if (before := max(bisect_right(times, bound) - 1, 0)) < stay:
             stay, why = before, reason
@@ -90,24 +90,24 @@ def find(table: Table, state: LogState, least: int, leases: Iterable[Lease]) -> 
         late = next((n for n, each in enumerate(commits[:stay]) if (each.completed or "") > moment), stay)
         if late < stay:
             stay, why = late, reason
-    names = _names(table, timeline, commits, stay)
+    names = _names(session, timeline, commits, stay)
     return ({"slices": {}, "archived": names}, why) if names else (None, why)
 
 
-def _bounds(table: Table, timeline: Timeline, state: LogState, old: list[Instant]) -> Iterator[tuple[str, str]]:
+def _bounds(session: Session, timeline: Timeline, state: LogState, old: list[Instant]) -> Iterator[tuple[str, str]]:
     """Times that must not be older than the first active commit."""
     yield from _moments(state, ())
     landed = {each.requested for each in timeline.commits}
-    for each in _shown(table)[0]:
+    for each in _shown(session)[0]:
         if each.requested not in landed:
             yield each.requested, f"{each.requested} was archived or taken back, and is on the timeline again"
     for each in timeline.pending:
         yield each.requested, f"{each.action} {each.requested} is pending on the timeline"
-    for saved in savepoints(table.store, timeline):
+    for saved in savepoints(session.store, timeline):
         yield saved.instant, f"commit {saved.instant} has a savepoint"
-    for instant in instants_with_markers(table.store):
+    for instant in instants_with_markers(session.store):
         yield instant, f"{instant} has left markers; `lakelatch rollback` removes those of dead writers"
-    yield from _of_files(timeline, old, list_data_files(table.store))
+    yield from _of_files(timeline, old, list_data_files(session.store))
     for each in reversed(timeline.commits):
         if timeline.metadata(each).schema:
             yield each.requested, f"{each.requested} is the newest commit with the table's schema"
@@ -142,16 +142,16 @@ def _moments(state: LogState, leases: Iterable[Lease]) -> Iterator[tuple[str, st
         yield lease.at, f"{lease.writer} reads the state of {lease.at}"
 
 
-def _names(table: Table, timeline: Timeline, commits: list[Instant], stay: int) -> list[str]:
+def _names(session: Session, timeline: Timeline, commits: list[Instant], stay: int) -> list[str]:
     """What leaves with the commits before that one, in order of T; at least what goes with one commit."""
     if stay <= 0:
         return []
-    sizes = {each.name: each.size for each in table.store.list(table.config.timeline_folder)}
+    sizes = {each.name: each.size for each in session.store.list(session.config.timeline_folder)}
     completion = {each.requested: each.completed or each.requested for each in timeline.commits}
     cleans = [each for each in timeline.completed if each.action == "clean"]
     # From the clean that has taken most others learn which states are whole.
     kept = max(
-        cleans, key=lambda each: (cleaned_to(table.store, timeline, each, completion), each.requested), default=None
+        cleans, key=lambda each: (cleaned_to(session.store, timeline, each, completion), each.requested), default=None
     )
     going = [
         each
@@ -172,63 +172,63 @@ def _names(table: Table, timeline: Timeline, commits: list[Instant], stay: int) 
 
 def run(execution: Execution) -> None:
     """The instants of the plan are in the history, and not on the active timeline any more. Some may have been before."""
-    table = execution._table
+    session = execution.session
     instants = [instant for name in execution.content["archived"] if (instant := parse(name, layout=2))]
-    rows = [row for each in _lacking(table, instants) if (row := _row(table, each))]
+    rows = [row for each in _lacking(session, instants) if (row := _row(session, each))]
     # What was gone has been archived by another execution, and all that goes with it.
-    lacking = set(_lacking(table, instants))
+    lacking = set(_lacking(session, instants))
     if rows := [row for row in rows if row.instant in lacking]:
         execution.check()
-        table.history.add(rows)
-    _secure_deletions(table)
+        session.history.add(rows)
+    _secure_deletions(session)
     execution.check()
-    Publisher(table.store, table.env, table.config.timeline_folder).take_back(instants)
+    Publisher(session.store, session.env, session.config.timeline_folder).take_back(instants)
 
 
-def _secure_deletions(table: Table) -> None:
+def _secure_deletions(session: Session) -> None:
     """No data file that was deleted comes back: one older than the first active instant counts as an archived commit's.
 
     t=0  a clean deletes the files of a replaced file group; an archival takes the replacecommit off the timeline
     t=1  the power goes; the disk has lost the name of the instant, and still has those of the files
     """
-    for partition in list_data_files(table.store).partitions:
-        table.store.sync(partition)
+    for partition in list_data_files(session.store).partitions:
+        session.store.sync(partition)
 
 
-def _lacking(table: Table, instants: list[Instant]) -> list[Instant]:
-    there = table.history.instants(first=instants[0].requested, last=instants[-1].requested)
+def _lacking(session: Session, instants: list[Instant]) -> list[Instant]:
+    there = session.history.instants(first=instants[0].requested, last=instants[-1].requested)
     return [each for each in instants if file_name(each) not in there]
 
 
-def _row(table: Table, instant: Instant) -> Archived | None:
-    folder = table.config.timeline_folder
-    stored = table.store.get(f"{folder}/{file_name(instant)}")
+def _row(session: Session, instant: Instant) -> Archived | None:
+    folder = session.config.timeline_folder
+    stored = session.store.get(f"{folder}/{file_name(instant)}")
     if stored is None:
         return None
     for action in ("clean", *COMPLETED_AS):
         if COMPLETED_AS.get(action, action) == instant.action:
-            plan = table.store.get(f"{folder}/{file_name(Instant(instant.requested, action, 'requested'))}")
+            plan = session.store.get(f"{folder}/{file_name(Instant(instant.requested, action, 'requested'))}")
             if plan is not None and plan.body:
                 return Archived(instant, stored.body, plan.body)
     return Archived(instant, stored.body)
 
 
-def _shown(table: Table) -> tuple[list[Instant], list[Instant]]:
+def _shown(session: Session) -> tuple[list[Instant], list[Instant]]:
     """Completed commits and pending ones as they are listed, whatever the log or the history says of them, in order of T."""
-    names = table.store.names(table.config.timeline_folder)
+    names = session.store.names(session.config.timeline_folder)
     found = sorted((i for name in names if (i := parse(name, layout=2))), key=lambda each: each.requested)
     commits = [each for each in found if COMPLETED_AS.get(each.action, each.action) in COMMIT_ACTIONS]
     return [i for i in commits if i.state == "completed"], [i for i in commits if i.state != "completed"]
 
 
-def take_archived_away(table: Table) -> int:
+def take_archived_away(session: Session) -> int:
     """What an archival that died, or a late put, left of archived commits on the active timeline is gone."""
-    if not table.history.begun():
+    if not session.history.begun():
         return 0
-    commits, pending = _shown(table)
+    commits, pending = _shown(session)
     first = min((each.requested for each in (*commits, *pending)), default="")
     try:
-        archived = table.history.instants(first=first) if first else {}
+        archived = session.history.instants(first=first) if first else {}
     except CorruptTableError:  # which `check` names; it must not keep anybody from cleaning
         return 0
     # No further than to the first that is not archived: who goes before an older one leaves a hole.
@@ -236,6 +236,6 @@ def take_archived_away(table: Table) -> int:
     over, there = {each.requested: each for each in archived.values() if each.action in COMMIT_ACTIONS}, {*commits}
     late = [over[each.requested] for each in pending if each.requested in over and over[each.requested] not in there]
     if gone:
-        _secure_deletions(table)
-    Publisher(table.store, table.env, table.config.timeline_folder).take_back([*gone, *late])
+        _secure_deletions(session)
+    Publisher(session.store, session.env, session.config.timeline_folder).take_back([*gone, *late])
     return len(gone) + len(late)

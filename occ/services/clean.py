@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...hudi.table import TableConfig
     from ...storage import Store
     from ..liveness import Lease
-    from ..table import Table
+    from ..session import Session
     from .execution import Execution
 
 # Apache Hudi's hoodie.clean.commits.retained.
@@ -104,26 +104,28 @@ def savepoints(store: Store, timeline: Timeline) -> list[Savepoint]:
     return sorted(found, key=lambda each: each.completion)
 
 
-def kept_from(table: Table) -> str:
+def kept_from(session: Session) -> str:
     """The completion time from which on every state is whole: no cleaning has been decided that takes from one.
 
     Raises:
         CorruptTableError: a clean's instant cannot be decoded.
     """
     # The log first: a plan that is over by the time the timeline is listed is shown there.
-    pending = [held(table.store, b.plan) for b in table.log.catch_up().open.values() if b.action == "clean" and b.plan]
+    pending = [
+        held(session.store, b.plan) for b in session.log.catch_up().open.values() if b.action == "clean" and b.plan
+    ]
     bounds = [content["earliest"]["C"] for content in pending]
-    timeline = table.timeline()
+    timeline = session.timeline()
     completion = {each.requested: each.completed or each.requested for each in timeline.commits}
     for instant in timeline.pending:
         # Another engine's, or one of a log that was made anew: it may have been executed in part.
         path = timeline.path(replace(instant, state="requested"))
-        if instant.action == "clean" and (stored := table.store.get(path)) and stored.body:
+        if instant.action == "clean" and (stored := session.store.get(path)) and stored.body:
             content = decode_container(stored.body, "HoodieCleanerPlan", name=path)
             first = (content.get("earliestInstantToRetain") or {}).get("timestamp", "")
             bounds.append((content.get("extraMetadata") or {}).get(MOMENT) or completion.get(first, first))
     cleans = (instant for instant in timeline.completed if instant.action == "clean")
-    bounds += [cleaned_to(table.store, timeline, each, completion) for each in cleans]
+    bounds += [cleaned_to(session.store, timeline, each, completion) for each in cleans]
     return max(bounds, default="")
 
 
@@ -137,33 +139,33 @@ def cleaned_to(store: Store, timeline: Timeline, clean: Instant, completion: Map
     return (content.get("extraMetadata") or {}).get(MOMENT) or completion.get(earliest, earliest)
 
 
-def find(table: Table, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
+def find(session: Session, state: LogState, retention: Retention, leases: Iterable[Lease]) -> dict[str, Any] | None:
     """The content of a clean as of that state of the log; None when nothing may go.
 
     ``leases`` must have been listed after the state was read.
     """
-    timeline = table.timeline()
+    timeline = session.timeline()
     commits = timeline.commits
     if not commits:
         return None
     completions = [each.completed or each.requested for each in commits]
-    now_s = table.env.now()
+    now_s = session.env.now()
     completed_s = [to_epoch_ms(each) / 1000 if is_time(each) else math.inf for each in completions]
     if retention.hours is not None and completed_s[-1] > now_s:
         # Of a commit from the future nobody can tell by its time how old it is; when its instant was written, the store can.
-        written = {entry.path: entry.mtime for entry in table.store.list(table.config.timeline_folder)}
+        written = {entry.path: entry.mtime for entry in session.store.list(session.config.timeline_folder)}
         completed_s = [
             min(each, written.get(timeline.path(i), each)) if each > now_s else each
             for each, i in zip(completed_s, commits, strict=True)
         ]
     first = retention.earliest(completed_s, now_s)
-    pinned = savepoints(table.store, timeline)
+    pinned = savepoints(session.store, timeline)
     moments = set(
         completions[max(first - 1, 0) :]
     )  # the one before too: whoever reads the first one's changes needs it
     moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
     moments |= {moment for lease in leases for moment in lease.moments(completions)}
-    gone = superseded(list_data_files(table.store), timeline.view(whole=True), table.config, moments)
+    gone = superseded(list_data_files(session.store), timeline.view(whole=True), session.config, moments)
     # By name: what another engine keeps is known by nothing else.
     kept = {(partition, name) for each in pinned for partition, names in each.files.items() for name in names}
     slices = {
@@ -182,10 +184,10 @@ def run(execution: Execution) -> None:
 
     Both are true of all that is planned here, for good; but a log entry is no more than a file that others may write.
     """
-    table = execution._table
-    timeline, listing = table.timeline(), list_data_files(table.store)
+    session = execution.session
+    timeline, listing = session.timeline(), list_data_files(session.store)
     view = timeline.view(whole=True)
-    live = {path for each in build(listing, view, table.config).file_slices() for path in each.paths}
+    live = {path for each in build(listing, view, session.config).file_slices() for path in each.paths}
 
     def known(path: str) -> bool:
         file = BaseFile.at(path, 0) or LogFile.at(path, 0)

@@ -17,7 +17,7 @@ from ..log import LogState, by_partition, groups_of, held
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..table import Table
+    from ..session import Session
     from .execution import Execution
 
 SMALL_BYTES = 100 << 20  # Apache Hudi's hoodie.parquet.small.file.limit
@@ -39,18 +39,18 @@ class Sizes:
             )
 
 
-def find(table: Table, state: LogState, sizes: Sizes, partitions: Iterable[str] | None) -> dict[str, Any] | None:
+def find(session: Session, state: LogState, sizes: Sizes, partitions: Iterable[str] | None) -> dict[str, Any] | None:
     """The content of a clustering plan on the table as it is; None when there are not two small files together."""
-    if table.settings.bucket_count is not None:
+    if session.settings.bucket_count is not None:
         raise UnsupportedTableError(
-            f"{table.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
+            f"{session.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
             "of buckets by writing the table anew",
-            table=table.url,
+            table=session.url,
         )
-    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(table.store, begin.plan))}
+    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(session.store, begin.plan))}
     wanted = None if partitions is None else set(partitions)
     small: dict[str, list[FileSlice]] = defaultdict(list)
-    for each in table.snapshot().file_slices():
+    for each in session.snapshot().file_slices():
         joinable = each.base is not None and not each.logs and each.group not in taken and each.size < sizes.small
         if joinable and (wanted is None or each.partition in wanted):
             small[each.partition].append(each)
@@ -59,7 +59,7 @@ def find(table: Table, state: LogState, sizes: Sizes, partitions: Iterable[str] 
         for slices in _joined(small[partition], sizes.target):
             read = sorted(each.path for each in slices)
             names = [path.rpartition("/")[2] for path in read]
-            groups.append({"partition": partition, "files": names, "file_id": new_file_id(table.env.uuid())})
+            groups.append({"partition": partition, "files": names, "file_id": new_file_id(session.env.uuid())})
             paths += read
     return {"groups": groups, "slices": by_partition(paths)} if groups else None
 

@@ -26,15 +26,15 @@ from ..log import LogState, by_partition, groups_of, held
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..table import Table
+    from ..session import Session
     from .execution import Execution
 
 
-def find(table: Table, state: LogState, partitions: Iterable[str] | None) -> dict[str, Any] | None:
+def find(session: Session, state: LogState, partitions: Iterable[str] | None) -> dict[str, Any] | None:
     """The content of a compaction plan on the table as it is; None when no file group has log files."""
-    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(table.store, begin.plan))}
-    taken |= _planned_by_others(table)
-    wanted, view = None if partitions is None else set(partitions), table.view()
+    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(session.store, begin.plan))}
+    taken |= _planned_by_others(session)
+    wanted, view = None if partitions is None else set(partitions), session.view()
     chosen = [
         each
         for each in view.snapshot.file_slices()
@@ -43,8 +43,8 @@ def find(table: Table, state: LogState, partitions: Iterable[str] | None) -> dic
     schema = view.arrow_schema()
     if not chosen or schema is None:
         return None
-    ordering_of(table.config)
-    _refuse_types(table, schema)
+    ordering_of(session.config)
+    _refuse_types(session, schema)
     return {
         "groups": [
             {
@@ -61,14 +61,14 @@ def find(table: Table, state: LogState, partitions: Iterable[str] | None) -> dic
     }
 
 
-def _planned_by_others(table: Table) -> set[FileGroupId]:
+def _planned_by_others(session: Session) -> set[FileGroupId]:
     """File groups in pending plans of another engine, which may execute them still, and would find their files gone."""
-    timeline, found = table.timeline(), set()
+    timeline, found = session.timeline(), set()
     for each in timeline.pending:
         path = timeline.path(replace(each, state="requested"))
-        if each.action not in COMPLETED_AS or table.log.outcome(each.requested) is not None:
+        if each.action not in COMPLETED_AS or session.log.outcome(each.requested) is not None:
             continue  # the log has told of our own
-        if not (stored := table.store.get(path)) or not stored.body:
+        if not (stored := session.store.get(path)) or not stored.body:
             continue
         plan = decode_container(stored.body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=path)
         parts = list(plan.get("operations") or ())
@@ -78,7 +78,7 @@ def _planned_by_others(table: Table) -> set[FileGroupId]:
     return found
 
 
-def _refuse_types(table: Table, schema: pa.Schema) -> None:
+def _refuse_types(session: Session, schema: pa.Schema) -> None:
     """A base file of ours has the types that are stored here, so these must be the table's own."""
     from ...hudi.table import storable
 
@@ -90,8 +90,8 @@ def _refuse_types(table: Table, schema: pa.Schema) -> None:
         reason = str(e)
     if reason:
         raise UnsupportedTableError(
-            f"{table.url} cannot be compacted here: {reason}. Nothing was planned; compact the table with Hudi",
-            table=table.url,
+            f"{session.url} cannot be compacted here: {reason}. Nothing was planned; compact the table with Hudi",
+            table=session.url,
             feature="column_types",
         )
 
@@ -103,11 +103,11 @@ def run(execution: Execution) -> None:
     from ...hudi.merge import merged_rows, widened
     from ...hudi.table import META_COLUMNS
 
-    table = execution._table
+    session = execution.session
     schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(execution.schema or ())])
     for group in execution.content["groups"]:
         each = _slice(group)
-        rows = merged_rows(table.store, table.config, each, strict=True)
+        rows = merged_rows(session.store, session.config, each, strict=True)
         new = execution.rewrite(each) if each.base else execution.new_file(each.partition, file_id=each.file_id)
         with new as file:
             file.write(widened(rows, schema))

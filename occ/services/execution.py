@@ -15,8 +15,7 @@ from ..session import winner_facts
 from ..transaction import Transaction
 
 if TYPE_CHECKING:
-    from ..session import TableLease
-    from ..table import Table
+    from ..session import Session, TableLease
 
 
 class Service(Transaction):
@@ -24,14 +23,14 @@ class Service(Transaction):
 
     def settle(self, content: Content, *, undone: Iterable[str] = (), named: str = "") -> None:
         """What is to land: the content of its instant, the instants that leave with it, T that it is shown under."""
-        self._require_open()
-        self._staged.empty_too = True
-        self._staged.named = groups_of(content)
+        self.require_open()
+        self.changes.empty_too = True
+        self.changes.named = groups_of(content)
         self._content, self._undone, self._named = content, tuple(undone), named
 
     def refuse_beside_archival(self) -> None:
         """Raise `ConflictError` while an archival is decided and pending; from our begin entry on none is decided."""
-        plans = [each for each in self._table.log.catch_up().open.values() if each.action == "archive"]
+        plans = [each for each in self.session.log.catch_up().open.values() if each.action == "archive"]
         if plans:
             raise ConflictError(
                 f"{self.url}: {self.operation} stands back for archive {plans[0].instant}, which takes instants from the "
@@ -42,18 +41,18 @@ class Service(Transaction):
             )
 
     def _template(self) -> Commit:
-        return _commit(self, hold(self._table.store, self.instant, self._content), self._undone, self._named)
+        return _commit(self, hold(self.session.store, self.instant, self._content), self._undone, self._named)
 
 
 def _commit(txn: Transaction, kept: Content, undone: tuple[str, ...] = (), named: str = "") -> Commit:
-    operation = txn._staged.operation
+    operation = txn.changes.operation
     metadata = {"operation": operation.hudi_name, "held": kept}
     return Commit(
         txn.instant,
         "",
         operation.action,
         operation.hudi_name,
-        txn._table.writer,
+        txn.session.writer,
         0,
         metadata=metadata,
         undone=undone,
@@ -75,36 +74,36 @@ class Execution(Transaction):
         mine: after the commit, whether it was this execution that landed.
     """
 
-    def __init__(self, table: Table, plan: Begin) -> None:
+    def __init__(self, session: Session, plan: Begin) -> None:
         assert plan.plan is not None
-        self._plan, self.content, self.mine = plan, held(table.store, plan.plan), False
-        super().__init__(table, _NAMES[plan.action])
+        self._plan, self.content, self.mine = plan, held(session.store, plan.plan), False
+        super().__init__(session, _NAMES[plan.action])
         self._looks_now = plan.action == "compaction"
 
     def _begin(self) -> None:
-        table, plan = self._table, self._plan
+        session, plan = self.session, self._plan
         self.instant, self.begin_slot = plan.instant, plan.slot
         # What landed while the plan was computed is a candidate too (trap 16).
-        self._follower = table.log.follow_since(plan.planned_at)
-        self._staged.empty_too = True
-        table.heart.start(self.instant, shared=True)
+        self._follower = session.log.follow_since(plan.planned_at)
+        self.changes.empty_too = True
+        session.heart.start(self.instant, shared=True)
         try:
             self.check()  # after the first beat, which somebody who has ended the plan since would not find
             if plan.action != "archive":  # Hudi has no instant of it
                 self._announce(
-                    f"{table.config.timeline_folder}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
+                    f"{session.config.timeline_folder}/{file_name(Instant(plan.instant, plan.action, 'inflight'))}"
                 )
         except BaseException:
             self.abort("it could not begin")
-            table.cleaner.sweep(self.instant, plan.action)
+            session.cleaner.sweep(self.instant, plan.action)
             raise
 
     def delete_files(self, known: Callable[[str], bool]) -> None:
         """The files of a clean are gone, those that are ``known`` to be superseded. They may have been deleted before."""
-        self._staged.named = groups_of(self.content)
+        self.changes.named = groups_of(self.content)
         for path in paths_of(self.content):
             if known(path):
-                delete_data_file(self._table.store, path)
+                delete_data_file(self.session.store, path)
             else:
                 _log.warning(
                     "%s: clean %s names %r, which no commit has superseded, and leaves it alone",
@@ -135,7 +134,7 @@ class Execution(Transaction):
         # It was decided when it was planned: its files or instants may be gone, whatever has landed since. They are in
         # no state that anybody may go back to.
         self._require_in(state)
-        completion = next_label(self._table.env.now(), state.top)
+        completion = next_label(self.session.env.now(), state.top)
         return template.placed(completion=completion, token=lease.token_at(state), schema=None)
 
     def _template(self) -> Commit:
@@ -150,14 +149,14 @@ class Execution(Transaction):
         return super()._publish(entry)
 
 
-def end_plan(table: Table, plan: Begin, reason: str) -> bool:
+def end_plan(session: Session, plan: Begin, reason: str) -> bool:
     """A pending plan is over and what its executions left is deleted. False when it has landed or ended meanwhile."""
-    me = table.env.process()
+    me = session.env.process()
 
     def build(state: LogState) -> LogEntry | None:
         return End("abort", plan.instant, f"{me.host}:{me.pid}", reason) if plan.instant in state.open else None
 
-    if table.log.append(build) is None:
+    if session.log.append(build) is None:
         return False
-    table.cleaner.sweep(plan.instant, plan.action)
+    session.cleaner.sweep(plan.instant, plan.action)
     return True

@@ -25,16 +25,17 @@ from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, read_timeline
 from ...storage import Outcome
 from ..check import refuse_misplaced
-from ..liveness import Leases, delete_data_file, refuse_cleaned
+from ..liveness import Leases, delete_data_file
 from ..log import SIDES
 from .clean import savepoints
 from .execution import Service, end_plan
+from .pinned_view import refuse_cleaned
 from .savepoint import again, commit_at
 from .scheduling import finish_decided
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline
-    from ..table import Table
+    from ..session import Session
 
 _log = logging.getLogger("lakelatch.restore")
 
@@ -56,30 +57,30 @@ class Restored:
     files: int = 0
 
 
-def restore(table: Table, instant: str, leases: Leases) -> Restored:
+def restore(session: Session, instant: str, leases: Leases) -> Restored:
     """See `Table.restore`."""
-    completion, undone = again(table, lambda: _restore(table, instant))
+    completion, undone = again(session, lambda: _restore(session, instant))
     if completion is None:
         return Restored(instant, None)
     files = 0
     try:
-        for begin in list(table.log.catch_up().open.values()):
+        for begin in list(session.log.catch_up().open.values()):
             # It never lands, and ingestion would wait for it.
             if begin.action == "clustering" and begin.instant < completion:
-                end_plan(table, begin, f"a restore to {instant} stands alone")
-        files = remove_undone(table, leases)
+                end_plan(session, begin, f"a restore to {instant} stands alone")
+        files = remove_undone(session, leases)
     except LakeLatchError:  # it has landed; the next cleaning finds what is left
         _log.warning(
-            "%s: the restore to %s has landed, but its files are still there", table.url, instant, exc_info=True
+            "%s: the restore to %s has landed, but its files are still there", session.url, instant, exc_info=True
         )
     return Restored(instant, completion, undone, files)
 
 
-def _restore(table: Table, instant: str) -> tuple[str | None, tuple[str, ...]]:
-    finish_decided(table)
-    with Service(table, "restore") as txn:
+def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...]]:
+    finish_decided(session)
+    with Service(session, "restore") as txn:
         txn.refuse_beside_archival()
-        target, later = txn._seen(lambda: _to_take_back(table, instant))
+        target, later = txn._seen(lambda: _to_take_back(session, instant))
         if not later:
             txn.abort("nothing to take back")
             return None, ()
@@ -89,30 +90,30 @@ def _restore(table: Table, instant: str) -> tuple[str | None, tuple[str, ...]]:
     return txn.result.completion if txn.result else None, tuple(each.requested for each in reversed(later))
 
 
-def _to_take_back(table: Table, instant: str) -> tuple[Instant, tuple[Instant, ...]]:
+def _to_take_back(session: Session, instant: str) -> tuple[Instant, tuple[Instant, ...]]:
     """The commit to go back to, and those after it, the oldest first."""
-    timeline = table.timeline()  # of every commit before the begin slot, and nothing lands after it
-    target = commit_at(table, timeline, instant)
+    timeline = session.timeline()  # of every commit before the begin slot, and nothing lands after it
+    target = commit_at(session, timeline, instant)
     commits = timeline.commits
     later = commits[commits.index(target) + 1 :]
     if later:
-        _refuse_to_lose(table, timeline, target, later)
+        _refuse_to_lose(session, timeline, target, later)
     return target, later
 
 
-def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:
+def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later: tuple[Instant, ...]) -> None:
     taken = {each.requested for each in later}
-    if standing := [each.instant for each in savepoints(table.store, timeline) if each.instant in taken]:
+    if standing := [each.instant for each in savepoints(session.store, timeline) if each.instant in taken]:
         raise InputError(
-            f"{table.url}: commit {standing[0]} would be taken back, and it has a savepoint; delete that first "
-            f"(`lakelatch savepoint delete {table.url} {standing[0]}`)",
+            f"{session.url}: commit {standing[0]} would be taken back, and it has a savepoint; delete that first "
+            f"(`lakelatch savepoint delete {session.url} {standing[0]}`)",
             savepoints=standing,
         )
     moment = target.completed or target.requested
-    refuse_cleaned(table, moment)
-    if moment < table.history.newest_completion():
+    refuse_cleaned(session, moment)
+    if moment < session.history.newest_completion():
         raise InputError(
-            f"{table.url}: commits that completed after {target.requested} have been archived, and cannot be taken back; "
+            f"{session.url}: commits that completed after {target.requested} have been archived, and cannot be taken back; "
             "restore to a later one",
             instant=target.requested,
         )
@@ -124,20 +125,20 @@ def _refuse_to_lose(table: Table, timeline: Timeline, target: Instant, later: tu
     if min(taken) < min(left):
         # Files older than the first active instant count as an archived commit's, whoever wrote them.
         raise UnsupportedTableError(
-            f"{table.url}: {min(taken)} cannot be taken back, because it was requested before every commit that stays on "
+            f"{session.url}: {min(taken)} cannot be taken back, because it was requested before every commit that stays on "
             "the timeline; restore to an earlier commit",
             instant=min(taken),
         )
-    _refuse_incomplete(table, timeline, target)
-    if table.settings.bucket_count is not None:
-        now, then = table.snapshot(), table.snapshot(as_of_completion=moment)
+    _refuse_incomplete(session, timeline, target)
+    if session.settings.bucket_count is not None:
+        now, then = session.snapshot(), session.snapshot(as_of_completion=moment)
         # What stands now was compared when the number of buckets was set, or written since.
         back = {each.path for each in then.file_slices()} - {each.path for each in now.file_slices()}
         brought = (each for each in then.file_slices() if each.path in back)
-        refuse_misplaced(table.store, table.config, brought, table.settings.bucket_count)
+        refuse_misplaced(session.store, session.config, brought, session.settings.bucket_count)
 
 
-def _refuse_incomplete(table: Table, timeline: Timeline, target: Instant) -> None:
+def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) -> None:
     """Every file that the commits of the active timeline tell of that state must be there."""
     wanted: dict[tuple[str, str], str] = {}
     for each in timeline.completed_by(completed=target.completed):
@@ -148,36 +149,36 @@ def _refuse_incomplete(table: Table, timeline: Timeline, target: Instant) -> Non
         for partition, ids in content.replaced.items():
             for file_id in ids:
                 wanted.pop((partition, file_id), None)
-    there = {file.path for file in list_data_files(table.store).bases}
+    there = {file.path for file in list_data_files(session.store).bases}
     if missing := sorted(path for path in wanted.values() if path not in there):
         raise CorruptTableError(
-            f"{table.url}: the state of {target.requested} lacks {len(missing)} of its files ({missing[0]} and so on); "
+            f"{session.url}: the state of {target.requested} lacks {len(missing)} of its files ({missing[0]} and so on); "
             "nothing was changed. Another engine has cleaned them; choose a later commit",
             instant=target.requested,
             paths=tuple(missing),
         )
 
 
-def remove_undone(table: Table, leases: Leases) -> int:
+def remove_undone(session: Session, leases: Leases) -> int:
     """Delete the data files of commits that restores have taken back, unless an older reader may need them.
 
     Safe to repeat, by anybody. Returns the number of data files deleted.
     """
-    timeline = read_timeline(table.store, table.config)
+    timeline = read_timeline(session.store, session.config)
     undone = timeline.taken_back()
     newest = max((i.completed or i.requested for i in timeline.completed if i.action == "restore"), default="")
     for each in timeline.commits:
         # Put back by a publisher who was asleep during the restore.
-        if each.requested in undone and table.store.delete(timeline.path(each)) is Outcome.UNKNOWN:
+        if each.requested in undone and session.store.delete(timeline.path(each)) is Outcome.UNKNOWN:
             return 0
-    if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=table.settings.heartbeat_timeout_s)):
+    if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=session.settings.heartbeat_timeout_s)):
         return 0
-    listing = list_data_files(table.store)
+    listing = list_data_files(session.store)
     paths = [file.path for file in listing.bases if file.instant in undone]
     paths += [file.path for file in listing.logs if file.instant in undone]
     for path in paths:
-        delete_data_file(table.store, path)
-    for side in table.store.list(SIDES):
+        delete_data_file(session.store, path)
+    for side in session.store.list(SIDES):
         if side.name.partition("-")[0] in undone:
-            table.store.delete(side.path)
+            session.store.delete(side.path)
     return len(paths)

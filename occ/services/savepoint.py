@@ -16,61 +16,61 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ConflictError, InputError
 from ...hudi.timeline import Instant, file_name, same_time, to_epoch_ms
-from ..liveness import refuse_cleaned
 from ..log import by_partition
 from .clean import Savepoint, savepoints
 from .execution import Service
+from .pinned_view import refuse_cleaned
 from .scheduling import finish_decided
 
 if TYPE_CHECKING:
     from ...hudi.timeline import Timeline
-    from ..table import Table
+    from ..session import Session
 
 T = TypeVar("T")
 _ATTEMPTS = 5
 
 
-def savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
+def savepoint(session: Session, instant: str | None, comment: str) -> Savepoint:
     """See `Table.savepoint`."""
-    return again(table, lambda: _savepoint(table, instant, comment))
+    return again(session, lambda: _savepoint(session, instant, comment))
 
 
-def _savepoint(table: Table, instant: str | None, comment: str) -> Savepoint:
-    finish_decided(table)
-    with Service(table, "savepoint") as txn:
+def _savepoint(session: Session, instant: str | None, comment: str) -> Savepoint:
+    finish_decided(session)
+    with Service(session, "savepoint") as txn:
         txn.refuse_beside_archival()
-        timeline = table.timeline()
-        commit = commit_at(table, timeline, instant)
-        if any(each.instant == commit.requested for each in savepoints(table.store, timeline)):
+        timeline = session.timeline()
+        commit = commit_at(session, timeline, instant)
+        if any(each.instant == commit.requested for each in savepoints(session.store, timeline)):
             raise InputError(
-                f"{table.url}: commit {commit.requested} has a savepoint already", instant=commit.requested
+                f"{session.url}: commit {commit.requested} has a savepoint already", instant=commit.requested
             )
-        slices = table.snapshot(as_of_completion=(moment := commit.completed or commit.requested)).file_slices()
-        refuse_cleaned(table, moment)  # now: what was decided before the files were listed would not be among them
+        slices = session.snapshot(as_of_completion=(moment := commit.completed or commit.requested)).file_slices()
+        refuse_cleaned(session, moment)  # now: what was decided before the files were listed would not be among them
         files = by_partition(path for each in slices for path in each.paths)
-        txn.settle({"slices": files, "by": table.writer, "comment": comment}, named=commit.requested)
+        txn.settle({"slices": files, "by": session.writer, "comment": comment}, named=commit.requested)
     assert txn.result is not None
     shown = Instant(commit.requested, "savepoint", "completed", txn.result.completion)
     # Not read back: it has landed also when its instant could not be published yet.
-    return Savepoint(commit.requested, moment, shown, table.writer, comment, to_epoch_ms(txn.instant), files)
+    return Savepoint(commit.requested, moment, shown, session.writer, comment, to_epoch_ms(txn.instant), files)
 
 
-def delete_savepoint(table: Table, instant: str) -> None:
+def delete_savepoint(session: Session, instant: str) -> None:
     """See `Table.delete_savepoint`."""
-    again(table, lambda: _delete(table, instant))
+    again(session, lambda: _delete(session, instant))
 
 
-def _delete(table: Table, instant: str) -> None:
-    with Service(table, "savepoint_delete") as txn:
+def _delete(session: Session, instant: str) -> None:
+    with Service(session, "savepoint_delete") as txn:
         found = next(
-            (each for each in savepoints(table.store, table.timeline()) if same_time(each.instant, instant)), None
+            (each for each in savepoints(session.store, session.timeline()) if same_time(each.instant, instant)), None
         )
         if found is None:
-            raise InputError(f"{table.url} has no savepoint {instant}; `lakelatch savepoint list` shows them")
+            raise InputError(f"{session.url} has no savepoint {instant}; `lakelatch savepoint list` shows them")
         txn.settle({"slices": {}}, undone=[file_name(found.shown)])
 
 
-def commit_at(table: Table, timeline: Timeline, instant: str | None) -> Instant:
+def commit_at(session: Session, timeline: Timeline, instant: str | None) -> Instant:
     """The completed commit with that T in 17 digits, the newest one for None; `InputError` for another."""
     commits = timeline.commits
     found = commits[-1:] if instant is None else [each for each in commits if same_time(each.requested, instant)]
@@ -79,14 +79,14 @@ def commit_at(table: Table, timeline: Timeline, instant: str | None) -> Instant:
         before = timeline.completed_by(completed=instant)
         then = f"{before[-1].requested} was the newest one at that time; " if before else ""
         raise InputError(
-            f"{instant} is no commit on the timeline of {table.url}; {then}the newest are {shown} (`lakelatch timeline` "
+            f"{instant} is no commit on the timeline of {session.url}; {then}the newest are {shown} (`lakelatch timeline` "
             "lists all)",
             instant=instant,
         )
     return found[0]
 
 
-def again(table: Table, attempt: Callable[[], T]) -> T:
+def again(session: Session, attempt: Callable[[], T]) -> T:
     """Run a short service until it does not lose, a few times at most."""
     for number in range(_ATTEMPTS):
         try:
@@ -94,5 +94,5 @@ def again(table: Table, attempt: Callable[[], T]) -> T:
         except ConflictError:
             if number == _ATTEMPTS - 1:
                 raise
-            table.env.sleep(table.env.random() * 0.2 * 2**number)
+            session.env.sleep(session.env.random() * 0.2 * 2**number)
     raise AssertionError

@@ -50,7 +50,7 @@ from . import clean as cleaning
 from .execution import DECIDED, Execution, end_plan
 
 if TYPE_CHECKING:
-    from ..table import Table
+    from ..session import Session
 
 _log = logging.getLogger("lakelatch.services")
 Find = Callable[[LogState], Content | None]  # the content of a plan as of a state of the log
@@ -86,7 +86,7 @@ class _Stale(Exception):
     """What a plan was computed on has changed."""
 
 
-def schedule(table: Table, name: str, find: Find, *, executes: bool = False) -> Begin | None:
+def schedule(session: Session, name: str, find: Find, *, executes: bool = False) -> Begin | None:
     """Compute a plan and put it into the log; None when there is nothing to do.
 
     Args:
@@ -98,35 +98,35 @@ def schedule(table: Table, name: str, find: Find, *, executes: bool = False) -> 
         ConflictError: what it was computed on changed again and again.
     """
     for _ in range(_ATTEMPTS):
-        follower = table.log.follow(Follower())
+        follower = session.log.follow(Follower())
         try:
-            state, slot = table.log.catch_up(), table.log.next_slot
-            table.log.publish_last()  # the timeline shows every commit before that slot
-            content = _found(table, find, state, follower)
+            state, slot = session.log.catch_up(), session.log.next_slot
+            session.log.publish_last()  # the timeline shows every commit before that slot
+            content = _found(session, find, state, follower)
             if content is None:
                 return None
-            with table.lease(f"planning {name}"):
+            with session.lease(f"planning {name}"):
                 # A log file that completed before the plan and is not in it would be lost, whoever executes it.
-                begin = table.log.append(
-                    _entry(table, name, content, slot, follower, executes), look=True if name == "compact" else None
+                begin = session.log.append(
+                    _entry(session, name, content, slot, follower, executes), look=True if name == "compact" else None
                 )
         except _Stale as e:
-            _log.info("%s: %s is planned again: %s", table.url, name, e)
-            table.env.sleep(0.1 + table.env.random() / 2)
-            table.look_after_others()
+            _log.info("%s: %s is planned again: %s", session.url, name, e)
+            session.env.sleep(0.1 + session.env.random() / 2)
+            session.look_after_others()
         else:
             assert isinstance(begin, Begin)
             if executes:
-                table.heart.start(begin.instant, shared=True)
+                session.heart.start(begin.instant, shared=True)
             else:
-                announce(table, begin)
+                announce(session, begin)
             return begin
         finally:
-            table.log.unfollow(follower)
+            session.log.unfollow(follower)
     raise ConflictError(
-        f"{table.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times; nothing was "
+        f"{session.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times; nothing was "
         "written, try again",
-        table=table.url,
+        table=session.url,
         instant="",
         winner="",
         winner_op="",
@@ -136,48 +136,48 @@ def schedule(table: Table, name: str, find: Find, *, executes: bool = False) -> 
     )
 
 
-def _found(table: Table, find: Find, state: LogState, follower: Follower) -> Content | None:
+def _found(session: Session, find: Find, state: LogState, follower: Follower) -> Content | None:
     def stale() -> Exception | None:
-        table.log.catch_up()
+        session.log.catch_up()
         restored = not follower.complete or any(commit.restores for commit in follower.commits)
         return _Stale("a restore took away what was looked at") if restored else None
 
-    return undisturbed(lambda: find(state), stale, lambda: table.timeline().completed)
+    return undisturbed(lambda: find(state), stale, lambda: session.timeline().completed)
 
 
 def _entry(
-    table: Table, name: str, content: Content, slot: int, follower: Follower, executes: bool
+    session: Session, name: str, content: Content, slot: int, follower: Follower, executes: bool
 ) -> Callable[[LogState], LogEntry | None]:
     groups, operation = groups_of(content), SERVICES[name]
 
     def build(state: LogState) -> LogEntry:
         if not follower.complete:
             raise _Stale("the commit log was made anew")
-        if slot < table.log._first_slot:  # which may be pruned while nothing open needs it
+        if slot < session.log._first_slot:  # which may be pruned while nothing open needs it
             raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():
             if kind_of(other.operation) is Kind.RESTORE or (name, other.action) == ("archive", "savepoint"):
                 raise _Stale(f"{other.action} {other.instant} is under way")
             if name == other.action == "archive":
                 raise _Stale(f"archive {other.instant} is planned already")
-            if other.plan is not None and not groups.isdisjoint(groups_of(held(table.store, other.plan))):
+            if other.plan is not None and not groups.isdisjoint(groups_of(held(session.store, other.plan))):
                 raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
         for commit in follower.commits:
             if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
                 continue  # what was superseded or is old stays so
-            writes = write_set_of(table.store, commit, plain_metadata_of(table.store, commit))
+            writes = write_set_of(session.store, commit, plain_metadata_of(session.store, commit))
             if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
                 raise _Stale(f"{commit.operation} {commit.instant} has landed")
-        now = table.env.now()
-        refuse_clock(now, state.top, table.url, trusted=table.clock_is_right)
-        instant = next_label(now, state.top, trusted=table.clock_is_right)
+        now = session.env.now()
+        refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
+        instant = next_label(now, state.top, trusted=session.clock_is_right)
         return Begin(
             instant,
             operation.action,
             operation.hudi_name,
-            table.writer,
-            table.env.process(),
-            plan=hold(table.store, instant, content),
+            session.writer,
+            session.env.process(),
+            plan=hold(session.store, instant, content),
             planned_at=slot,
             executes=executes,
         )
@@ -185,45 +185,45 @@ def _entry(
     return build
 
 
-def perform(table: Table, name: str, find: Find) -> Executed | None:
+def perform(session: Session, name: str, find: Find) -> Executed | None:
     """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first."""
-    _end_left(table, SERVICES[name].action)
-    begin = schedule(table, name, find, executes=True)
+    _end_left(session, SERVICES[name].action)
+    begin = schedule(session, name, find, executes=True)
     if begin is None:
         return None
     try:
-        return execute(table, begin.instant)
+        return execute(session, begin.instant)
     finally:
-        table.heart.stop(begin.instant)
+        session.heart.stop(begin.instant)
 
 
-def _end_left(table: Table, action: str) -> None:
+def _end_left(session: Session, action: str) -> None:
     """No plan of that action keeps its file groups whose maker died at it; the silent are watched for the time-out."""
-    since = table.env.monotonic()
+    since = session.env.monotonic()
     while True:
-        table.cleaner.look(table.heart.instants)
-        left_s = table.cleaner.wait_s(table.heart.instants, since=since, action=action)
+        session.cleaner.look(session.heart.instants)
+        left_s = session.cleaner.wait_s(session.heart.instants, since=since, action=action)
         if left_s <= 0:
             return
-        table.env.sleep(min(left_s, max(table.settings.heartbeat_interval_s / 2, 0.05)))
+        session.env.sleep(min(left_s, max(session.settings.heartbeat_interval_s / 2, 0.05)))
 
 
-def announce(table: Table, begin: Begin) -> None:
+def announce(session: Session, begin: Begin) -> None:
     """The plan stands on the timeline, for Hudi's other tools. Anybody may ask for it again."""
     if begin.action == "archive":  # Hudi has no instant of it
         return
     name = file_name(Instant(begin.instant, begin.action, "requested"))
-    path = f"{table.config.timeline_folder}/{name}"
-    if table.store.head(path) is None:
+    path = f"{session.config.timeline_folder}/{name}"
+    if session.store.head(path) is None:
         # "bytes": it only informs. And nobody but `Publisher.secure` flushes this folder, who knows what to do if that fails.
-        put = table.store.put_if_absent(path, plan_body(table.store, begin), durable="bytes")
+        put = session.store.put_if_absent(path, plan_body(session.store, begin), durable="bytes")
         if put.outcome is Outcome.UNKNOWN:
             _log.warning(
-                "%s: the plan %s is in the log, but perhaps not on the timeline: %s", table.url, name, put.cause
+                "%s: the plan %s is in the log, but perhaps not on the timeline: %s", session.url, name, put.cause
             )
 
 
-def execute(table: Table, instant: str) -> Executed:
+def execute(session: Session, instant: str) -> Executed:
     """Execute a pending plan, or be told who has.
 
     Raises:
@@ -231,58 +231,58 @@ def execute(table: Table, instant: str) -> Executed:
         ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
         RolledBackError: somebody cancelled it meanwhile.
     """
-    begin = _plan(table, instant)
-    announce(table, begin)
+    begin = _plan(session, instant)
+    announce(session, begin)
     assert begin.plan is not None
-    files = extent(held(table.store, begin.plan))
+    files = extent(held(session.store, begin.plan))
     try:
-        with (run := Execution(table, begin)):
+        with (run := Execution(session, begin)):
             _RUN[begin.action](run)
     except ConflictError as e:
         # A plan that lost against what has landed, at its commit or below its reading, can never land: it ends for all.
-        if table.log.outcome(e.winner) == "commit":
-            end_plan(table, begin, str(e))
+        if session.log.outcome(e.winner) == "commit":
+            end_plan(session, begin, str(e))
         raise
     except RolledBackError:
-        if (completion := table.landed(instant)) is None:
+        if (completion := session.landed(instant)) is None:
             raise
     else:
         assert run.result is not None
         completion = run.result.completion
         if run.mine:
-            return Executed(instant, completion, files, table.writer, mine=True)
-    landed = commits_since(table.store, begin.slot) or ()
+            return Executed(instant, completion, files, session.writer, mine=True)
+    landed = commits_since(session.store, begin.slot) or ()
     by = next((commit.writer for commit in landed if commit.instant == instant), "")
     return Executed(instant, completion, files, by, mine=False)
 
 
-def cancel(table: Table, instant: str, *, reason: str = "asked to") -> bool:
+def cancel(session: Session, instant: str, *, reason: str = "asked to") -> bool:
     """End a pending plan; what its executions left is deleted. False when it has landed or ended meanwhile."""
-    plan = _plan(table, instant)
+    plan = _plan(session, instant)
     if plan.action in DECIDED:
         raise InputError(
-            f"{table.url}: {plan.action} {instant} cannot be cancelled, because what it takes may be gone already; execute it",
+            f"{session.url}: {plan.action} {instant} cannot be cancelled, because what it takes may be gone already; execute it",
             instant=instant,
         )
-    return end_plan(table, plan, reason)
+    return end_plan(session, plan, reason)
 
 
-def _plan(table: Table, instant: str) -> Begin:
-    begin = table.log.catch_up().open.get(instant)
+def _plan(session: Session, instant: str) -> Begin:
+    begin = session.log.catch_up().open.get(instant)
     if begin is not None and begin.plan is not None:
         return begin
     words = {"commit": "it has been executed", "abort": "it was cancelled", "rollback": "it was cancelled"}
-    said = words.get(table.log.outcome(instant) or "", "it is none of a table service")
-    raise InputError(f"{instant} is no pending plan of {table.url}: {said}", instant=instant)
+    said = words.get(session.log.outcome(instant) or "", "it is none of a table service")
+    raise InputError(f"{instant} is no pending plan of {session.url}: {said}", instant=instant)
 
 
-def finish_decided(table: Table) -> list[Executed]:
+def finish_decided(session: Session) -> list[Executed]:
     """Execute every clean and archival that is pending: it is decided, so that nothing is gained by waiting."""
     done = []
-    for begin in list(table.log.catch_up().open.values()):
+    for begin in list(session.log.catch_up().open.values()):
         if begin.action in DECIDED and begin.plan is not None:
             try:
-                done.append(execute(table, begin.instant))
+                done.append(execute(session, begin.instant))
             except (InputError, ConflictError, RolledBackError) as e:  # somebody else was quicker, or it can never land
-                _log.info("%s: %s", table.url, e)
+                _log.info("%s: %s", session.url, e)
     return done

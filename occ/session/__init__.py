@@ -1,5 +1,6 @@
 """One open table: store, configuration, log, lock and clock, its views, and reads."""
 
+from .memory import Contention, Reservations
 from .outcome import (
     CommitResult,
     beaten_early,
@@ -15,13 +16,17 @@ from .outcome import (
     winner_facts,
 )
 from .partitions import known_partition, refuse_misspelled, several, some
-from .reading import Reading
+from .properties import PROPERTIES, read_config
+from .session import Session
 from .snapshot_cache import View, ViewCache, arrow_schema, cold_view
 from .table_lock import TableLease, TableLock, prove, settled
 
 __all__ = [
+    "PROPERTIES",
     "CommitResult",
-    "Reading",
+    "Contention",
+    "Reservations",
+    "Session",
     "TableLease",
     "TableLock",
     "View",
@@ -36,6 +41,7 @@ __all__ = [
     "log_made_anew",
     "lost_against",
     "prove",
+    "read_config",
     "refuse_misspelled",
     "reserved_by",
     "restored_below",

@@ -25,7 +25,7 @@ class Owner(Protocol):
     def _present(self, slice_: FileSlice) -> FileSlice: ...
     def _staging(self) -> AbstractContextManager[None]: ...
     def _adopt(self, file: NewFile) -> None: ...
-    def _require_open(self) -> None: ...
+    def require_open(self) -> None: ...
 
 
 class NewFile:
@@ -59,7 +59,7 @@ class NewFile:
             CommitError: the transaction is over.
             TableError: the table's handle was closed.
         """
-        self._transaction._require_open()
+        self._transaction.require_open()
         if self._closed:
             raise InputError(
                 f"file group {self.file_id} in partition {self.partition!r} is closed, because its transaction has gone on to "
@@ -94,7 +94,7 @@ class NewFile:
         if writer is not None:
             self._closed = True
             try:
-                self._transaction._require_open()
+                self._transaction.require_open()
                 with self._transaction._staging():
                     self._transaction.add([writer.publish()])
             except BaseException:

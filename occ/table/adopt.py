@@ -23,7 +23,7 @@ from ...storage import Store, open_store
 from ..check import refuse_misplaced
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import Commit, LogState, Open, Publisher, epochs, read_epoch
-from ..session import cold_view, prove
+from ..session import cold_view, prove, read_config
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
 from .table import Table
 
@@ -65,10 +65,10 @@ def adopt(
     given = settings if lock is None else {"lock": lock, **settings}
     wanted = settings_for(store, given, env, state.settings if state.settings.generation else None)
     table = _readable(store, env)
-    if table is not None and not table.log.look(now=True):
+    if table is not None and not table.session.log.look(now=True):
         table.close()
         raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
-    config = _config(store, env)
+    config = _config(store)
     config.refuse_writing(rows=False)
     refuse_unsafe(store)
     _refuse_damage(store, config)
@@ -79,9 +79,9 @@ def adopt(
     if table is not None:
         with table:
             table.rollback_failed_writes(wait=True, progress=progress)
-            still = table.log.catch_up().open.values()
+            still = table.session.log.catch_up().open.values()
             _refuse_the_living(store.url, [begin.instant for begin in still if not begin.waits])
-            table.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
+            table.session.log.take_over(next_generation(wanted, env), lambda: _latest(store, config))
     else:
         _wait_for_silence(store, env, state, progress)
         publisher = Publisher(store, env, config.timeline_folder)
@@ -118,16 +118,14 @@ def _readable(store: Store, env: Environment) -> Table | None:
         return None
     try:
         table = Table(store, env=env)
-        table.log.look(now=True)
+        table.session.log.look(now=True)
     except CorruptTableError:  # whatever is wrong with the old log, it is what is being replaced
         return None
     return table
 
 
-def _config(store: Store, env: Environment) -> TableConfig:
-    table = Table.__new__(Table)
-    table.store, table.env, table.url, table._properties = store, env, store.url, b""
-    return table._read_config()
+def _config(store: Store) -> TableConfig:
+    return TableConfig.from_bytes(read_config(store), table=store.url)
 
 
 def _publish(publisher: Publisher, commits: list[Commit]) -> None:

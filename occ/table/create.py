@@ -13,9 +13,9 @@ from ...hudi.table import COPY_ON_WRITE, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...storage import Outcome, Store, open_store, put_secured
 from ..log import FOLDER_KEEPER, LOG, NO_LOCK, OWN_LOCK, Open, Settings, encode, slot_path
-from ..session import prove, settled
+from ..session import PROPERTIES, prove, settled
 from ..transaction import lay_floor
-from .table import PROPERTIES, Table
+from .table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ def _as_asked(table: Table, wanted: TableConfig, settings: dict[str, Any]) -> Ta
 def with_floor(table: Table) -> Table:
     """The table, which has a commit to begin with (floor.py)."""
     try:
-        lay_floor(table)
+        lay_floor(table.session)
     except BaseException as e:
         # The table is there all the same, and its first transaction lays the floor.
         e.add_note(f"{table.url} is a table now; open it with lakelatch.open")

@@ -1,98 +1,162 @@
-"""A table: open, look, change. The front door of the library."""
+"""A table: open, look, change. The front door of the library; each method hands on to the room that does it."""
 
 from __future__ import annotations
 
-import functools
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
-from ...errors import (
-    ConfigError,
-    CorruptTableError,
-    InputError,
-    LakeLatchError,
-    TableNotFoundError,
-    UnsupportedTableError,
-)
-from ...hudi.files import not_hudi
+from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
-from ...hudi.timeline import History, read_timeline
+from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...storage import Store, open_store
-from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, Pruner
-from ..log import EPOCH_SLOTS, LOG, CommitLog, LogEntry, LogState, OutcomeGuard, Publisher, Setting, Settings
-from ..services import remove_undone, take_archived_away
-from ..session import Reading, TableLease, TableLock, ViewCache, forgotten, settled
-from ..staging import operation as refuse_unknown
-from ..transaction import Bounds, Contention, RunResult, Transaction, lay_floor
+from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
+from ..services import (
+    RETAIN_COMMITS,
+    SMALL_BYTES,
+    TARGET_BYTES,
+    Archival,
+    Executed,
+    Find,
+    Keep,
+    PinnedView,
+    Restored,
+    Retention,
+    Savepoint,
+    Sizes,
+    archive,
+    cancel,
+    clustering,
+    compaction,
+    delete_savepoint,
+    execute,
+    finish_decided,
+    perform,
+    pinned,
+    remove_undone,
+    restore,
+    savepoint,
+    schedule,
+    take_archived_away,
+)
+from ..services import clean as cleaning
+from ..session import Session, TableLock, View, known_partition, settled, several
+from ..transaction import Bounds, RunResult, Transaction, begin, constrained
 from ..transaction import run as run_again
-from ..turns import Asked, Reservations, reservation_of
-from .maintenance import Maintenance
+from ..turns import Asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..staging import FileSpec
+    from ...hudi.timeline import FileSlice, Snapshot
+    from ..log import Begin
 
-PROPERTIES = ".hoodie/hoodie.properties"
 T = TypeVar("T")
-_log = logging.getLogger("lakelatch")
 
 
-class Table(Reading, Maintenance):
+class Table:
     """One handle on one table; safe to share between threads, and a context manager. Made by `open`.
 
     Attributes:
+        session: what it works with: store, log, lock, heartbeat.
         url: the one spelling of its place.
         config: what ``hoodie.properties`` says.
-        writable: False for a Hudi table without our log, until ``lakelatch adopt``.
+        writable: False for a Hudi table without our log, until it is adopted.
     """
 
     def __init__(
         self, store: Store, *, env: Environment = SYSTEM, writer: str = "", epoch_slots: int = EPOCH_SLOTS
     ) -> None:
+        self.session = Session(store, env=env, writer=writer, epoch_slots=epoch_slots)
+        self.session.first_sweep = lambda: take_archived_away(self.session)
         self.store, self.env, self.url = store, env, store.url
-        process = env.process()
-        self.writer = writer or f"{process.host}:{process.pid}"
-        self._properties = b""
-        self.config = self._read_config()
-        self.config.refuse_opening()
-        self.writable = bool(store.folders(LOG))
-        self.contention = Contention()
-        self.priority, self.clock_is_right = 0, False
-        self.history = History(store, self.config.timeline_folder)
-        if self.writable:
-            publisher = Publisher(store, env, self.config.timeline_folder)
-            self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
-            self.log.catch_up()
-            self._lock = TableLock(self.log, store, env, self.writer)
-            self.cleaner = FailedWriteCleaner(store, self.log, env, self.config.timeline_folder)
-            self.pruner = Pruner(store, self.log, self.cleaner, publisher)
-            self.leases = Leases(store, env)
-            self.heart = HeartbeatSender(
-                store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
-            )
-            self.reservations = Reservations(self)
-            self.views = ViewCache(self.log, self._cold_view, self._files_of)
-            self._swept = False
+        self.writer, self.writable = self.session.writer, self.session.writable
 
-    # --- looking ---------------------------------------------------------------------------------------------
+    @property
+    def config(self) -> TableConfig:
+        """The table's properties, as of the last look at them."""
+        return self.session.config
 
     @property
     def settings(self) -> Settings:
         """The settings that all writers of the table share, as of the last look at the log."""
-        self._require_log()
-        return self.log.state.settings
+        return self.session.settings
 
     @property
     def lock(self) -> TableLock:
         """The table's lock: its provider, taking it, changing it."""
-        self._require_open()
-        self._require_log()
-        return self._lock
+        return self.session.lock
+
+    def _ours(self) -> Session:
+        self.session.require_open()
+        self.session.require_log()
+        return self.session
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def timeline(self) -> Timeline:
+        """The table's instants, from one listing, without commits that a restore has taken back."""
+        return self.session.timeline()
+
+    def commits(self, *, after: Time | None = None, until: Time | None = None) -> list[tuple[Instant, CommitMetadata]]:
+        """The commits with a completion time after one and up to another, in that order; archived ones too.
+
+        What an incremental reader has to look at. Times in any form that `times` tells; ``after`` None, or Hudi's own
+        ``0`` and ``000``, is the beginning.
+
+        Raises:
+            InputError: ``after`` or ``until`` is no time.
+            UnsupportedTableError: an archive of table version 6 holds some of them.
+        """
+        return self.session.commits(after=after, until=until)
+
+    def snapshot(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> Snapshot:
+        """The file slices now, or at a past moment: at one after the newest commit those of now.
+
+        Args:
+            as_of: commits with requested time T not after this, as Hudi's readers travel in time. Any form that `times`
+                tells; a date is its start.
+            as_of_completion: commits with completion time C not after this.
+
+        Raises:
+            InputError: it is no time, or the table had no commit yet.
+        """
+        return self.session.snapshot(as_of=as_of, as_of_completion=as_of_completion)
+
+    def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
+        """Snapshot and schema together, of one moment; arguments and errors of `snapshot`."""
+        return self.session.view(as_of=as_of, as_of_completion=as_of_completion)
+
+    def schema(self) -> pa.Schema | None:
+        """The data columns, without Hudi's meta columns; None before the first commit."""
+        return self.session.schema()
+
+    def read(
+        self,
+        *,
+        partition: str | None = None,
+        columns: list[str] | None = None,
+        as_of: Time | None = None,
+        as_of_completion: Time | None = None,
+    ) -> pa.Table:
+        """All rows of the table or of one partition as Arrow, without meta columns.
+
+        Args:
+            partition: its path (``origin=JFK``), as `snapshot` and ``lakelatch files`` tell it.
+            columns: names; all otherwise.
+            as_of, as_of_completion: as of `snapshot`.
+
+        Raises:
+            InputError: no such partition or column, or no such time.
+        """
+        return self.session.read(partition=partition, columns=columns, as_of=as_of, as_of_completion=as_of_completion)
+
+    def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
+        """The rows of one file slice; columns that the file does not have yet are left out."""
+        return self.session.read_slice(group, columns=columns, meta=meta)
 
     # --- changing --------------------------------------------------------------------------------------------
 
@@ -123,14 +187,7 @@ class Table(Reading, Maintenance):
             ConflictError: what others have reserved was not free within ``yield_wait_s``.
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
         """
-        self._require_open()
-        refuse_unknown(operation)
-        self._require_log()
-        self._refuse_if_unwritable()
-        if self.log.state.last is None:  # made half, or adopted and not yet written to
-            lay_floor(self)
-        reserved = reservation_of(self, reserve, operation) if reserve is not None else None
-        return Transaction(self, operation, lock_first=lock_first, isolation=isolation, reserved=reserved, first=first)
+        return begin(self.session, operation, lock_first=lock_first, isolation=isolation, reserve=reserve, first=first)
 
     def run(
         self,
@@ -163,7 +220,7 @@ class Table(Reading, Maintenance):
             ConflictError: of the last attempt, when the bounds are reached; a note says how many there were.
         """
         return run_again(
-            self,
+            self.session,
             work,
             Bounds(attempts, timeout_s, backoff_s, lost_work_max_s, reserve_after),
             operation=operation,
@@ -194,27 +251,22 @@ class Table(Reading, Maintenance):
             ConfigError: unknown names or values; or the rows do not lie in so many buckets.
             ConstraintError: rows break a new unique constraint; names some.
         """
-        self._require_open()
-        self._require_log()
-        wanted = self.settings.changed(**changes)
+        session = self._ours()
+        wanted = session.settings.changed(**changes)
         if "lock" in changes:
-            if (wanted.bucket_count, wanted.unique_constraints) != (
-                self.settings.bucket_count,
-                self.settings.unique_constraints,
-            ):
+            compared = ("bucket_count", "unique_constraints")
+            if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):
                 raise ConfigError(
-                    f"{self.url}: change the lock by itself; buckets and unique are compared with the rows, under one lock"
+                    f"{self.url}: change the lock by itself; {' and '.join(compared)} are compared with the rows, under one lock"
                 )
             return self.lock.change(**changes)
         if wanted.unique_constraints or "bucket_count" in changes:
-            from ..transaction import constrained
-
-            return constrained(self, changes)
+            return constrained(session, changes)
 
         def build(state: LogState) -> LogEntry:
             return Setting(state.settings.changed(**changes), self.writer)
 
-        entry = self.log.append(build)
+        entry = session.log.append(build)
         assert isinstance(entry, Setting)
         return entry.settings
 
@@ -228,107 +280,246 @@ class Table(Reading, Maintenance):
                 that certainly died (their process on this host is gone) or were seen silent before are found.
             progress: called with the seconds that are still to wait.
         """
-        self._require_open()
-        self._require_log()
-        mine, since = self.heart.instants, self.env.monotonic()
-        ended = self.cleaner.look(mine)
-        while wait and (remaining := self.cleaner.wait_s(mine, since=since)) > 0:
+        session = self._ours()
+        mine, since = session.heart.instants, self.env.monotonic()
+        ended = session.cleaner.look(mine)
+        while wait and (remaining := session.cleaner.wait_s(mine, since=since)) > 0:
             if progress:
                 progress(remaining)
             self.env.sleep(min(remaining, max(self.settings.heartbeat_interval_s / 2, 0.05)))
-            ended += self.cleaner.look(mine)
-        self.log.publish_last()
-        self.cleaner.sweep_leftovers(mine)
-        self.cleaner.sweep_strays(read_timeline(self.store, self.config), mine)
-        remove_undone(self, self.leases)
-        take_archived_away(self)
-        self.pruner.prune()
+            ended += session.cleaner.look(mine)
+        session.log.publish_last()
+        session.cleaner.sweep_leftovers(mine)
+        session.cleaner.sweep_strays(read_timeline(self.store, self.config), mine)
+        remove_undone(session, session.leases)
+        take_archived_away(session)
+        session.pruner.prune()
         return ended
 
-    # --- what a transaction needs ----------------------------------------------------------------------------
+    def _known(self, partitions: Iterable[str] | None) -> list[str] | None:
+        session, wanted = self._ours(), several(partitions)
+        if not wanted:
+            return wanted
+        snapshot = session.snapshot()
+        return [known_partition(session.store, session.config, snapshot, each) for each in wanted]
 
-    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
-        """The table's lock, waited for. Raises `LockTimeoutError` naming the holder."""
-        return self.lock.lease(why, max_hold_s=max_hold_s)
+    # --- cleaning --------------------------------------------------------------------------------------------
 
-    def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
-        """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
-        from ...hudi.table import META_COLUMNS
-        from ..staging import FileSpec
+    def plan_clean(
+        self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
+    ) -> str | None:
+        """Decide which superseded file slices go; anybody may `execute` it then. Returns T, None when none may go.
 
-        data = _without(rows, META_COLUMNS)
-        schema, avro = _settled(current, data, self.config.name)
-        missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
-        if missing:
-            raise InputError(
-                f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
-                columns=missing,
-            )
-        return FileSpec(self.store, instant, schema, self.config, self.settings.bucket_count), avro
-
-    def landed(self, instant: str) -> str | None:
-        """The completion time of a transaction of ours that is not open any more; None: nothing of it has landed.
-
-        Raises `CommitStateUnknownError` when a restore took it back, and the log tells of neither any more, or when that cannot
-        be looked up.
+        Args:
+            retain_commits: the states of so many newest commits stay readable; 10 when neither is given, as in Hudi.
+            retain_hours: those of the last hours stay; with both, whatever either of them keeps.
+            wait: watch readers' leases for the table's time-out, so that those of readers who died keep nothing.
         """
-        with OutcomeGuard(self.url) as doubt:
-            doubt.about(instant, instant)
-            completion = self.log.landed(instant)
-            if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
-                raise forgotten(self.url, instant, restore)
-            return completion
+        session = self._ours()
+        commits = RETAIN_COMMITS if retain_commits is None and retain_hours is None else retain_commits
+        retention = Retention(commits, retain_hours)
+        session.refuse_if_unwritable(rows=False)
+        finish_decided(session)
+        if wait:
+            _watch_readers(session)
+        timeout_s = session.settings.heartbeat_timeout_s
 
-    def look_after_others(self) -> None:
-        """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""
-        try:
-            self._require_open()
-            self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
-            if not self._swept:
-                self._swept = True
-                self.cleaner.sweep_leftovers(self.heart.instants)
-                take_archived_away(self)
-        except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
-            _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
+        def find(state: LogState) -> dict[str, object] | None:
+            return cleaning.find(session, state, retention, session.leases.alive(timeout_s=timeout_s))
 
-    def _after_beats(self) -> None:
-        """On the heartbeat's thread, so that nobody waits for it."""
-        self.look_after_others()
-        try:
-            self.pruner.look()
-        except LakeLatchError as e:
-            _log.warning("%s: old epochs of the log could not be removed; tried again later: %s", self.url, e)
+        begin = schedule(session, "clean", find)
+        return begin.instant if begin else None
 
-    # --- guards ----------------------------------------------------------------------------------------------
+    def clean(
+        self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
+    ) -> Executed | None:
+        """Delete superseded file slices, and files of replaced file groups; None when none may go.
 
-    def _read_config(self) -> TableConfig:
-        # A JVM writer replaces the file by delete and create, and leaves a copy meanwhile.
-        stored = self.store.get(PROPERTIES) or self.store.get(PROPERTIES + ".backup")
-        if stored is None:
-            if self.store.folders(".hoodie") or self.store.list(".hoodie"):
-                raise CorruptTableError(
-                    f"{self.url} has a .hoodie folder but no {PROPERTIES}: it was created half, or damaged. If it holds no "
-                    "data, delete the .hoodie folder and create the table again",
-                    table=self.url,
-                )
-            next_step = "Create one with lakelatch.create or `lakelatch create`"
-            raise TableNotFoundError(not_hudi(self.store, f"there is no {PROPERTIES}", next_step), table=self.url)
-        if stored.body != self._properties:
-            self.config = TableConfig.from_bytes(stored.body, table=self.url)
-            self._properties = stored.body
-        return self.config
+        Never one that an open transaction, a reader's lease or a savepoint needs. Arguments as of `plan_clean`.
+        """
+        planned = self.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
+        remove_undone(session := self._ours(), session.leases)
+        return execute(session, planned) if planned else None
 
-    def _refuse_if_unwritable(self, *, rows: bool = True) -> None:
-        # Read anew at every begin: a JVM writer may have upgraded the table or given it a metadata table.
-        self._read_config().refuse_writing(rows=rows)
+    # --- archival --------------------------------------------------------------------------------------------
 
-    def _require_log(self) -> None:
-        if not self.writable:
+    def plan_archive(self, *, keep_min: int | None = None, keep_max: int | None = None) -> str | None:
+        """Decide which old instants leave the active timeline; anybody may `execute` it then. Returns T, or None.
+
+        Args:
+            keep_min: so many newest commits stay at least; 20 when neither is given, as in Hudi.
+            keep_max: with so many commits or fewer nothing is done; ``keep_min`` and 10 more, as in Hudi.
+        """
+        keep = Keep.asked(keep_min, keep_max)
+        return self._plan_archive(keep.least)[0] if self._has_old(keep) else None
+
+    def _has_old(self, keep: Keep) -> bool:
+        session = self._ours()
+        session.refuse_if_unwritable()
+        if session.config.raw.get("hoodie.timeline.history.path", "history") != "history":
             raise UnsupportedTableError(
-                f"{self.url} was not made by this library and has no commit log, so it is read-only; "
-                "`lakelatch adopt URL LOCK` makes it writable",
-                table=self.url,
+                f"{session.url} has its archived timeline in a folder of another name than history; archive it with Hudi",
+                table=session.url,
             )
+        self.rollback_failed_writes()
+        return len(session.timeline().commits) > keep.most
+
+    def _plan_archive(self, least: int) -> tuple[str | None, str]:
+        session, why = self._ours(), ""
+        finish_decided(session)
+
+        def find(state: LogState) -> dict[str, object] | None:
+            nonlocal why
+            leases = session.leases.alive(timeout_s=session.settings.heartbeat_timeout_s)
+            content, why = archive.find(session, state, least, leases)
+            return content
+
+        begin = schedule(session, "archive", find)
+        return begin.instant if begin else None, why
+
+    def archive(self, *, keep_min: int | None = None, keep_max: int | None = None) -> Archival:
+        """Move old instants from the active timeline into the history, where Hudi's readers look for them.
+
+        Never one that an open transaction, a reader's lease, a savepoint or a cleaning that has not run needs; the answer
+        says what was in the way. Arguments as of `plan_archive`.
+        """
+        keep, session = Keep.asked(keep_min, keep_max), self._ours()
+        number, why = 0, f"there are no more than {keep.most} commits"
+        planned, why = self._plan_archive(keep.least) if self._has_old(keep) else (None, why)
+        while planned:
+            with suppress(InputError):  # somebody else was quicker
+                number += execute(session, planned).files
+            planned, why = self._plan_archive(keep.least)
+        return Archival(number, session.timeline().first_active, why)
+
+    # --- clustering ------------------------------------------------------------------------------------------
+
+    def plan_clustering(
+        self,
+        *,
+        small_bytes: int = SMALL_BYTES,
+        target_bytes: int = TARGET_BYTES,
+        partitions: Iterable[str] | None = None,
+    ) -> str | None:
+        """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few."""
+        session, find = self._clustering(small_bytes, target_bytes, partitions)
+        begin = schedule(session, "cluster", find)
+        return begin.instant if begin else None
+
+    def _clustering(
+        self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None
+    ) -> tuple[Session, Find]:
+        session = self._ours()
+        session.refuse_if_unwritable()
+        sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
+        return session, lambda state: clustering.find(session, state, sizes, wanted)
+
+    def cluster(
+        self,
+        *,
+        small_bytes: int = SMALL_BYTES,
+        target_bytes: int = TARGET_BYTES,
+        partitions: Iterable[str] | None = None,
+    ) -> Executed | None:
+        """Join the small files of each partition, in this process; None when there are too few."""
+        session, find = self._clustering(small_bytes, target_bytes, partitions)
+        return perform(session, "cluster", find)
+
+    # --- compaction ------------------------------------------------------------------------------------------
+
+    def plan_compaction(self, *, partitions: Iterable[str] | None = None) -> str | None:
+        """Decide which log files are merged into base files; anybody may `execute` it then. Returns T, None when there are none.
+
+        Raises:
+            UnsupportedTableError: how to merge them is not known here, or the rows cannot be written here.
+        """
+        session, find = self._compaction(partitions)
+        begin = schedule(session, "compact", find)
+        return begin.instant if begin else None
+
+    def _compaction(self, partitions: Iterable[str] | None) -> tuple[Session, Find]:
+        session = self._ours()
+        session.refuse_if_unwritable(rows=False)
+        wanted = self._known(partitions)
+        return session, lambda state: compaction.find(session, state, wanted)
+
+    def compact(self, *, partitions: Iterable[str] | None = None) -> Executed | None:
+        """Merge the log files of a merge-on-read table into base files, in this process; None when there are none."""
+        session, find = self._compaction(partitions)
+        return perform(session, "compact", find)
+
+    # --- plans -----------------------------------------------------------------------------------------------
+
+    def plans(self) -> list[Begin]:
+        """Plans that nobody has finished, oldest first."""
+        session = self._ours()
+        return [begin for begin in list(session.log.catch_up().open.values()) if begin.plan is not None]
+
+    def execute(self, instant: str) -> Executed:
+        """Execute a pending plan, whoever made it. Several may at once: one lands, and all are told which.
+
+        Raises:
+            InputError: there is no such plan.
+            ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
+        """
+        session = self._ours()
+        return execute(session, instant)
+
+    def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
+        """End a pending plan; False when it has landed or ended meanwhile."""
+        session = self._ours()
+        return cancel(session, instant, reason=reason)
+
+    # --- savepoints ------------------------------------------------------------------------------------------
+
+    def savepoint(self, instant: Time | None = None, *, comment: str = "") -> Savepoint:
+        """The state of a commit (T; the newest one otherwise) stays readable until the savepoint is deleted.
+
+        Raises:
+            InputError: no such commit, it has a savepoint already, or files of its state have been cleaned away.
+        """
+        session = self._ours()
+        session.refuse_if_unwritable()
+        return savepoint(session, None if instant is None else session.time_of(instant, "instant"), comment)
+
+    def savepoints(self) -> list[Savepoint]:
+        """All savepoints, in order of their commits."""
+        session = self.session
+        return cleaning.savepoints(session.store, session.timeline())
+
+    def delete_savepoint(self, instant: Time) -> None:
+        """Cleanings no longer keep that state. `InputError` when there is no such savepoint."""
+        session = self._ours()
+        delete_savepoint(session, session.time_of(instant, "instant"))
+
+    def restore(self, instant: Time) -> Restored:
+        """The table has the state of that commit (T) again; every later commit is taken back for good.
+
+        Writers that are open meanwhile lose, and what they run again sees the restored table. Readers of other engines
+        that have begun may miss files; readers with a lease do not.
+
+        Raises:
+            InputError: no such commit, its state is not whole any more, or a later one has a savepoint.
+        """
+        session = self._ours()
+        session.refuse_if_unwritable()
+        return restore(session, session.time_of(instant, "instant"), session.leases)
+
+    # --- readers ---------------------------------------------------------------------------------------------
+
+    def pinned(self, *, as_of_completion: Time | None = None) -> AbstractContextManager[PinnedView]:
+        """A state of the table whose files stay while the block lasts: that of now, or of a past completion time.
+
+        A time after the newest commit is now.
+
+        Raises:
+            StorageError: the lease could not be written; who may not write is covered by retention only.
+            InputError: that past state has been cleaned, or it is no time.
+            LockLostError: at the end of the block, when the lease has ended meanwhile; read again.
+        """
+        session = self._ours()
+        past = None if as_of_completion is None else session.time_of(as_of_completion, "as_of_completion")
+        return pinned(session, as_of_completion=past)
 
     # --- closing ---------------------------------------------------------------------------------------------
 
@@ -337,13 +528,10 @@ class Table(Reading, Maintenance):
 
         Transactions still open will be rolled back. Twice is fine.
         """
-        self._closed = True
-        if self.writable:
-            self.heart.close()
-            self._lock.close()
+        self.session.close()
 
     def __enter__(self) -> Self:
-        self._require_open()
+        self.session.require_open()
         return self
 
     def __exit__(
@@ -384,7 +572,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         ConfigError: the table is set otherwise than this writer expects; names both values.
     """
     table = Table(open_store(url, **storage), env=env, writer=writer)
-    table.priority, table.clock_is_right = priority, clock_is_right
+    table.session.priority, table.session.clock_is_right = priority, clock_is_right
     if table.writable:
         refuse_contradiction(table.settings.strategy, bucket_count=table.settings.bucket_count, priority=priority)
         if lock is not None and lock != table.settings.lock:
@@ -396,15 +584,11 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     return table
 
 
-def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([f for f in schema if f.name not in names])
-
-
-@functools.lru_cache(maxsize=64)
-def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.Schema, str]:
-    from ...hudi.table import storable, to_avro, widen
-
-    schema = storable(rows) if current is None else widen(current, rows)
-    return schema, to_avro(schema, name)
+def _watch_readers(session: Session) -> None:
+    since, timeout_s = session.env.monotonic(), session.settings.heartbeat_timeout_s
+    while True:
+        alive = session.leases.alive(timeout_s=timeout_s)
+        remaining = session.leases.wait_s(alive, since=since, timeout_s=timeout_s)
+        if remaining <= 0:
+            return
+        session.env.sleep(min(remaining, max(session.settings.heartbeat_interval_s / 2, 0.05)))

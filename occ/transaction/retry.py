@@ -11,11 +11,11 @@ import tenacity
 
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ..turns import BoundedWait
+from .beginning import begin
 from .consumed_iterators import used_up
 
 if TYPE_CHECKING:
-    from ..session import CommitResult
-    from ..table import Table
+    from ..session import CommitResult, Session
     from ..turns import Asked
     from .transaction import Transaction
 
@@ -44,27 +44,6 @@ class RunResult(Generic[T]):
     wasted_s: float = 0.0
 
 
-@dataclass
-class Contention:
-    """Remembers that this table is contended, so that the next attempts take the lock before their snapshot.
-
-    An attempt under the lock cannot lose. It costs others their concurrency, so it ends with the contention, and work
-    that takes long is never done under the lock: others would wait for it, or give up.
-    """
-
-    calm_after_s: float = 5.0
-    short_s: float = 5.0
-    _lost_at: float | None = None
-
-    def lost(self, now: float, *, took_s: float) -> None:
-        """An attempt lost at this monotonic time, after so many seconds."""
-        self._lost_at = now if took_s <= self.short_s else None
-
-    def lasts(self, now: float) -> bool:
-        """Whether a loss is recent."""
-        return self._lost_at is not None and now - self._lost_at < self.calm_after_s
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """How far `run` goes; the words are those of `Table.run`."""
@@ -81,7 +60,7 @@ class _Run(Generic[T]):
 
     def __init__(
         self,
-        table: Table,
+        session: Session,
         work: Callable[[Transaction], T],
         bounds: Bounds,
         *,
@@ -89,23 +68,24 @@ class _Run(Generic[T]):
         isolation: str | None,
         reserve: Asked | None,
     ) -> None:
-        self._table, self._work, self._bounds = table, work, bounds
+        self._session, self._work, self._bounds = session, work, bounds
         self._operation, self._isolation, self._reserve = operation, isolation, reserve
         self._declared = reserve is not None
         self._losses: list[Exception] = []
         self._begun: list[str] = []
         self._staged = False
         self._first: int | None = None
-        self._began = self._attempt_began = table.env.monotonic()
+        self._began = self._attempt_began = session.env.monotonic()
         self._wasted = 0.0
 
     def attempt(self) -> RunResult[T]:
         """One transaction, from begin to commit."""
-        table = self._table
-        self._attempt_began = table.env.monotonic()
+        session = self._session
+        self._attempt_began = session.env.monotonic()
         # Whoever holds the lock from the snapshot on cannot lose, so short work needs no reservation.
-        lock_first = not self._declared and table.contention.lasts(self._attempt_began)
-        transaction = table.transaction(
+        lock_first = not self._declared and session.contention.lasts(self._attempt_began)
+        transaction = begin(
+            session,
             self._operation,
             lock_first=lock_first,
             isolation=self._isolation,
@@ -136,7 +116,7 @@ class _Run(Generic[T]):
             self._staged = True
         elif self._staged and (empty := used_up(self._work)):
             raise InputError(
-                f"{self._table.url}: the function takes its rows from {', '.join(empty)}, which its earlier call has used up, "
+                f"{self._session.url}: the function takes its rows from {', '.join(empty)}, which its earlier call has used up, "
                 "and staged nothing now. Nothing landed. Keep the rows in a list or table, or make the iterator inside",
                 names=empty,
             )
@@ -144,13 +124,13 @@ class _Run(Generic[T]):
             _log.warning(
                 "%s: attempt %d of %s staged nothing although an earlier one did; does the function keep state between its "
                 "calls, such as an iterator that is used up? It may be called several times",
-                self._table.url, len(self._begun), self._operation,
+                self._session.url, len(self._begun), self._operation,
             )  # fmt: skip
 
     def _refuse_kept_transaction(self, error: CommitError) -> None:
         if type(error) is CommitError and error.details.get("instant") in self._begun[:-1]:
             raise InputError(
-                f"{self._table.url}: the function used the transaction {error.instant} of an earlier attempt, which is over. "
+                f"{self._session.url}: the function used the transaction {error.instant} of an earlier attempt, which is over. "
                 "Nothing landed. Use the one that it is called with, and what was made through it, and keep neither",
                 instant=error.instant,
             ) from error
@@ -160,33 +140,33 @@ class _Run(Generic[T]):
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, Exception)
         self._losses.append(error)
-        now = self._table.env.monotonic()
+        now = self._session.env.monotonic()
         took = now - self._attempt_began
         self._wasted += took
         if isinstance(error, ConflictError) and "early" not in error.details:  # which says nothing of how long it takes
-            self._table.contention.lost(now, took_s=took)
+            self._session.contention.lost(now, took_s=took)
         _log.info("attempt %d of %s lost, running it again: %s", len(self._losses), self._operation, error)
 
     def pause(self, state: tenacity.RetryCallState) -> float:
         """Full jitter: writers that lost together must not come back together."""
-        return self._table.env.random() * min(self._bounds.backoff_s * 2.0 ** (state.attempt_number - 1), 5.0)
+        return self._session.env.random() * min(self._bounds.backoff_s * 2.0 ** (state.attempt_number - 1), 5.0)
 
     def sleep(self, seconds: float) -> None:
         """Until the winner has ended, where it is still running: to try before that would be to lose again."""
-        table, winner = self._table, getattr(self._losses[-1], "winner", None)
-        if winner in table.log.catch_up().open:
-            BoundedWait(table, wait_s=max(self._bounds.timeout_s - self._spent(), 0.0)).until(
+        session, winner = self._session, getattr(self._losses[-1], "winner", None)
+        if winner in session.log.catch_up().open:
+            BoundedWait(session, wait_s=max(self._bounds.timeout_s - self._spent(), 0.0)).until(
                 lambda state: winner not in state.open,
                 who=f"the next attempt of {self._operation}",
                 whom=str(winner),
                 why="it won and has not ended",
             )
         else:
-            table.env.sleep(seconds)
+            session.env.sleep(seconds)
 
     def enough(self, state: tenacity.RetryCallState) -> bool:
         """Whether no further attempt may begin. Asked before the last loss is noted."""
-        bounds, now = self._bounds, self._table.env.monotonic()
+        bounds, now = self._bounds, self._session.env.monotonic()
         worked = self._wasted + now - self._attempt_began
         return (
             state.attempt_number >= bounds.attempts
@@ -195,12 +175,12 @@ class _Run(Generic[T]):
         )
 
     def _spent(self) -> float:
-        return self._table.env.monotonic() - self._began
+        return self._session.env.monotonic() - self._began
 
     def gave_up(self) -> str:
         """For the error of the last attempt."""
         bounds, spent = self._bounds, self._spent()
-        worked = self._wasted + self._table.env.monotonic() - self._attempt_began
+        worked = self._wasted + self._session.env.monotonic() - self._attempt_began
         return (
             f"gave up after {len(self._losses) + 1} attempts and {spent:.1f} s, of which {worked:.1f} s of work were wasted "
             f"(attempts={bounds.attempts}, time_s={bounds.timeout_s:g}, "
@@ -209,7 +189,7 @@ class _Run(Generic[T]):
 
 
 def run(
-    table: Table,
+    session: Session,
     work: Callable[[Transaction], T],
     bounds: Bounds,
     *,
@@ -218,7 +198,7 @@ def run(
     reserve: Asked | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""
-    this = _Run(table, work, bounds, operation=operation, isolation=isolation, reserve=reserve)
+    this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(lambda e: isinstance(e, _MENDABLE) and e.retryable),
         stop=this.enough,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from ..turns import take_turn, targets
 
 if TYPE_CHECKING:
     from ..rebase import Lost
+    from ..turns import Attempt
     from .workspace import Terms, Work
 
 
@@ -44,7 +45,7 @@ def upsert(txn: Work, rows: pa.Table) -> None:
 
 def delete(txn: Work, keys: pa.Table) -> None:
     """See `Work.delete`."""
-    config = txn._table.config
+    config = txn.session.config
     if missing := [name for name in config.record_key_fields if name not in keys.column_names]:
         raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
 
@@ -73,9 +74,9 @@ def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> No
         if (made := planned()) is None:
             return ()
         slices = {partition: each for partition, each in made[0].slices.items() if near.covers(partition)}
-        return map(txn._staged.place_of, targets(replace(made[0], slices=slices), made[1]))
+        return map(txn.changes.place_of, targets(replace(made[0], slices=slices), made[1]))
 
-    take_turn(txn, aimed_at)
+    take_turn(cast("Attempt", txn), aimed_at)
     txn._next_write()
     if (made := planned()) is None:
         return
@@ -138,13 +139,14 @@ def delete_all(txn: Work, partition: str | None) -> None:
 def _delete(txn: Work, where: Terms, partition: str | None) -> None:
     conditions = where_of(where)
     take_turn(
-        txn, lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)]
+        cast("Attempt", txn),
+        lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)],
     )
     txn._next_write()
     if partition is not None:
-        partition = known_partition(txn._table.store, txn._table.config, txn.current, partition)
+        partition = known_partition(txn.session.store, txn.session.config, txn.current, partition)
     slices = txn.depends_on(partition, where=where)
-    txn._staged.tells_all = True
+    txn.changes.tells_all = True
     schema = txn.written_schema
     if schema is None:
         return

@@ -30,11 +30,14 @@ from ..log import Begin, Commit, End, LogEntry, LogState, attach, echo_of
 from ..rebase import MergeAgain
 from ..session import CommitResult, log_made_anew, lost_against
 from ..turns import InTheWay
+from . import row_writes
 from .yielding import Yielding
 
 if TYPE_CHECKING:
-    from ..session import TableLease
-    from ..table import Table
+    import pyarrow as pa
+
+    from ..session import Session, TableLease
+    from .workspace import Terms
 
 _log = logging.getLogger("lakelatch.transaction")
 
@@ -47,7 +50,7 @@ class Transaction(Yielding):
 
     def __init__(
         self,
-        table: Table,
+        session: Session,
         name: str,
         *,
         lock_first: bool = False,
@@ -55,12 +58,12 @@ class Transaction(Yielding):
         reserved: Reservation | None = None,
         first: int | None = None,
     ) -> None:
-        claim = Claim("", first, table.priority, reserved or None)
-        super().__init__(table, name, isolation=isolation, claim=claim)
+        claim = Claim("", first, session.priority, reserved or None)
+        super().__init__(session, name, isolation=isolation, claim=claim)
         self.result: CommitResult | None = None
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
-            self._lease = table.lease(f"{name}, from its beginning", max_hold_s=table.settings.lock_wait_s / 2)
+            self._lease = session.lease(f"{name}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
         try:
             self._begin()
         except BaseException:
@@ -70,7 +73,7 @@ class Transaction(Yielding):
     # --- begin -----------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        table, action = self._table, self._staged.operation.action
+        session, action = self.session, self.changes.operation.action
         before: Begin | None = None
 
         def build(state: LogState) -> LogEntry | None:
@@ -80,50 +83,80 @@ class Transaction(Yielding):
                 return None
             # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
             # snapshot holds, and readers take the larger T of two files of a group (trap 1).
-            now = table.env.now()
-            refuse_clock(now, state.top, table.url, trusted=table.clock_is_right)
-            instant = next_label(now, state.top, trusted=table.clock_is_right)
+            now = session.env.now()
+            refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
+            instant = next_label(now, state.top, trusted=session.clock_is_right)
             return Begin(
                 instant,
                 action,
-                self._staged.operation.hudi_name,
-                table.writer,
-                table.env.process(),
-                priority=table.priority,
-                reserved=self._claim.reserved,
-                first=self._claim.age,
+                self.changes.operation.hudi_name,
+                session.writer,
+                session.env.process(),
+                priority=session.priority,
+                reserved=self.claim.reserved,
+                first=self.claim.age,
             )
 
-        while (entry := table.log.append(build, follower=self._follower)) is None:
+        while (entry := session.log.append(build, follower=self._follower)) is None:
             assert before is not None
             self._wait_to_begin(before)
         assert isinstance(entry, Begin)
         self.instant, self.begin_slot = entry.instant, entry.slot
         try:
-            table.heart.start(self.instant)
-            for state in self._staged.operation.announced:
+            session.heart.start(self.instant)
+            for state in self.changes.operation.announced:
                 self._announce(self._pending_path(action, state))
-            table.look_after_others()
+            session.look_after_others()
         except BaseException:
             self.abort("it could not begin")
             raise
 
-    def _begin_anew(self, reserved: Reservation | None) -> None:
+    def begin_anew(self, reserved: Reservation | None) -> None:
         """In place of one that is over and had done nothing: with a T of its own and a fresh snapshot."""
-        claim = replace(self._claim, reserved=reserved)
-        super().__init__(self._table, self.operation, isolation=self._isolation, claim=claim)
+        claim = replace(self.claim, reserved=reserved)
+        super().__init__(self.session, self.operation, isolation=self._isolation, claim=claim)
         try:
             self._begin()
         except BaseException:
             self._state = "aborted"
             raise
 
+    # --- rows, in plain Python -----------------------------------------------------------------------------------
+
+    def upsert(self, rows: pa.Table) -> None:
+        """Rows replace those with the same key in the same partition; new keys are inserted. Rebased by itself.
+
+        Raises:
+            InputError: a key occurs twice and the table has no ordering field, a column is missing or of another type.
+        """
+        self._refuse_merge("upsert")
+        row_writes.upsert(self, rows)
+
+    def delete(self, keys: pa.Table) -> None:
+        """The rows with these keys are gone: the key columns, and the partition columns where they are known."""
+        self._refuse_merge("delete")
+        row_writes.delete(self, keys)
+
+    def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
+        """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile.
+
+        Raises:
+            InputError: there is no condition (`delete_all` is the word for that), or no such ``partition`` (its path).
+        """
+        self._refuse_merge("delete_where")
+        row_writes.delete_where(self, where, partition)
+
+    def delete_all(self, *, partition: str | None = None) -> None:
+        """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
+        self._refuse_merge("delete_all")
+        row_writes.delete_all(self, partition)
+
     # --- commit ----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise `RolledBackError` when somebody has ended this transaction: stop before more work is wasted."""
-        self._require_open()
-        self._require_in(self._table.log.catch_up())
+        self.require_open()
+        self._require_in(self.session.log.catch_up())
 
     def commit(self) -> CommitResult | None:
         """The transaction has landed when this returns, and is on the timeline unless ``published`` is False.
@@ -137,7 +170,7 @@ class Transaction(Yielding):
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; look before you delete anything.
         """
-        self._require_open()
+        self.require_open()
         try:
             self._close_files()
             if self._failed:
@@ -147,11 +180,11 @@ class Transaction(Yielding):
                     table=self.url,
                     instant=self.instant,
                 )
-            if self._staged.empty:
+            if self.changes.empty:
                 self.abort("nothing to commit")
                 return None
             self._check_constraints()
-            if self._staged.moves:
+            if self.changes.moves:
                 self._announce_as("replacecommit")
             if not self._land_or_rebase():
                 return None
@@ -163,7 +196,7 @@ class Transaction(Yielding):
             raise
         self._over("committed")
         try:
-            self._table.cleaner.sweep_landed(self.instant, self._staged.paths())
+            self.session.cleaner.sweep_landed(self.instant, self.changes.paths())
         except LakeLatchError:  # it has landed; the next cleaning finds what is left
             _log.warning("commit %s has landed but its markers are still there", self.instant, exc_info=True)
         return self.result
@@ -179,7 +212,7 @@ class Transaction(Yielding):
                 self._wait_for(e.conflict)
             except MergeAgain as e:
                 self._merge_again(e)
-                if self._staged.empty:
+                if self.changes.empty:
                     self.abort("others have done the same meanwhile")
                     return False
             else:
@@ -187,22 +220,22 @@ class Transaction(Yielding):
 
     def _land(self) -> None:
         """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
-        table = self._table
+        session = self.session
         self._schema_seen()  # before the lock: it may list the table
-        table.log.look()
+        session.log.look()
         template = self._template()
         expected = template.placed(completion="", token=0, schema=self._schema or self._schema_seen())
-        with table.log.ready(expected):
+        with session.log.ready(expected):
             self._land_as(template)
 
     def _land_as(self, template: Commit) -> None:
-        table = self._table
-        give_up = table.env.monotonic() + table.settings.lock_wait_s
+        session = self.session
+        give_up = session.env.monotonic() + session.settings.lock_wait_s
         while True:
-            lease = self._lease or table.lease(self.operation)
+            lease = self._lease or session.lease(self.operation)
             try:
                 # Everything in `decide` runs under the lease and again at every slot tried.
-                entry = table.log.append(
+                entry = session.log.append(
                     lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
                     look=self._looks_now,
                 )
@@ -211,14 +244,14 @@ class Transaction(Yielding):
                 return
             except RolledBackError:
                 # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
-                completion = table.landed(self.instant)
+                completion = session.landed(self.instant)
                 if completion is None:
                     raise
-                self.result = CommitResult(self.instant, completion, table.log.next_slot - 1)
+                self.result = CommitResult(self.instant, completion, session.log.next_slot - 1)
                 return
             except LockLostError as e:
                 self._release()
-                if table.env.monotonic() >= give_up:
+                if session.env.monotonic() >= give_up:
                     raise
                 _log.warning("%s has not landed yet: %s", self.instant, e)
             finally:
@@ -227,21 +260,21 @@ class Transaction(Yielding):
 
     def _template(self) -> Commit:
         """The commit entry, but for what is only known at its slot."""
-        table = self._table
+        session = self.session
         return attach(
-            table.store,
+            session.store,
             Commit(
                 self.instant,
                 "",
                 self._announced_as,
-                self._staged.operation.hudi_name,
-                table.writer,
+                self.changes.operation.hudi_name,
+                session.writer,
                 0,
-                self._staged.write_set().region,
-                blind=self._staged.read_set().blind,
+                self.changes.write_set().region,
+                blind=self.changes.read_set().blind,
             ),
-            self._staged.metadata(None),
-            self._staged.values(),
+            self.changes.metadata(None),
+            self.changes.values(),
         )
 
     def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
@@ -256,21 +289,21 @@ class Transaction(Yielding):
             self._follower.commits,
             began=self._schema_seen(),
             wanted=self._schema,
-            repeatable=rebase.repeatable(self._staged) if rebase else None,
+            repeatable=rebase.repeatable(self.changes) if rebase else None,
             since=rebase.slot if rebase else 0,
         )
         if isinstance(schema, Conflict):
-            self._lost_on = schema.overlap
+            self.lost_on = schema.overlap
             raise InTheWay(schema) if schema.waits else lost_against(self, schema)
         if isinstance(schema, Verdict):
-            raise MergeAgain(schema.again, schema.groups, self._table.log.next_slot)
-        token, now = lease.token_at(state), self._table.env.now()
+            raise MergeAgain(schema.again, schema.groups, self.session.log.next_slot)
+        token, now = lease.token_at(state), self.session.env.now()
         echo, top = echo_of(self.instant, schema, self._follower.commits, now, state.top)
         return template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
 
     def _publish(self, entry: Commit) -> bool:
         try:
-            self._table.log.publish_last()
+            self.session.log.publish_last()
         except LakeLatchError:
             _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
             return False
@@ -278,8 +311,8 @@ class Transaction(Yielding):
 
     def _drop_unfinished(self) -> None:
         """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
-        wanted = self._staged.paths()
-        store = self._table.store
+        wanted = self.changes.paths()
+        store = self.session.store
         delete_announced(store, [m for m in list_markers(store, self.instant) if m.path not in wanted])
 
     # --- abort -----------------------------------------------------------------------------------------------
@@ -294,22 +327,22 @@ class Transaction(Yielding):
         self._over("aborted")
         for file in self._open_files:
             file.abandon()
-        me = self._table.env.process()
+        me = self.session.env.process()
 
         def build(state: LogState) -> LogEntry | None:
             # Not open: somebody has rolled us back, and sweeps; a second end would say nothing.
             return End("abort", self.instant, f"{me.host}:{me.pid}", reason) if self.instant in state.open else None
 
         try:
-            self._table.log.append(build)
-            self._table.cleaner.sweep(self.instant, self._announced_as)
+            self.session.log.append(build)
+            self.session.cleaner.sweep(self.instant, self._announced_as)
         except LakeLatchError:
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
 
     def _over(self, state: str) -> None:
         self._state = state
-        self._table.heart.stop(self.instant)
-        self._table.log.unfollow(self._follower)
+        self.session.heart.stop(self.instant)
+        self.session.log.unfollow(self._follower)
         self._release()
 
     # --- the block -------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ..log import LogEntry, LogState, Setting, Settings, name_of, of_footer
 from ..staging import COMMIT_TIME, wanted_of
 
 if TYPE_CHECKING:
-    from ..table import Table
+    from ..session import Session
 
 _LISTED = 100  # so many values are looked for one by one in the statistics of a file, more as a span
 _SHOWN = 3
@@ -91,43 +91,43 @@ class Checker:
             raise _broken(self.url, constraint, same, next_, self.instant)
 
 
-def constrained(table: Table, changes: Mapping[str, Any]) -> Settings:
+def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
     """`Table.change_settings` to settings that the rows must go with: they are looked at before a new one counts.
 
     Under the table's lock, so that nothing lands meanwhile; where there is none, or it is lost, what has landed since
     is looked at as well.
     """
-    lease, checked = table.lease("settings that the rows must go with"), -1
+    lease, checked = session.lease("settings that the rows must go with"), -1
 
     def build(state: LogState) -> LogEntry | None:
         unseen = state.last is not None and state.last.slot > checked
-        return None if unseen else Setting(state.settings.changed(**changes), table.writer)
+        return None if unseen else Setting(state.settings.changed(**changes), session.writer)
 
     try:
         while True:
-            state = table.log.catch_up()
+            state = session.log.catch_up()
             wanted, had = state.settings.changed(**changes), state.settings
-            checked = table.log.next_slot - 1
+            checked = session.log.next_slot - 1
             for constraint in sorted(set(wanted.unique_constraints) - set(had.unique_constraints)):
-                _refuse_broken(table, constraint)
+                _refuse_broken(session, constraint)
             if wanted.bucket_count != had.bucket_count:
-                refuse_misplaced(table.store, table.config, table.snapshot().file_slices(), wanted.bucket_count)
-            entry = table.log.append(build)
+                refuse_misplaced(session.store, session.config, session.snapshot().file_slices(), wanted.bucket_count)
+            entry = session.log.append(build)
             if isinstance(entry, Setting):
                 return entry.settings
     finally:
         lease.release()
 
 
-def _refuse_broken(table: Table, constraint: tuple[str, ...]) -> None:
-    schema, columns = table.schema(), [RECORD_KEY, *constraint]
+def _refuse_broken(session: Session, constraint: tuple[str, ...]) -> None:
+    schema, columns = session.schema(), [RECORD_KEY, *constraint]
     if schema is None:
         return
     wanted_of(Settings(unique_constraints=(constraint,)), schema, "insert")
-    rows = [table.read_slice(each, columns=columns, meta=True) for each in table.snapshot().file_slices()]
+    rows = [session.read_slice(each, columns=columns, meta=True) for each in session.snapshot().file_slices()]
     held = [_valid(each, constraint) for each in rows if set(columns) <= set(each.column_names)]
     if held and (same := _repeated(pa.concat_tables(held, promote_options="permissive"), constraint)).num_rows:
-        raise _broken(table.url, constraint, same, "The settings are as before; mend these rows first", None)
+        raise _broken(session.url, constraint, same, "The settings are as before; mend these rows first", None)
 
 
 def _broken(url: str, constraint: Sequence[str], same: pa.Table, next_: str, instant: str | None) -> ConstraintError:

@@ -5,10 +5,11 @@ No protocol in here: that is `transaction`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from ...hudi.timeline import FileSlice, Snapshot
     from ..rebase import Again, Lost
+    from ..session import Session
     from ..staging import FileSpec, NewFile
-    from ..table import Table
+    from ..turns import Attempt
 
 
 T = TypeVar("T")
@@ -54,9 +56,9 @@ class Work:
     instant: str
     begin_slot: int
 
-    def __init__(self, table: Table, name: str) -> None:
-        self._table, self.operation, self.url = table, name, table.url
-        self._staged = Staged(name)
+    def __init__(self, session: Session, name: str) -> None:
+        self.session, self.operation, self.url = session, name, session.url
+        self.changes = Staged(name)
         self._follower = Follower()
         self._schema: str | None = None
         self._columns: pa.Schema | None = None
@@ -68,7 +70,7 @@ class Work:
         self._successors: dict[FileGroupId, FileGroupId] = {}
         self._failed = ""
         self._rebase: Rebase | None = None
-        self._lost_on: tuple[FileGroupId, ...] = ()
+        self.lost_on: tuple[FileGroupId, ...] = ()
         self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
         self._looks_now = False  # for commits past the log, whenever it looked last
@@ -79,7 +81,7 @@ class Work:
     def snapshot(self) -> Snapshot:
         """The table as of the begin slot, whatever has landed since."""
         if self._snapshot is None:
-            views = self._table.views
+            views = self.session.views
             self._snapshot = self._seen(lambda: views.at(self.begin_slot, self.instant, self._follower)).snapshot
         return self._snapshot
 
@@ -87,7 +89,7 @@ class Work:
     def current(self) -> Snapshot:
         """The table as this transaction has made it so far: its snapshot, with what it has staged."""
         self._close_files()
-        return self._staged.onto(self.snapshot)
+        return self.changes.onto(self.snapshot)
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -102,7 +104,7 @@ class Work:
 
     def _schema_seen(self) -> str | None:
         if self._began_with is None:
-            views = self._table.views
+            views = self.session.views
             self._began_with = (self._seen(lambda: views.schema_at(self.begin_slot, self.instant, self._follower)),)
         return self._began_with[0]
 
@@ -110,11 +112,11 @@ class Work:
         """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at."""
 
         def lost() -> Exception | None:
-            self._table.log.catch_up()
+            self.session.log.catch_up()
             found = next((commit for commit in self._follower.commits if commit.restores), None)
             return restored_below(self, found) if found else None
 
-        return undisturbed(look, lost, lambda: self._table.timeline().completed)
+        return undisturbed(look, lost, lambda: self.session.timeline().completed)
 
     def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
@@ -125,10 +127,10 @@ class Work:
         """
         import pyarrow as pa
 
-        self._require_open()
-        self._staged.saw(group)
+        self.require_open()
+        self.changes.saw(group)
         present = self._present(group)
-        rows = self._seen(lambda: self._table.read_slice(present, columns=columns, meta=meta))
+        rows = self._seen(lambda: self.session.read_slice(present, columns=columns, meta=meta))
         for field in self.written_schema or ():
             if field.name not in rows.column_names and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -142,7 +144,7 @@ class Work:
         from ..staging import NewFile
 
         self._refuse_rows()
-        if self._staged.dropped(group.group):
+        if self.changes.dropped(group.group):
             raise InputError(
                 f"file group {group.group} was dropped by this transaction of {self.url}, so it has no successor; `create` a "
                 "new one",
@@ -156,10 +158,10 @@ class Work:
         from ..staging import NewFile
 
         self._refuse_rows()
-        return NewFile(self, partition=partition, file_id=file_id or new_file_id(self._table.env.uuid()))
+        return NewFile(self, partition=partition, file_id=file_id or new_file_id(self.session.env.uuid()))
 
     def _adopt(self, file: NewFile) -> None:
-        self._require_open()
+        self.require_open()
         self._open_files.append(file)
         self._mixed()
 
@@ -173,13 +175,13 @@ class Work:
         if self._state != "open":
             return slice_
         for file in self._open_files:
-            if file.over == self._staged.now(slice_.group):
+            if file.over == self.changes.now(slice_.group):
                 file.close()
-        return self._staged.present(slice_)
+        return self.changes.present(slice_)
 
     def _next_write(self) -> None:
         """Another write that merges rows begins: it sees what is staged, and its files have names of their own."""
-        self._require_open()
+        self.require_open()
         self._close_files()
         self._write += 1
 
@@ -220,16 +222,16 @@ class Work:
 
         from ..staging import wanted_of
 
-        self._require_open()
-        spec, self._schema = self._table.file_spec(self.instant, schema, self.schema)
+        self.require_open()
+        spec, self._schema = _spec_of(self.session, self.instant, schema, self.schema)
         if self._columns is not None and self._columns.names != spec.schema.names:
             # Another file of this transaction has other new columns: the table gets the new columns of all of them.
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
-            spec, self._schema = self._table.file_spec(self.instant, wide, self.schema)
+            spec, self._schema = _spec_of(self.session, self.instant, wide, self.schema)
         spec = replace(
             spec,
-            wanted=wanted_of(self._table.settings, spec.schema, self.operation),
+            wanted=wanted_of(self.session.settings, spec.schema, self.operation),
             write=max(self._write, 0),
             begun=self._begun(),
         )
@@ -239,8 +241,8 @@ class Work:
 
     def _begun(self) -> dict[FileGroupId, str]:
         found = {}
-        for group, stat in self._staged.files.items():
-            place = self._staged.place_of(group)
+        for group, stat in self.changes.files.items():
+            place = self.changes.place_of(group)
             fresh = place == group and stat.prev_commit == NO_PREVIOUS_COMMIT  # so nobody has to look for its slice
             old = None if fresh else self.snapshot.get(place)
             found[group] = old.path if old else ""
@@ -248,79 +250,41 @@ class Work:
 
     def add(self, stats: Iterable[WriteStat]) -> None:
         """Files that workers have written and that belong to the commit; one per file group."""
-        self._require_open()
+        self.require_open()
         stats = list(stats)
         if any(FileGroupId(stat.partition, stat.file_id) in self._successors for stat in stats):
-            self._staged.follow(stats, self._successors, self.snapshot)
+            self.changes.follow(stats, self._successors, self.snapshot)
         else:
-            self._staged.add(stats)
+            self.changes.add(stats)
 
     @property
     def staged(self) -> bool:
         """Whether there is something to commit so far."""
-        return bool(self._open_files) or not self._staged.empty
+        return bool(self._open_files) or not self.changes.empty
 
     @property
     def fresh(self) -> bool:
         """Whether nothing was done with it yet, so that it could as well begin later."""
-        untouched = self._staged.untouched and not self._open_files and self._rebase is None
+        untouched = self.changes.untouched and not self._open_files and self._rebase is None
         return untouched and self._snapshot is None and self._began_with is None
 
     @property
     def files(self) -> tuple[WriteStat, ...]:
         """The files that the commit holds or will hold; a rebase has put others in the place of some."""
-        return tuple(self._staged.files.values())
-
-    # --- rows, in plain Python -----------------------------------------------------------------------------------
-
-    def upsert(self, rows: pa.Table) -> None:
-        """Rows replace those with the same key in the same partition; new keys are inserted. Rebased by itself.
-
-        Raises:
-            InputError: a key occurs twice and the table has no ordering field, a column is missing or of another type.
-        """
-        from . import row_writes
-
-        self._refuse_merge("upsert")
-        row_writes.upsert(self, rows)
-
-    def delete(self, keys: pa.Table) -> None:
-        """The rows with these keys are gone: the key columns, and the partition columns where they are known."""
-        from . import row_writes
-
-        self._refuse_merge("delete")
-        row_writes.delete(self, keys)
-
-    def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
-        """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile.
-
-        Raises:
-            InputError: there is no condition (`delete_all` is the word for that), or no such ``partition`` (its path).
-        """
-        from . import row_writes
-
-        self._refuse_merge("delete_where")
-        row_writes.delete_where(self, where, partition)
-
-    def delete_all(self, *, partition: str | None = None) -> None:
-        """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
-        from . import row_writes
-
-        self._refuse_merge("delete_all")
-        row_writes.delete_all(self, partition)
+        return tuple(self.changes.files.values())
 
     # --- what is written and read --------------------------------------------------------------------------------
 
     def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
         """File groups that readers shall no longer see; only in overwrites and delete_partition."""
-        self._require_open()
-        self._staged.drop_file_groups(slices)
+        self.require_open()
+        self.changes.drop_file_groups(slices)
 
     def overwrites(self, partition: str | None) -> None:
         """Claim a partition (None: the table) with all that appears in it before the commit."""
-        self._require_open()
+        self.require_open()
         self._refuse_misspelled(partition)
-        self._staged.overwrites(partition)
+        self.changes.overwrites(partition)
 
     def depends_on(
         self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
@@ -335,10 +299,10 @@ class Work:
 
         Returns the slices that may hold such rows, by their statistics; what this transaction has staged among them.
         """
-        self._require_open()
+        self.require_open()
         self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where) if met is None else (where_of(where), list(met))
-        self._staged.depends_on(partition, slices, conditions)
+        self.changes.depends_on(partition, slices, conditions)
         return slices if met is not None else self._as_staged(slices, partition, where)
 
     def mark_scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
@@ -347,10 +311,10 @@ class Work:
         Who says nothing there may have read everything; slices that `read` gave are known by themselves. ``where`` and
         what is returned as in `reads`: no other slices have to be read.
         """
-        self._require_open()
+        self.require_open()
         self._refuse_misspelled(partition)
         conditions, slices = self._looked_at(partition, where)
-        self._staged.mark_scanned(partition, slices, conditions)
+        self.changes.mark_scanned(partition, slices, conditions)
         return self._as_staged(slices, partition, where)
 
     def _as_staged(self, slices: list[FileSlice], partition: str | None, where: Terms) -> list[FileSlice]:
@@ -362,7 +326,7 @@ class Work:
         if partition is not None and partition not in self._spelled:
             known = self._snapshot.partitions() if self._snapshot is not None else []
             if partition not in known:
-                refuse_misspelled(self.url, self._table.config, partition, known)
+                refuse_misspelled(self.url, self.session.config, partition, known)
             self._spelled.add(partition)
 
     def _looked_at(self, partition: str | None, where: Terms) -> tuple[Where, list[FileSlice]]:
@@ -378,7 +342,7 @@ class Work:
             raise InputError(
                 f"{self.url} has no column {', '.join(unknown)}, on which a condition was put", columns=unknown
             )
-        return conditions, slices_that_may_match(self._table.store, slices, conditions)
+        return conditions, slices_that_may_match(self.session.store, slices, conditions)
 
     def merge_on_conflict(self, again: Again | None = None, *, looks_again: bool = False) -> None:
         """Merge again, rather than lose, when all that is in the way is that others changed the same file groups.
@@ -393,7 +357,7 @@ class Work:
             looks_again: ``again`` also looks at ``lost.appeared``, so what landed where this transaction's condition
                 (`reads`) or keys (`mark_lookup`) were looked up is no loss either, but under ``serializable``.
         """
-        self._require_open()
+        self.require_open()
         self._rebase = Rebase(self, again, looks_again=looks_again)
 
     def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
@@ -402,20 +366,20 @@ class Work:
         Counts above isolation ``snapshot``, as `mark_scanned` does; a rebase under ``write-serializable`` looks again. With
         ``file_id`` in one file group only: by the bucket index no other can hold them.
         """
-        self._require_open()
+        self.require_open()
         self._refuse_misspelled(partition)
-        self._staged.mark_lookup(partition, file_id)
+        self.changes.mark_lookup(partition, file_id)
 
     def reads_complete(self) -> None:
         """Say that what was declared is all that was read. Above isolation ``snapshot`` it might be everything else."""
-        self._require_open()
-        self._staged.tells_all = True
+        self.require_open()
+        self.changes.tells_all = True
 
     def _check_constraints(self) -> None:
         """Raise `ConstraintError` when rows that were written have values that other rows of the snapshot have."""
-        constraints = self._table.settings.unique_constraints
-        stats = list(self._staged.files.values())
-        if not constraints or not stats or self._staged.operation.service:
+        constraints = self.session.settings.unique_constraints
+        stats = list(self.changes.files.values())
+        if not constraints or not stats or self.changes.operation.service:
             return
         from .unique_constraints import Checker
 
@@ -425,9 +389,9 @@ class Work:
                 "hold; nothing landed. Write them with the writers of this library, after `file_spec`",
                 paths=untold[:100],
             )
-        gone = self._staged.write_set().groups
+        gone = self.changes.write_set().groups
         others = [each for each in self.snapshot.file_slices() if each.group not in gone]
-        checker = Checker(self._table.store, self.url, self.instant, stats, self._staged.values(), others)
+        checker = Checker(self.session.store, self.url, self.instant, stats, self.changes.values(), others)
         for constraint in constraints:
             checker.check(constraint)
 
@@ -440,19 +404,19 @@ class Work:
         """
         from ..turns import take_turn
 
-        self._require_open()
+        self.require_open()
         mine = {each.group for each in groups}
-        take_turn(self, lambda _near: mine, by_itself=True)
+        take_turn(cast("Attempt", self), lambda _near: mine, by_itself=True)
 
     def allow_empty(self) -> None:
         """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""
-        self._require_open()
-        self._staged.empty_too = True
+        self.require_open()
+        self.changes.empty_too = True
 
     def _refuse_merge(self, what: str) -> None:
         """Raise `InputError` in a transaction that was begun to replace rows, not to merge some into them."""
-        self._require_open()
-        if kind_of(self._staged.operation.hudi_name) is Kind.OVERWRITE:
+        self.require_open()
+        if kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE:
             raise InputError(
                 f"`{what}` changes single rows, and this transaction of {self.url} was begun as {self.operation!r}, which "
                 "replaces all of a partition or table; nothing was written. Begin it as 'upsert' or 'delete', or claim what it "
@@ -461,7 +425,7 @@ class Work:
             )
 
     def _refuse_rows(self) -> None:
-        self._require_open()
+        self.require_open()
         if self.operation == "delete_partition":
             raise InputError(
                 f"this transaction of {self.url} was begun as 'delete_partition', which writes no rows; nothing was written. "
@@ -469,7 +433,37 @@ class Work:
                 operation=self.operation,
             )
 
-    def _require_open(self) -> None:
-        self._table._require_open()
+    def require_open(self) -> None:
+        """Raise when it is over, or its table was closed."""
+        self.session.require_open()
         if self._state != "open":
             raise is_over(self, self._state)
+
+
+def _spec_of(session: Session, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
+    """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
+    from ...hudi.table import META_COLUMNS
+    from ..staging import FileSpec
+
+    config = session.config
+    schema, avro = _settled(current, _without(rows, META_COLUMNS), config.name)
+    missing = [f for f in (*config.record_key_fields, *config.partition_fields) if f not in schema.names]
+    if missing:
+        raise InputError(
+            f"the rows lack {', '.join(missing)}, which {session.url} needs as record key or partition", columns=missing
+        )
+    return FileSpec(session.store, instant, schema, config, session.settings.bucket_count), avro
+
+
+def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([f for f in schema if f.name not in names])
+
+
+@functools.lru_cache(maxsize=64)
+def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.Schema, str]:
+    from ...hudi.table import storable, to_avro, widen
+
+    schema = storable(rows) if current is None else widen(current, rows)
+    return schema, to_avro(schema, name)

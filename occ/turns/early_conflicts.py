@@ -18,43 +18,70 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from ...conflict import INGESTION, NOWHERE, Region, Reservation, WriteSet, kind_of
+from ...conflict import INGESTION, NOWHERE, Claim, Region, Reservation, WriteSet, kind_of
 from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId
 from ..log import FAIL, OFF, Begin
-from ..session import beaten_early
+from ..session import Session, beaten_early
 from ..staging import NEW, Plan, owners, placed
 from .reservations import bounded
 from .waiting import BoundedWait
-
-if TYPE_CHECKING:
-    from ..transaction import Transaction, Work
 
 # The file groups that a merge will write, of the partitions where others are at work.
 Targets = Callable[[Region], Iterable[FileGroupId]]
 _log = logging.getLogger("lakelatch.waiting")
 
 
-def take_turn(work: Work, targets: Targets, *, by_itself: bool = False) -> None:
+class Attempt(Protocol):
+    """What a transaction shows of itself to take its turn.
+
+    Attributes:
+        claim: its rank among others, and what it has reserved.
+        fresh: nothing was done with it yet, so that it could as well begin later.
+        has_lock: it holds the table's lock.
+        lost_on: the file groups on which it gives way.
+    """
+
+    url: str
+    operation: str
+    instant: str
+    session: Session
+    claim: Claim
+    lost_on: tuple[FileGroupId, ...]
+
+    @property
+    def fresh(self) -> bool: ...
+    @property
+    def has_lock(self) -> bool: ...
+    def announced(self, other: Begin) -> WriteSet:
+        """What another open transaction will write, as far as it has said so."""
+
+    def abort(self, reason: str) -> None:
+        """End it; nothing of it lands."""
+
+    def begin_anew(self, reserved: Reservation | None) -> None:
+        """In place of one that is over and had done nothing."""
+
+
+def take_turn(txn: Attempt, targets: Targets, *, by_itself: bool = False) -> None:
     """Whoever is at work on the same file groups has ended when this returns, or it is not worth waiting for.
 
     Args:
-        work: the transaction; it may have another instant and a new snapshot afterwards.
+        txn: the transaction; it may have another instant and a new snapshot afterwards.
         targets: asked only when somebody is at work.
         by_itself: the writer has looked at the snapshot for it, so that only the writer can begin anew.
 
     Raises:
         ConflictError: ours gives way; nothing was written by this merge.
     """
-    txn = cast("Transaction", work)
-    mode = txn._table.settings.early_conflict_detection
+    mode = txn.session.settings.early_conflict_detection
     # Who has reserved or holds the lock goes first: others wait for it.
-    if mode == OFF or txn._claim.reserved or txn._lease is not None:
+    if mode == OFF or txn.claim.reserved or txn.has_lock:
         return
     gives_way = by_itself or mode == FAIL
     if not gives_way and not txn.fresh:
@@ -70,23 +97,23 @@ def take_turn(work: Work, targets: Targets, *, by_itself: bool = False) -> None:
     for _begin, theirs in others:
         near |= theirs.region | Region(frozenset(group.partition for group in theirs.groups))
     mine = frozenset(targets(near))
-    bucketed = txn._table.settings.bucket_count is not None
+    bucketed = txn.session.settings.bucket_count is not None
     meets = ((begin, theirs.met_by(WriteSet(mine), bucketed=bucketed)) for begin, theirs in others)
     met = [(begin, overlap) for begin, overlap in meets if overlap]
     if met and gives_way:
         begin, overlap = met[0]
-        txn._lost_on = overlap
+        txn.lost_on = overlap
         raise beaten_early(txn, begin, overlap)
     if met:
         _wait(txn, [begin for begin, _overlap in met], bounded(NOWHERE, mine))
 
 
-def _at_work(txn: Transaction, *, older_only: bool) -> list[tuple[Begin, Reservation]]:
+def _at_work(txn: Attempt, *, older_only: bool) -> list[tuple[Begin, Reservation]]:
     """Who is writing rows now, with the places where; one listing of markers for each of them."""
-    table = txn._table
-    state = table.log.catch_up()
+    session = txn.session
+    state = session.log.catch_up()
     by_priority = state.settings.strategy == "priority"
-    mine = state.open[txn.instant].claim if txn.instant in state.open else txn._claim
+    mine = state.open[txn.instant].claim if txn.instant in state.open else txn.claim
     found = []
     for begin in list(state.open.values()):
         first = begin.claim.outranks(mine, by_priority=by_priority)
@@ -94,31 +121,31 @@ def _at_work(txn: Transaction, *, older_only: bool) -> list[tuple[Begin, Reserva
         service = begin.plan is not None or kind_of(begin.operation) not in INGESTION
         if begin.instant == mine.instant or service or waits_for_ours or (older_only and not first):
             continue
-        writes = txn._judge.announced(begin)
+        writes = txn.announced(begin)
         places = Reservation(writes.region, writes.groups)
-        if first and begin.reserved and table.reservations.counts(begin):
+        if first and begin.reserved and session.reservations.counts(begin):
             places |= begin.reserved
         if places:
             found.append((begin, places))
     return found
 
 
-def _wait(txn: Transaction, others: list[Begin], wanted: Reservation) -> None:
+def _wait(txn: Attempt, others: list[Begin], wanted: Reservation) -> None:
     names = {begin.instant for begin in others}
     txn.abort("it waits for its turn")
     try:
-        over = BoundedWait(txn._table).until(
+        over = BoundedWait(txn.session).until(
             lambda state: names.isdisjoint(state.open),
-            who=f"{txn.operation} of {txn._table.writer}",
+            who=f"{txn.operation} of {txn.session.writer}",
             whom=", ".join(f"{begin.operation} {begin.instant} of {begin.writer}" for begin in others),
             why="at work on the same file groups",
         )
     except StorageError:
         over = False
     try:
-        txn._begin_anew(wanted if over else None)
+        txn.begin_anew(wanted if over else None)
     except ConflictError:  # others have had the place reserved for as long again
-        txn._begin_anew(None)
+        txn.begin_anew(None)
 
 
 def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:

@@ -13,7 +13,7 @@ from ..session import refuse_misspelled, some
 from ..staging import Staged
 
 if TYPE_CHECKING:
-    from ..table import Table
+    from ..session import Session
 
 TABLE = "table"
 _NAMES_MAX = 256  # of one reservation; more file groups become their partitions, more partitions the table
@@ -23,7 +23,7 @@ _CREATE_PARTITIONS = frozenset({"insert", "bulk_insert", "upsert", "insert_overw
 Asked = str | Iterable["str | FileSlice | tuple[str, str]"] | Reservation
 
 
-def reservation_of(table: Table, wanted: Asked, operation: str) -> Reservation:
+def reservation_of(session: Session, wanted: Asked, operation: str) -> Reservation:
     """The reservation that a writer asked for.
 
     A partition that does not exist yet is fine where the operation can make it: somebody else may be about to.
@@ -46,15 +46,15 @@ def reservation_of(table: Table, wanted: Asked, operation: str) -> Reservation:
             partitions.add(each)
         else:
             groups.add(each.group if isinstance(each, FileSlice) else FileGroupId(*each))
-    _refuse_unknown(table, partitions, groups, operation)
+    _refuse_unknown(session, partitions, groups, operation)
     return bounded(Region(frozenset(partitions)), groups)
 
 
-def _refuse_unknown(table: Table, partitions: set[str], groups: set[FileGroupId], operation: str) -> None:
-    snapshot = table.view().snapshot
+def _refuse_unknown(session: Session, partitions: set[str], groups: set[FileGroupId], operation: str) -> None:
+    snapshot = session.view().snapshot
     if gone := sorted(group for group in groups if snapshot.get(group) is None):
         raise InputError(
-            f"{table.url} has no file group {gone[0]}, which was to be reserved; nothing was written. Take them from the "
+            f"{session.url} has no file group {gone[0]}, which was to be reserved; nothing was written. Take them from the "
             "table's snapshot, or reserve their partition",
             groups=tuple(map(str, gone)),
         )
@@ -62,11 +62,11 @@ def _refuse_unknown(table: Table, partitions: set[str], groups: set[FileGroupId]
     for partition in sorted(partitions - known):
         if operation not in _CREATE_PARTITIONS:
             raise InputError(
-                f"{table.url} has no partition {partition!r}, which was to be reserved for {operation}; nothing was written. "
+                f"{session.url} has no partition {partition!r}, which was to be reserved for {operation}; nothing was written. "
                 f"It has {some(sorted(known))}",
                 partition=partition,
             )
-        refuse_misspelled(table.url, table.config, partition, sorted(known))
+        refuse_misspelled(session.url, session.config, partition, sorted(known))
 
 
 def touched(staged: Staged, lost_on: Iterable[FileGroupId], *, isolation: str, attempt: int) -> Reservation:

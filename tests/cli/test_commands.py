@@ -131,7 +131,7 @@ def test_timeline_shows_what_is_open_rolled_back_or_not_published(run, table):
     txn = table.transaction("delete")
     (newest, *_) = run.json("timeline", table.url)["instants"]
     assert (newest["requested"], newest["outcome"], newest["operation"]) == (txn.instant, "open", "DELETE")
-    table.cleaner.roll_back(table.log.state.open[txn.instant], reason="for the test")
+    table.session.cleaner.roll_back(table.session.log.state.open[txn.instant], reason="for the test")
     (newest, *_) = run.json("timeline", table.url)["instants"]
     assert newest["outcome"] == "rolled back"
     assert newest["reason"].startswith("for the test (by ")
@@ -261,7 +261,7 @@ def test_rollback_ends_a_silent_writer(run, table):
     txn = table.transaction("insert")
     with txn.new_file("origin=JFK") as file:
         file.write(rows(9))
-    table.heart.stop(txn.instant)
+    table.session.heart.stop(txn.instant)
     assert run.json("rollback", table.url, txn.instant) == {"rolled_back": [txn.instant], "still_open": []}
     with pytest.raises(lakelatch.RolledBackError):
         txn.commit()

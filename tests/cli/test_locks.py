@@ -37,7 +37,7 @@ def test_describe_tells_who_ended_leases_and_the_last_token(run, table):
     shown = run.json("locks", "show", table.url)
     assert shown["holder"] is None
     assert shown["generation"] == table.settings.generation
-    assert shown["last_token"] == table.log.state.token > 0
+    assert shown["last_token"] == table.session.log.state.token > 0
     assert [(each["token"], each["reason"]) for each in shown["breaks"]] == [(lease.token, "no sign of life")]
     assert f"token {lease.token} was ended by " in run("locks", "show", table.url).stdout
 
@@ -116,12 +116,12 @@ def test_create_takes_hudis_options(run, tmp_path: Path):
     ],
 )
 def test_set_refuses_what_cannot_work(run, table, arguments: list[str], message: str):
-    slots = table.log.next_slot
+    slots = table.session.log.next_slot
     refused = run("locks", "set", table.url, *arguments, code=2).stderr
     assert message in refused
     assert "secret" not in refused
-    table.log.catch_up()
-    assert (table.log.next_slot, table.settings.lock) == (slots, "table")
+    table.session.log.catch_up()
+    assert (table.session.log.next_slot, table.settings.lock) == (slots, "table")
 
 
 # --- check --------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_a_reader_that_leaves_early_is_no_error(table):
 def test_an_interrupt_ends_it_cleanly(table):
     table.change_settings(heartbeat_timeout_s=600.0)
     txn = table.transaction("insert")
-    table.heart.stop(txn.instant)
+    table.session.heart.stop(txn.instant)
     master, slave = pty.openpty()
     # A shell's background job ignores SIGINT, and so would its children.
     listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

@@ -35,7 +35,7 @@ def make(url: str, **settings) -> lakelatch.Table:
 
 
 def doctor(txn: lakelatch.Transaction, name: str):
-    return next(s for s in txn.snapshot.file_slices() if txn._table.read_slice(s)["id"][0].as_py() == name)
+    return next(s for s in txn.snapshot.file_slices() if txn.session.read_slice(s)["id"][0].as_py() == name)
 
 
 def sign_off(txn: lakelatch.Transaction, name: str) -> None:
@@ -126,7 +126,7 @@ def test_a_transaction_cannot_weaken_the_table_s_level(url):
             table.transaction(isolation="snapshot")
         with pytest.raises(lakelatch.ConfigError, match="no isolation level 'dirty'"):
             table.transaction(isolation="dirty")
-        assert not table.log.state.open, "refused before anything is written"
+        assert not table.session.log.state.open, "refused before anything is written"
 
 
 def test_a_level_that_was_raised_meanwhile_counts(url):

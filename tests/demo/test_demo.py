@@ -55,7 +55,7 @@ def played(told: Story, tmp_path: Path) -> Iterator[tuple[Path, lakelatch.Table]
 
 
 def judge(table: lakelatch.Table, told: Story, path: Path) -> dict[str, bool]:
-    findings = verdict.judge(table, told, list(table.log.entries()), path)
+    findings = verdict.judge(table, told, list(table.session.log.entries()), path)
     return {f.what: f.right for f in findings}
 
 

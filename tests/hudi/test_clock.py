@@ -31,7 +31,7 @@ def test_a_clock_that_is_years_ahead_begins_nothing(world, years, words):
     right, wrong = world.writer("A"), world.writer("B", wall=wall(world, years))
     right.insert("a", "a8")
     right.insert("a", "a9")
-    before = right.table.log.state.top
+    before = right.table.session.log.state.top
     begun = (
         lambda: wrong.add("a"),
         lambda: wrong.table.plan_clustering(small_bytes=1 << 20, target_bytes=1 << 20),
@@ -41,9 +41,9 @@ def test_a_clock_that_is_years_ahead_begins_nothing(world, years, words):
         with pytest.raises(lakelatch.ConfigError, match=words) as refused:
             begin()
         assert "clock" in str(refused.value)
-    assert right.table.log.catch_up().top == before
+    assert right.table.session.log.catch_up().top == before
     right.add("a")
-    assert right.table.log.catch_up().top < from_epoch_ms(int((right.env.now() + DAY_S) * 1000))
+    assert right.table.session.log.catch_up().top < from_epoch_ms(int((right.env.now() + DAY_S) * 1000))
     check_sound(right.table)
 
 
@@ -80,7 +80,7 @@ def test_a_table_that_was_idle_for_years_is_written_to_when_somebody_says_that_t
     with lakelatch.open(str(world.folder), env=world.env.peer(wall=late), clock_is_right=True) as table:
         world.writer_of(table).add("a")
     writer.add("a")
-    assert to_epoch_ms(writer.table.log.state.top) / 1000 >= late
+    assert to_epoch_ms(writer.table.session.log.state.top) / 1000 >= late
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_table_with_a_commit_from_the_future_stays_usable_and_check_names_it(p
     for writer in (a, b, a):
         writer.add("a")
     assert content(b.table) == BEGUN | {"a0": 4, "a1": 4}
-    assert b.table.log.state.top[:14] == FUTURE[:14], "in steps of a millisecond"
+    assert b.table.session.log.state.top[:14] == FUTURE[:14], "in steps of a millisecond"
     report = check(b.table.store, deep=True, env=poisoned.env)
     assert {each.kind for each in report.findings} == {"instant-ahead"}
     assert report.sound()

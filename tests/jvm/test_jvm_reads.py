@@ -130,7 +130,9 @@ def test_the_jvm_upserts_into_our_file_groups(library, index):
     assert in_order(by_hudi_rs(story.path)) == wanted
     assert in_order(by_us(story.path)) == wanted
     with lakelatch.open(str(story.path)) as table:
-        assert len(table.log.look(now=True)) == 1, "its commit is not in our log, so we would not write over it unseen"
+        assert len(table.session.log.look(now=True)) == 1, (
+            "its commit is not in our log, so we would not write over it unseen"
+        )
         groups = table.snapshot().file_slices()
         assert table.config.version == 8
         assert not table.config.metadata_partitions

@@ -61,7 +61,7 @@ def test_the_jvm_archives_after_us(library):
     history = path / ".hoodie" / "timeline" / "history"
     assert (history / "_version_").read_text() == "2"
     with lakelatch.open(str(path)) as table:
-        assert len(table.history.manifest().files) == 2
+        assert len(table.session.history.manifest().files) == 2
         instants = [instant for instant, _ in table.commits()]
         assert len(instants) == len({each.requested for each in instants})
     with lakelatch.open(str(library.served["archived"].path)) as table:

@@ -155,7 +155,7 @@ def _rewrite(txn: Transaction, keys: Iterable[str], change: Callable[[Rows, str]
     """Every file group that holds one of the keys anew, with ``change`` made for that key; a missing key is added."""
     missing = set(keys)
     for group in txn.snapshot.file_slices():
-        rows = rows_of(txn._table.read_slice(group))
+        rows = rows_of(txn.session.read_slice(group))
         if found := missing & set(rows):
             missing -= found
             for key in found:

@@ -168,8 +168,8 @@ def test_a_reader_needs_no_answer_to_the_opening_of_an_epoch(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     a.add("a")
     b.store.add(Late(On("put_if_absent", "/log/"), forever=True))
-    a.table.log.close_epoch()
-    assert b.table.log.catch_up().closed
+    a.table.session.log.close_epoch()
+    assert b.table.session.log.catch_up().closed
     assert content(b.table) == BEGUN | {"a0": 1, "a1": 1}
     with pytest.raises(lakelatch.StorageError, match="could not be opened; nothing landed"):
         b.add("b")

@@ -226,7 +226,7 @@ def test_fault_04_a_late_beat_brings_a_heartbeat_back(prove, end):
         a.env.advance(a.table.settings.heartbeat_interval_s)
         assert not a.store.armed
         assert a.store.list(HEARTBEATS) == [], "the transaction is over and its heartbeat is there"
-        assert a.table.heart.instants == set()
+        assert a.table.session.heart.instants == set()
 
     prove(check, beat=(a_beat_makes_the_file(), "its heartbeat is there"))
 
@@ -373,7 +373,7 @@ def test_fault_09_a_pending_transaction_is_invisible_to_the_check(prove, operati
     def check(make_world: Callable[..., World]) -> None:
         world = make_world(strategy="priority", yield_wait_s=1)
         first, second = world.writer("first"), world.writer("second")
-        first.table.priority = 1
+        first.table.session.priority = 1
         txn = first.table.transaction(operation)
         overwrite(txn, "a", "a9") if operation == "insert_overwrite" else add(txn, "a", 10)
         for file in txn._open_files:
@@ -547,7 +547,7 @@ def test_fault_13_the_early_look_compares_other_keys(prove):
         with second.table.transaction("insert") as txn:
             for part in "ab":
                 txn.new_file(f"part={part}", file_id=same).write(rows(part, {f"{part}9": 0}))
-        first.table.priority = 1
+        first.table.session.priority = 1
         pending = first.table.transaction()
         group = next(g for g in pending.snapshot.file_slices("part=a") if g.file_id == same)
         pending.rewrite(group).write(rows("a", {"a9": 10}))

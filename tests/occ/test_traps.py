@@ -134,7 +134,7 @@ def test_trap_5_a_forgotten_outcome_is_no_rollback(world):
     w.die()
     assert x.store.folders(".hoodie/.temp")
     x.add("b")
-    x.table.log.close_epoch()
+    x.table.session.log.close_epoch()
     x.add("b")
     delete_epochs_before_the_newest(world)
     for cleaner in (x, world.writer("fresh", host="host-c")):
@@ -148,7 +148,7 @@ def test_trap_5_an_archived_commit_is_no_rollback(world):
     w.store.add(Refuse(On("delete"), forever=True))  # killed before it deletes its markers
     old = w.add("a").instant
     w.die()
-    x.table.log.close_epoch()
+    x.table.session.log.close_epoch()
     x.add("b")
     for instant in list((world.folder / ".hoodie/timeline").glob("2*")):  # as another engine's archival does
         if instant.name[:17] <= old:
@@ -164,7 +164,7 @@ def test_trap_7_a_rollback_outlives_the_epoch_that_holds_it(world):
     w, x = world.writer("W"), world.writer("X", host="host-b")
     txn = w.begin_add("a")
     assert x.table.rollback_failed_writes(wait=True) == [txn.instant]
-    x.table.log.close_epoch()
+    x.table.session.log.close_epoch()
     x.add("b")
     delete_epochs_before_the_newest(world)
     with pytest.raises(lakelatch.RolledBackError):
@@ -183,7 +183,7 @@ def test_trap_6_a_cleaner_decides_on_the_log_that_its_entry_ends(world, after):
 
     def commits_after_all() -> None:
         txn.commit()
-        r.table.log.close_epoch()
+        r.table.session.log.close_epoch()
 
     r.table.rollback_failed_writes()  # the first look starts the stop-watch
     r.env.suspend(r.table.settings.heartbeat_timeout_s + 1)
@@ -216,11 +216,11 @@ def test_trap_8_a_time_is_never_used_again(world):
     first = a.table.transaction()
     first.abort()
     a.env.set_wall(a.env.now() - 3600)
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     second = a.begin_add("a")
     assert second.instant > first.instant
     # A paused cleaner of the first one does its work now, and again.
-    world.writer("paused", host="host-b").table.cleaner.sweep(first.instant)
+    world.writer("paused", host="host-b").table.session.cleaner.sweep(first.instant)
     first.abort()
     second.commit()
     assert world.content() == BEGUN | {"a0": 1, "a1": 1}
@@ -282,7 +282,7 @@ def test_trap_9_commits_that_a_power_cut_took_off_the_timeline_come_back_in_thei
 
     b = world.writer("B")
     b.store.add(Pause(look, call=lambda: None))
-    b.table.log.append(lambda _: None)
+    b.table.session.log.append(lambda _: None)
     assert seen == [told[:-3], told[:-2], told[:-1]]
     assert [file_name(each) for each in b.table.timeline().completed] == told
 
@@ -678,7 +678,7 @@ def put_into_an_emptied_slot(world: World) -> None:
     def meanwhile() -> None:
         assert x.table.rollback_failed_writes(wait=True) == [txn.instant]
         x.add("b")
-        x.table.log.close_epoch()
+        x.table.session.log.close_epoch()
         x.add("b")
         delete_epochs_before_the_newest(world)
 
@@ -710,7 +710,7 @@ def test_trap_18_who_has_not_read_what_landed_meanwhile_does_not_land(make_world
     w, x = world.writer("W"), world.writer("X", host="host-b")
     txn = w.begin_add("a")
     x.add("a", 10)
-    x.table.log.close_epoch()
+    x.table.session.log.close_epoch()
     x.add("b")
     delete_epochs_before_the_newest(world)
     with pytest.raises(lakelatch.RolledBackError, match="the commit log was made anew while"):
@@ -864,7 +864,7 @@ def fill_the_slot_of_a_commit(world: World) -> None:
     def meanwhile() -> None:
         # W's put has landed. Everybody else goes on, and the epoch is dropped.
         x.add("b")
-        x.table.log.close_epoch()
+        x.table.session.log.close_epoch()
         x.add("b")
         stranger = sorted(entry.parent.iterdir())[entry_number(entry) + 1].read_bytes()  # X's begin
         delete_epochs_before_the_newest(world)
@@ -893,7 +893,7 @@ def test_trap_20_does_harm_when_a_beaten_writer_deletes_its_files(make_world, mo
 
     def abort(self: Transaction, reason: str = "") -> None:
         self._over("aborted")
-        for path in self._staged.paths():
+        for path in self.changes.paths():
             self._table.store.delete(path)
 
     monkeypatch.setattr(Transaction, "abort", abort)

@@ -123,14 +123,14 @@ def after(writer: Writer, seconds: float, call: Callable[[], object]) -> None:
 @contextmanager
 def at_work(executor: Writer, planned: str, *, seen_by: Writer) -> Iterator[None]:
     """An execution of that plan is under way, and beats while the one who sees it waits."""
-    executor.table.heart.start(planned, shared=True)
+    executor.table.session.heart.start(planned, shared=True)
     interval_s = executor.table.settings.heartbeat_interval_s
-    beats = seen_by.env.every(interval_s, executor.table.heart.beat, name="at work")
+    beats = seen_by.env.every(interval_s, executor.table.session.heart.beat, name="at work")
     try:
         yield
     finally:
         beats.cancel()
-        executor.table.heart.stop(planned)
+        executor.table.session.heart.stop(planned)
 
 
 class World:
@@ -191,7 +191,7 @@ def struck(writer: Writer, fault: Fault, act: Callable[[Writer], object]) -> obj
 
 def entries(table: Table) -> list[Begin | Commit | End]:
     """Begins and ends of transactions, in slot order."""
-    return [e for e in table.log.entries() if isinstance(e, Begin | Commit | End)]
+    return [e for e in table.session.log.entries() if isinstance(e, Begin | Commit | End)]
 
 
 def fate(table: Table, instant: str) -> list[str]:
@@ -201,7 +201,7 @@ def fate(table: Table, instant: str) -> list[str]:
 
 def commits(table: Table) -> list[Commit]:
     """Commits that count, in slot order."""
-    return [e for e in table.log.entries() if isinstance(e, Commit)]
+    return [e for e in table.session.log.entries() if isinstance(e, Commit)]
 
 
 def writes(table: Table) -> list[Commit]:
@@ -236,8 +236,8 @@ def check_archived(table: Table) -> None:
     """Every commit that was not taken back is on the timeline or archived, once, as its log entry says."""
     rows = [
         row
-        for name, _ in table.history.manifest().files
-        for row in table.history._rows(name, ["instantTime", "action"])
+        for name, _ in table.session.history.manifest().files
+        for row in table.session.history._rows(name, ["instantTime", "action"])
     ]
     assert len(rows) == len({(row["instantTime"], row["action"]) for row in rows}), "archived twice"
     decided = commits(table)
@@ -252,7 +252,7 @@ def check_archived(table: Table) -> None:
 
 def check_no_strays(table: Table) -> None:
     """Every committed file is there, and no other but those of transactions that are open."""
-    store, alive = table.store, set(table.log.catch_up().open)
+    store, alive = table.store, set(table.session.log.catch_up().open)
     decided = commits(table)
     undone = {name for c in decided for name in c.undone if c.operation != "ARCHIVE"}
     kept = {s.path for c in decided if c.shown not in undone for s in metadata_of(store, c).stats}
@@ -272,7 +272,7 @@ def check_no_strays(table: Table) -> None:
 def check_clean(table: Table) -> None:
     """Nothing is left of transactions that are over: no file, marker, heartbeat, side object or pending instant."""
     check_no_strays(table)
-    store, alive = table.store, set(table.log.catch_up().open)
+    store, alive = table.store, set(table.session.log.catch_up().open)
     assert set(store.folders(MARKERS)) <= alive, "markers of transactions that are over"
     assert {e.name for e in store.list(HEARTBEATS)} <= alive, "heartbeats of transactions that are over"
     sides = {e.name.partition("-")[0] for e in store.list(SIDES)}

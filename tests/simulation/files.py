@@ -77,7 +77,7 @@ def write(
     facts: FileFacts | None = None,
 ) -> WriteStat:
     """A data file, by the steps of `BaseFileWriter`."""
-    store = txn._table.store
+    store = txn.session.store
     path = join(partition, base_file_name(BaseName(file_id, f"0-{number}-0", txn.instant)))
     refuse_if_over(store, txn.instant)
     marker = announce(store, txn.instant, path, "MERGE" if prev else "CREATE")
@@ -104,7 +104,7 @@ def merge_logs(execution: Execution) -> None:
     """`compaction.run`, of files that hold lists."""
     for group in execution.content["groups"]:
         each = compaction._slice(group)
-        content = execution._seen(lambda each=each: read_slice(execution._table.store, each))  # type: ignore[misc]
+        content = execution._seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
         execution.add([write(execution, each.partition, each.file_id, content, prev=each.instant)])
 
 
@@ -116,6 +116,6 @@ def join_files(execution: Execution) -> None:
             base = BaseFile.at(join(partition, name), 0)
             assert base is not None
             slices.append(FileSlice(base.group, base))
-            content |= execution._seen(lambda path=base.path: read(execution._table.store, path))  # type: ignore[misc]
+            content |= execution._seen(lambda path=base.path: read(execution.session.store, path))  # type: ignore[misc]
         execution.add([write(execution, partition, group["file_id"], content)])
         execution.drop_file_groups(slices)

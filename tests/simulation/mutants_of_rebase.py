@@ -27,7 +27,7 @@ def what_lands_during_a_round_is_not_compared() -> Patches:
     def make(real: Any) -> Any:
         def run(self: Any, task: Any) -> None:
             real(self, task)
-            log = self._work._table.log
+            log = self._work.session.log
             log.catch_up()
             self.slot = log.next_slot
 

@@ -50,7 +50,7 @@ def test_a_handle_publishes_what_it_reads_while_it_looks_for_strangers(tmp_path:
     b.store.add(Pause(On("list", ".hoodie/timeline"), call=lambda: lands_two_and_publishes_one(a)))
     b.add("b")
     a.store.reset()
-    order = [entry.instant for entry in b.table.log.entries() if isinstance(entry, Commit)]
+    order = [entry.instant for entry in b.table.session.log.entries() if isinstance(entry, Commit)]
     made = [call.path for call in b.store.calls if _completed_instant(call)]
     assert [path.rpartition("/")[2][:17] for path in made] == [order[-4], *order[-2:]]
     with world.fresh() as table:
@@ -93,6 +93,6 @@ def test_a_handle_that_goes_over_to_a_new_epoch_forgets_no_setting_meanwhile(tmp
     a.store.add(
         Pause(On("get", epoch.name), call=lambda: seen.add((a.table.settings.lock, a.table.settings.isolation)))
     )
-    a.table.log.catch_up()
+    a.table.session.log.catch_up()
     assert seen == {("none://", "serializable")}
     world.close()

@@ -245,7 +245,7 @@ def test_a_new_handle_takes_back_what_a_restore_has_undone_that_it_reads_while_i
     of_timeline, looks = On("list", ".hoodie/timeline"), count()  # the first look is for strangers, the second verifies
     b.store.add(Pause(lambda call: of_timeline(call) and next(looks) == 1, call=meanwhile))
     b.add("b")
-    undone = b.table.log.state.undone
+    undone = b.table.session.log.state.undone
     assert len(undone) == 1
     assert not undone & {entry.name for entry in b.store.list(".hoodie/timeline")}
     a.store.reset()
@@ -265,11 +265,11 @@ def test_a_sweep_leaves_to_a_restore_what_it_is_just_taking_back(world: World, k
     b.store.add(Refuse(On("delete", ".hoodie/timeline"), forever=True))
     b.table.restore(first_of(b))
     if knows:
-        a.table.log.catch_up()
+        a.table.session.log.catch_up()
     shown = read_timeline(a.store, a.table.config)
-    names = [file_name(each) for each in shown.commits if file_name(each) in b.table.log.state.undone]
+    names = [file_name(each) for each in shown.commits if file_name(each) in b.table.session.log.state.undone]
     assert len(names) >= 2
-    a.table.cleaner.sweep_strays(shown, ())
+    a.table.session.cleaner.sweep_strays(shown, ())
     a.table.rollback_failed_writes()
     assert [call.path.rpartition("/")[2] for call in a.store.calls if of_completed(call)][: len(names)] == names[::-1]
     b.store.reset()
@@ -290,12 +290,14 @@ def test_an_own_commit_that_was_undone_or_stands_under_another_name_is_recognise
     undone = a.add("b")
     saved = a.table.savepoint(first_of(a))
     (kept,) = (
-        e.instant for e in a.table.log.entries() if getattr(e, "operation", "") == "SAVEPOINT" and e.kind == "commit"
+        e.instant
+        for e in a.table.session.log.entries()
+        if getattr(e, "operation", "") == "SAVEPOINT" and e.kind == "commit"
     )
     a.table.restore(saved.instant)
     for _ in range(8):
         a.add("b")
-    log = world.writer("B").table.log
+    log = world.writer("B").table.session.log
     assert (log.landed(undone.instant), log.outcome(undone.instant)) == (undone.completion, "undone")
     assert (log.landed(kept), log.outcome(kept)) == (saved.shown.completed, "commit")
 
@@ -334,10 +336,10 @@ def landed_two_epochs_ago(world: World) -> tuple[Writer, str, list[Executed]]:
 
     def meanwhile() -> None:
         told.append(b.table.execute(planned))
-        epoch = b.table.log.epoch
-        while b.table.log.epoch == epoch:
+        epoch = b.table.session.log.epoch
+        while b.table.session.log.epoch == epoch:
             b.add("b")
-        assert epoch in b.table.pruner.prune()
+        assert epoch in b.table.session.pruner.prune()
 
     a.store.add(Pause(On("put_if_absent", "/log/"), call=meanwhile))
     return a, planned, told
@@ -378,8 +380,8 @@ def test_a_deleted_savepoint_that_comes_back_is_taken_away_by_whoever_cleans_in_
     a = world.writer("A", epoch_slots=12)
     kept = a.table.savepoint(first_of(a))
     path = bring_back(a)
-    epoch = a.table.log.epoch
-    while a.table.log.epoch == epoch:
+    epoch = a.table.session.log.epoch
+    while a.table.session.log.epoch == epoch:
         a.add("b")
     with world.fresh() as table:
         table.rollback_failed_writes()
@@ -391,9 +393,9 @@ def test_a_deleted_savepoint_that_comes_back_goes_with_the_epoch_that_tells_of_i
     """Later nobody would know. Seed 231067925."""
     a = world.writer("A", epoch_slots=12)
     a.table.change_settings(log_epochs=1)
-    epoch = a.table.log.epoch
+    epoch = a.table.session.log.epoch
     path = bring_back(a)
-    while a.table.log.epoch == epoch:
+    while a.table.session.log.epoch == epoch:
         a.add("b")
-    assert epoch in a.table.pruner.prune()
+    assert epoch in a.table.session.pruner.prune()
     assert not path.exists()

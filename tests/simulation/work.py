@@ -123,7 +123,7 @@ class Work:
                 if not mine:
                     continue
                 left -= mine
-                seen = read(self.txn._table.store, now.path)  # may be cleaned, if others have landed since
+                seen = read(self.txn.session.store, now.path)  # may be cleaned, if others have landed since
                 self.attempt.merged |= seen
                 self.attempt.reads |= seen
                 rows = {key: email for root in mine for key, email in self._rows[root].items()}
@@ -194,7 +194,7 @@ class Work:
 
     def _content(self, group: FileSlice) -> State:
         try:
-            return self.txn._seen(lambda: read(self.txn._table.store, group.path))  # as `Transaction.read` does
+            return self.txn._seen(lambda: read(self.txn.session.store, group.path))  # as `Transaction.read` does
         except Gone as e:
             self.txn.check()  # somebody has taken it for dead
             raise Anomaly(f"{self.attempt.name} is open, and {group.path} of its snapshot is gone") from e
@@ -202,7 +202,7 @@ class Work:
     def _read(self, group: FileSlice, *, said: bool = False) -> State:
         seen = self._content(group)
         if not said:
-            self.txn._staged.saw(group)
+            self.txn.changes.saw(group)
         self.attempt.reads |= seen
         return seen
 
@@ -237,8 +237,8 @@ class Work:
     def _begin(self, partition: str, balance: int, rows: Rows) -> None:
         """A new file group; in a bucket that has one already, that takes it."""
         bucket = None
-        if self.txn._table.settings.bucket_count is not None:
-            bucket = self.luck.randrange(self.txn._table.settings.bucket_count)
+        if self.txn.session.settings.bucket_count is not None:
+            bucket = self.luck.randrange(self.txn.session.settings.bucket_count)
             dropped = self.attempt.drops | self.attempt.writes.keys()
             there = [g for g in self.txn.snapshot.file_slices(partition) if bucket_of(g.file_id) == bucket]
             for group in there:
@@ -247,7 +247,7 @@ class Work:
                     return self._replace(group, self._read(group), balance, rows)
                 if not roots & self.attempt.drops:
                     return None  # changed already
-        file_id = new_file_id(self.txn._table.env.uuid(), bucket=bucket)
+        file_id = new_file_id(self.txn.session.env.uuid(), bucket=bucket)
         value = Value((self.attempt.name,), 1, balance, tuple(sorted(rows.items())))
         return self._put(partition, file_id, {FileGroupId(partition, file_id): value}, self._facts(partition, rows, {}))
 
@@ -255,7 +255,7 @@ class Work:
         new = rows.keys() - rows_of(seen).keys()
         self.attempt.inserted |= {(partition, key) for key in new}
         self.attempt.emails |= set(rows.values())
-        return facts(self.txn._table.settings, partition, rows, new)
+        return facts(self.txn.session.settings, partition, rows, new)
 
     def _put(self, partition: str, file_id: str, content: State, told: FileFacts | None, prev: str = "") -> None:
         self.txn.add([self._write(partition, file_id, content, prev=prev, facts=told)])
@@ -265,13 +265,13 @@ class Work:
         """Sometimes a second attempt of the same task does the same, as Spark's do: beside the first one, or later."""
 
         def second() -> None:
-            self.txn._table.env.sleep(self.luck.random() * self.luck.choice((0.02, 0.5)))
+            self.txn.session.env.sleep(self.luck.random() * self.luck.choice((0.02, 0.5)))
             with suppress(LakeLatchError):
                 task()
 
         task = functools.partial(write, self.txn, partition, file_id, content, **words)
         if self.luck.random() < SECOND_ATTEMPTS:
-            self.txn._table.env.thread(second, name="second attempt")
+            self.txn.session.env.thread(second, name="second attempt")
         return task()
 
 

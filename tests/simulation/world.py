@@ -376,7 +376,7 @@ class World:
             self._delete_what_is_forgotten(table)
         entries = list(read_all(SimStore(self.objects.before_pruning(LOG), None)))
         self.entries = entries
-        table.log.entries = lambda: iter(entries)
+        table.session.log.entries = lambda: iter(entries)
         check_history(table)
         if not self.ground:
             check_published(table)

@@ -66,7 +66,7 @@ def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) 
     with open_table(str(play.path)) as table:
         screen.transactions(play.rows(table))
         findings = []
-        for finding in verdict.judge(table, told, list(table.log.entries()), play.path):
+        for finding in verdict.judge(table, told, list(table.session.log.entries()), play.path):
             screen.finding(finding)
             findings.append(finding)
     right = all(f.right for f in findings)

@@ -67,7 +67,7 @@ def facts_of(table: Table) -> dict[str, Any]:
         "properties": properties_json(table.config),
         "settings": table.settings.to_json() if table.writable else None,
         "lock": _holder(table) if table.writable else None,
-        "writers": [_writer(table, *each) for each in queue(table)] if table.writable else [],
+        "writers": [_writer(table, *each) for each in queue(table.session)] if table.writable else [],
         "size": {
             "partitions": len(view.snapshot.partitions()),
             "file_groups": len(groups),
@@ -119,7 +119,7 @@ def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
 def _last_commit(table: Table) -> dict[str, Any] | None:
     from ..hudi.timeline import to_epoch_ms
 
-    last = table.log.state.last if table.writable else None
+    last = table.session.log.state.last if table.writable else None
     if last is not None:
         found = (last.instant, last.completion, last.operation, last.writer)
         empty = last.empty

@@ -26,7 +26,7 @@ def files(url: str, *, partition: str | None, as_of: str | None, rows: bool | No
     from ..occ.session import known_partition
 
     with lakelatch.open(url) as table:
-        moment = table.time_of(as_of, "--as-of") if as_of is not None else None
+        moment = table.session.time_of(as_of, "--as-of") if as_of is not None else None
         snapshot = table.snapshot(as_of=moment)
         if partition is not None:
             partition = known_partition(table.store, table.config, snapshot, partition)

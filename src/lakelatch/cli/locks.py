@@ -63,7 +63,7 @@ def show(url: str, *, json: bool) -> None:
 def facts_of(table: Table) -> tuple[dict[str, Any], Holder | None]:
     """What ``--json`` prints, and the holder."""
     lock = table.lock  # refuses a table without a log
-    state = table.log.catch_up()
+    state = table.session.log.catch_up()
     found = lock.provider()
     holder = found[0].inspect(found[1]) if found else None
     breaks = found[0].breaks(found[1]) if found else ()

@@ -29,7 +29,7 @@ def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: boo
             ended = _all_dead(table)
         else:
             ended = _one(table, instant, force=force, yes=yes)
-        still_open = sorted(t for t, begin in table.log.catch_up().open.items() if not begin.waits)
+        still_open = sorted(t for t, begin in table.session.log.catch_up().open.items() if not begin.waits)
     if json:
         print_json({"rolled_back": ended, "still_open": still_open})
         return
@@ -49,8 +49,8 @@ def _all_dead(table: Table) -> list[str]:
 
 
 def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
-    table._require_log()
-    begin = table.log.catch_up().open.get(instant)
+    table.session.require_log()
+    begin = table.session.log.catch_up().open.get(instant)
     if begin is None:
         raise _not_open(table, instant)
     if begin.waits:
@@ -68,7 +68,7 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
     else:
         _refuse_the_living(table, begin)
         reason = "its heartbeat stopped"
-    if not table.cleaner.roll_back(begin, reason=reason):
+    if not table.session.cleaner.roll_back(begin, reason=reason):
         raise _not_open(table, instant)
     return [instant]
 
@@ -98,7 +98,7 @@ def _refuse_the_living(table: Table, begin: Begin) -> None:
 
 
 def _not_open(table: Table, instant: str) -> InputError:
-    outcome = table.log.outcome(instant)
+    outcome = table.session.log.outcome(instant)
     words = {
         "commit": "it has committed; what has landed is not rolled back",
         "undone": "it has committed, and has left the timeline since, by a restore or an archival",

@@ -36,7 +36,7 @@ def list_(url: str, *, json: bool) -> None:
             assert begin.plan is not None
             files = extent(held(table.store, begin.plan))
             plans.append({"instant": begin.instant, "action": begin.action, "writer": begin.writer, "files": files})
-        leases = table.leases.alive(timeout_s=table.settings.heartbeat_timeout_s)
+        leases = table.session.leases.alive(timeout_s=table.settings.heartbeat_timeout_s)
     readers = [{"reader": each.reader, "writer": each.writer, "at": each.at} for each in leases]
     if json:
         print_json({"plans": plans, "readers": readers})
@@ -198,7 +198,7 @@ def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
     import lakelatch
 
     with lakelatch.open(url) as table:
-        instant = table.time_of(instant, "the commit to restore")
+        instant = table.session.time_of(instant, "the commit to restore")
         if not yes:
             later = [each for each in table.timeline().commits if each.requested > instant]
             typer.confirm(

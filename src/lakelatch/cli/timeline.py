@@ -75,7 +75,7 @@ def pruned_to(table: Table) -> str | None:
     """T up to which the log tells nothing any more, because its oldest epochs were removed; None when it is whole."""
     from ..occ.log import Open
 
-    first = next(table.log.entries(), None) if table.writable else None
+    first = next(table.session.log.entries(), None) if table.writable else None
     return first.top if isinstance(first, Open) and first.slot > 1 else None
 
 
@@ -87,7 +87,7 @@ def newest(table: Table, limit: int) -> list[Row]:
     rows: dict[tuple[str, str], Row] = {}
     seen = table.timeline()
     shown = set(seen.completed)
-    archived = [each for each in table.history.instants().values() if each not in shown]
+    archived = [each for each in table.session.history.instants().values() if each not in shown]
     instants: dict[tuple[str, str], Instant] = {}
     for instant in (*archived, *seen.pending, *seen.completed):
         key = (instant.requested, "" if instant.action in _WRITES else instant.action)
@@ -97,7 +97,7 @@ def newest(table: Table, limit: int) -> list[Row]:
             done = "archived" if instant in archived else "committed"
             row.outcome = done if instant.action in COMMIT_ACTIONS else "done"
     if table.writable:
-        for entry in table.log.entries():
+        for entry in table.session.log.entries():
             _add_entry(rows, entry)
             if isinstance(entry, Commit) and entry.empty and (entry.instant, "") == min(instants, default=None):
                 rows[entry.instant, ""].outcome = "created"

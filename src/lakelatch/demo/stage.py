@@ -200,9 +200,9 @@ class Stage:
             raise WriterFailed(f"{name} ended with code {code}:\n{tail}")
 
     def _look_for_rollback(self, table: Table) -> bool:
-        if table.log.outcome(self._killed) != "rollback":
+        if table.session.log.outcome(self._killed) != "rollback":
             return False
-        entry = outcome_of(list(table.log.entries()), self._killed)
+        entry = outcome_of(list(table.session.log.entries()), self._killed)
         who = self._name_of(entry.who) if isinstance(entry, End) else "nobody"
         self._screen.state("doomed", f"rolled back by {who}, its files are deleted")
         return True
@@ -213,7 +213,7 @@ class Stage:
 
     def rows(self, table: Table) -> list[Row]:
         """Every transaction that ever began, in the order of the log."""
-        log = list(table.log.entries())
+        log = list(table.session.log.entries())
         writers = writers_of(log)
         rows = []
         for begin in (e for e in log if isinstance(e, Begin)):

@@ -128,8 +128,8 @@ def test_a_file_that_was_merged_again_is_sound_when_its_commit_is_archived_and_f
     early.commit()
     for _ in range(4):
         a.add("b")
-        a.table.log.catch_up()
-        a.table.log.close_epoch()
+        a.table.session.log.catch_up()
+        a.table.session.log.close_epoch()
     a.table.clean(retain_commits=1)
     a.table.archive(keep_min=1, keep_max=1)
     a.table.rollback_failed_writes()

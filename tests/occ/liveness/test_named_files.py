@@ -124,12 +124,12 @@ def planned(writer: Writer, slices: dict[str, list[str]]) -> None:
     table = writer.table
     for _ in range(2):
         writer.add("a")
-    table.log.catch_up()
-    before = table.log.next_slot
+    table.session.log.catch_up()
+    before = table.session.log.next_slot
     last = commits(table)[-1]
     earliest = {"T": last.instant, "C": last.completion, "action": last.action}
     plan = {"content": {"slices": slices, "earliest": earliest, "last": last.instant, "policy": "x"}}
-    table.log.append(
+    table.session.log.append(
         lambda state: Begin(
             next_label(table.env.now(), state.top), "clean", "CLEAN", "evil", None, plan=plan, planned_at=before
         )
@@ -228,7 +228,7 @@ def test_a_side_object_that_names_what_it_may_not_is_damage(world):
 
 def test_deep_json_in_a_slot_is_damage(world):
     table = world.fresh()
-    path = world.folder / slot_path(table.log.epoch, table.log.next_slot)
+    path = world.folder / slot_path(table.session.log.epoch, table.session.log.next_slot)
     table.close()
     path.write_bytes(b'{"v":1,"kind":' + b"[" * 200_000)
     with pytest.raises(lakelatch.CorruptTableError, match="torn or not ours"):

@@ -36,8 +36,8 @@ def world(make_world) -> World:
 
 def next_epoch(writer: Writer, times: int = 1) -> None:
     for _ in range(times):
-        writer.table.log.catch_up()
-        writer.table.log.close_epoch()
+        writer.table.session.log.catch_up()
+        writer.table.session.log.close_epoch()
         writer.add("b")
 
 
@@ -58,7 +58,7 @@ def test_the_epoch_that_a_new_handle_has_just_found_is_removed_below_it(world, w
 
     b.store.add(Pause(On("folders", LOG), meanwhile, after=True))
     log = CommitLog(b.store, b.env, Publisher(b.store, b.env, TIMELINE))
-    assert log.catch_up().top == a.table.log.catch_up().top
+    assert log.catch_up().top == a.table.session.log.catch_up().top
 
 
 def test_old_epochs_go_and_the_table_stays(world):
@@ -94,10 +94,10 @@ def test_as_many_stay_as_the_setting_says(make_world):
 def test_a_handle_that_lives_long_prunes_beside_its_beats(world):
     a = world.writer("A")
     next_epoch(a, 2)
-    a.table.heart.beat()
+    a.table.session.heart.beat()
     assert len(kept(world)) == 1
     a.store.calls.clear()
-    a.table.heart.beat()
+    a.table.session.heart.beat()
     assert not [c for c in a.store.calls if c.op in ("folders", "list") and LOG in c.path], "once for each epoch"
 
 
@@ -109,7 +109,7 @@ def test_an_epoch_stays_while_something_is_open_that_began_in_it_or_before(world
     a.table.rollback_failed_writes()
     first, *rest = kept(world)
     assert len(rest) == 3, "only what was before its begin is gone"
-    assert any(isinstance(e, Begin) and e.instant == txn.instant for e in a.table.log.entries())
+    assert any(isinstance(e, Begin) and e.instant == txn.instant for e in a.table.session.log.entries())
     txn.commit()
     a.table.rollback_failed_writes()
     assert first not in kept(world)
@@ -151,7 +151,7 @@ def test_one_that_is_left_half_is_no_damage_and_goes_the_next_time(world, after)
     with world.fresh() as table:
         report = check(table.store)
         assert report.findings == ()
-        assert next(table.log.entries()).slot == first_slot(table.store, before[1]), "half of a story is none"
+        assert next(table.session.log.entries()).slot == first_slot(table.store, before[1]), "half of a story is none"
     b.table.rollback_failed_writes()
     assert len(kept(world)) == 1
     b.add("a")
@@ -166,7 +166,7 @@ def test_side_objects_and_leftovers_go_with_the_epoch_that_tells_of_them(world, 
     w.die()
     next_epoch(a, 2)
     assert [e for e in a.table.store.list(SIDES) if e.name.startswith(landed.instant)]
-    a.table.pruner.prune()
+    a.table.session.pruner.prune()
     with world.fresh() as table:
         left = {e.name.partition("-")[0] for e in table.store.list(SIDES)}
         assert left <= {c.instant for c in commits(table)}
@@ -212,18 +212,18 @@ def test_a_commit_put_into_a_pruned_epoch_does_harm_when_nobody_looks(world, mon
 def test_what_a_commit_put_into_a_pruned_epoch_does_not_name_stays(world):
     """W's entry of an earlier round stands where its T did not land by it, and the put of the open entry has come back."""
     w = world.writer("W")
-    begun = next(w.table.log.entries())
+    begun = next(w.table.session.log.entries())
     w.add("a")
     (landed,) = [e for e in commits(w.table) if e.instant == w.table.timeline().commits[-1].requested]
-    epoch = w.table.log.epoch
+    epoch = w.table.session.log.epoch
     next_epoch(w, 2)
     w.table.rollback_failed_writes()
     assert epoch not in kept(world)
     earlier = replace(landed, completion=next_label(0.0, landed.completion), metadata={**landed.metadata, "stats": []})
     for entry in (begun, earlier):
         w.table.store.put(slot_path(epoch, entry.slot), encode(entry, epoch, entry.slot, "z"))
-    assert earlier in w.table.log.entries()
-    w.table.cleaner.sweep_strays(w.table.timeline(), ())
+    assert earlier in w.table.session.log.entries()
+    w.table.session.cleaner.sweep_strays(w.table.timeline(), ())
     assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 
@@ -239,7 +239,7 @@ def begin_where_another_began(world: World) -> tuple[str, str]:
         nonlocal other
         with v.table.transaction("upsert") as txn:
             add(txn, "a")
-            v.table.log.close_epoch()
+            v.table.session.log.close_epoch()
         other = txn.instant
         v.table.rollback_failed_writes()
         assert len(kept(world)) == 1
@@ -277,7 +277,7 @@ def test_one_who_opens_the_next_epoch_late_brings_no_old_one_back(world):
         assert len(kept(world)) == 1
 
     a.add("b")
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     z.store.add(Pause(ENTRY, call=meanwhile))
     z.add("a")
     assert len(kept(world)) == 2, "its put has landed"
@@ -310,9 +310,9 @@ def test_one_who_closes_an_epoch_that_is_gone_misses_nothing(world, how, opening
 
     z.store.add(Pause(ENTRY, call=meanwhile))
     if how == "closes":
-        z.table.log.close_epoch()
+        z.table.session.log.close_epoch()
     else:
-        z.table.log.take_over(z.table.settings, lambda: "")
+        z.table.session.log.take_over(z.table.settings, lambda: "")
     z.add("a")
     assert world.content() == independent_content(world.folder) == {"a0": 3, "a1": 3, "b0": 1, "b1": 1}
     with world.fresh() as table:
@@ -335,7 +335,7 @@ def test_one_who_ends_a_transaction_in_an_epoch_that_is_gone_misses_nothing(worl
 
     def meanwhile() -> None:
         lands.commit()
-        a.table.log.close_epoch()
+        a.table.session.log.close_epoch()
         world.env.advance(100.0)
         assert a.table.rollback_failed_writes(wait=True) == [ends.instant]
         assert len(kept(world)) == 1
@@ -361,8 +361,8 @@ def test_one_whose_entry_stands_where_a_close_had_been_is_told_of_no_damage(worl
     ends = z.begin_add("b")
 
     def meanwhile() -> None:
-        a.table.log.catch_up()
-        a.table.log.close_epoch()
+        a.table.session.log.catch_up()
+        a.table.session.log.close_epoch()
         world.env.advance(100.0)
         assert a.table.rollback_failed_writes(wait=True) == [ends.instant]
         assert len(kept(world)) == 1
@@ -381,7 +381,7 @@ def test_the_log_of_before_a_rebuild_goes_too(world):
     txn = a.begin_add("a")
     a.die()
     (epoch,) = (world.folder / LOG).iterdir()
-    slot = a.table.log.next_slot
+    slot = a.table.session.log.next_slot
     torn = Path(epoch, f"{slot:020d}")
     torn.write_bytes(b'{"v":1,"kind')
     world.env.advance(10.0)
@@ -400,7 +400,7 @@ def test_the_timeline_says_how_far_back_the_log_tells(world, capsys):
     show_timeline(str(world.folder), limit=20, json=False)
     assert "has been removed" not in capsys.readouterr().out
     a.table.rollback_failed_writes()
-    last = a.table.log.state.last
+    last = a.table.session.log.state.last
     show_timeline(str(world.folder), limit=20, json=False)
     assert "has been removed" in capsys.readouterr().out
     show_timeline(str(world.folder), limit=20, json=True)
@@ -417,7 +417,7 @@ def test_a_pending_instant_that_came_late_goes_with_the_begin_that_explains_it(w
     a.table.rollback_failed_writes(wait=True)
     (world.folder / f".hoodie/timeline/{dead}.inflight").touch()
     next_epoch(a, 2)
-    a.table.heart.beat()
+    a.table.session.heart.beat()
     assert len(kept(world)) == 1
     with world.fresh() as table:
         assert check(table.store).findings == ()
@@ -426,15 +426,15 @@ def test_a_pending_instant_that_came_late_goes_with_the_begin_that_explains_it(w
 def test_what_has_landed_since_a_slot_is_known_as_far_as_the_log_reaches_back(world):
     a = world.writer("A")
     next_epoch(a, 2)
-    begun = a.table.log.next_slot
+    begun = a.table.session.log.next_slot
     next_epoch(a)
-    (late,) = a.table.log.follow_since(begun).commits
+    (late,) = a.table.session.log.follow_since(begun).commits
     assert late == commits(a.table)[-1]
     middle = first_slot(a.table.store, kept(world)[2])
-    assert len(a.table.log.follow_since(middle).commits) == 2
+    assert len(a.table.session.log.follow_since(middle).commits) == 2
     a.table.rollback_failed_writes()
-    assert not a.table.log.follow_since(middle).complete, "a plan of then is not to be validated any more"
-    newest = a.table.log.follow_since(first_slot(a.table.store, kept(world)[0]))
+    assert not a.table.session.log.follow_since(middle).complete, "a plan of then is not to be validated any more"
+    newest = a.table.session.log.follow_since(first_slot(a.table.store, kept(world)[0]))
     assert newest.complete
     assert newest.commits == [late]
 
@@ -452,7 +452,7 @@ def test_what_an_epoch_published_is_on_disk_for_good_before_it_is_closed(world, 
 
     monkeypatch.setattr(LocalStore, "put", put)
     entries = len(list((world.folder / LOG).rglob("*")))
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     assert flushed == [(".hoodie/timeline", True, 0)]
     assert len(list((world.folder / LOG).rglob("*"))) == entries + 1
 
@@ -464,9 +464,9 @@ def test_a_commit_that_another_engine_took_back_keeps_no_epoch(world, action):
     next_epoch(a, 2)
     timeline = world.folder / ".hoodie/timeline"
     next(timeline.glob(f"{undone.instant}_*")).unlink()
-    later = next_label(0.0, a.table.log.state.top)
+    later = next_label(0.0, a.table.session.log.state.top)
     (timeline / f"{later}_{next_label(0.0, later)}.{action}").write_bytes(b"")
-    a.table.pruner.prune()
+    a.table.session.pruner.prune()
     assert len(kept(world)) == 1
 
 
@@ -478,7 +478,7 @@ def test_a_savepoint_that_was_deleted_keeps_no_epoch(world, epochs_between):
     a.table.delete_savepoint(saved.instant)
     next_epoch(a, 2)
     with world.fresh() as table:  # whose state begins with the newest epoch
-        table.pruner.prune()
+        table.session.pruner.prune()
     assert len(kept(world)) == 1
 
 
@@ -488,7 +488,7 @@ def test_a_savepoint_that_the_timeline_has_lost_keeps_its_epoch(world):
     next_epoch(a, 2)
     next((world.folder / TIMELINE).glob("*.savepoint")).unlink()
     before = kept(world)
-    a.table.pruner.prune()
+    a.table.session.pruner.prune()
     assert kept(world) == before
 
 

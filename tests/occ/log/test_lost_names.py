@@ -61,8 +61,8 @@ def closed(world: World) -> dict[str, int]:
     """Five commits since the log went on to another epoch."""
     a = world.writer("A")
     a.add("b")
-    a.table.log.close_epoch()
-    a.table.log.catch_up()
+    a.table.session.log.close_epoch()
+    a.table.session.log.catch_up()
     return changed(world)
 
 

@@ -177,7 +177,7 @@ class Life:
             lambda: self.add("a"),
             lambda: self.table.clean(retain_commits=1),
             lambda: self.table.archive(keep_min=2, keep_max=3),
-            lambda: self.table.log.close_epoch(),
+            lambda: self.table.session.log.close_epoch(),
             lambda: self.add("b"),
             self.beat,
         ]

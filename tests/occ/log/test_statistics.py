@@ -148,7 +148,7 @@ def test_statistics_are_told_where_somebody_asks(make_world):
         table = world.writer("one").table
         with table.transaction("upsert") as txn:
             insert(txn, "a", "x", v=4)
-        (stat,) = plain_metadata_of(table.store, table.log.state.last)["stats"]
+        (stat,) = plain_metadata_of(table.store, table.session.log.state.last)["stats"]
         assert ("columns" in stat) is told
         if told:
             assert stat["columns"]["rows"] == 1
@@ -170,7 +170,7 @@ def job(table, where, *, partition="part=a") -> lakelatch.Transaction:
     """Adds up what meets the condition, and writes the total elsewhere."""
     txn = table.transaction("upsert")
     total = sum(
-        v for each in txn.mark_scanned(partition, where=where) for v in txn._table.read_slice(each)["v"].to_pylist()
+        v for each in txn.mark_scanned(partition, where=where) for v in txn.session.read_slice(each)["v"].to_pylist()
     )
     insert(txn, "b", f"total {txn.instant}", v=total)
     return txn

@@ -80,7 +80,7 @@ def test_commits_of_our_own_are_no_strangers(tmp_path):
     with lakelatch.create(url, record_key="id", schema=rows("a", value=0).schema) as table:
         for value in range(3):
             commit(table, rows("a", value=value))
-        table.log.close_epoch()
+        table.session.log.close_epoch()
         with lakelatch.open(url) as other:
             commit(other, rows("a", value=7))
             assert other.log.look(now=True) == []
@@ -94,7 +94,7 @@ def test_an_unpublished_commit_is_read_by_one_who_may_not_publish(tmp_path):
     with lakelatch.create(url, record_key="id", schema=rows("a", value=0).schema) as table:
         commit(table, rows("a", value=1))
         commit(table, rows("a", value=2))
-        last = table.log.state.last
+        last = table.session.log.state.last
         name = file_name(Instant(last.instant, "commit", "completed", last.completion))
         instant = tmp_path / "table/.hoodie/timeline" / name
         body = instant.read_bytes()
@@ -110,7 +110,7 @@ def test_the_published_bytes_are_a_function_of_the_entry(tmp_path):
     url = str(tmp_path / "table")
     with lakelatch.create(url, record_key="id", schema=rows("a", value=0).schema) as table:
         commit(table, rows("a", value=1))
-        metadata = metadata_of(table.store, table.log.state.last)
+        metadata = metadata_of(table.store, table.session.log.state.last)
     assert encode_commit(metadata, replace=False) == encode_commit(metadata, replace=False)
 
 
@@ -147,7 +147,7 @@ def test_an_open_transaction_does_not_land_and_what_it_wrote_goes(world):
     a.env.advance(1.0)
     with pytest.raises(lakelatch.UnsupportedTableError, match="overlaps with it cannot be seen"):
         txn.commit()
-    assert a.table.log.outcome(txn.instant) == "abort", "to end a transaction is always safe"
+    assert a.table.session.log.outcome(txn.instant) == "abort", "to end a transaction is always safe"
     with world.fresh() as table:
         check_clean(table)
         assert content(table) == BEGUN
@@ -158,7 +158,7 @@ def test_one_that_was_at_work_for_long_is_noticed_whatever_its_t(world):
     early = next_label(world.env.now() - 3600, "")
     a = world.writer("A")
     (world.folder / f".hoodie/timeline/{early}.commit.requested").touch()
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     for _ in range(3):
         a.env.advance(1.0)
         a.add("a")
@@ -193,7 +193,7 @@ def test_an_epoch_is_not_closed_over_a_strangers_commit(world):
     a.add("a")
     engine_commits(world, now(world))
     with pytest.raises(lakelatch.UnsupportedTableError):
-        a.table.log.close_epoch()
+        a.table.session.log.close_epoch()
     with pytest.raises(lakelatch.UnsupportedTableError):
         world.writer("new").add("a")
 
@@ -241,7 +241,7 @@ def skipped(world: World) -> list[str]:
 @pytest.mark.parametrize("last", ["ours", "theirs"])
 def test_the_check_names_a_slice_that_the_next_one_was_not_built_on(world, caplog, last):
     a = world.writer("A")
-    theirs = Engine(world, next_label(a.env.now(), a.table.log.state.top)) if last == "ours" else None
+    theirs = Engine(world, next_label(a.env.now(), a.table.session.log.state.top)) if last == "ours" else None
     a.env.advance(0.01)
     txn = a.begin_add("a")
     theirs = theirs or Engine(world, next_label(a.env.now(), txn.instant))
@@ -263,7 +263,7 @@ def test_the_check_names_a_slice_that_the_next_one_was_not_built_on(world, caplo
 def test_slices_that_were_built_on_each_other_are_not_named(world):
     a = world.writer("A")
     a.add("a")
-    theirs = Engine(world, next_label(a.env.now(), a.table.log.state.top))
+    theirs = Engine(world, next_label(a.env.now(), a.table.session.log.state.top))
     theirs.complete()
     take_over(world).add("a")
     assert not skipped(world)
@@ -272,7 +272,7 @@ def test_slices_that_were_built_on_each_other_are_not_named(world):
 def test_the_next_begin_refuses_when_one_has_completed_that_was_seen_at_work(world):
     a = world.writer("A")
     a.add("a")
-    theirs = Engine(world, next_label(a.env.now(), a.table.log.state.top))
+    theirs = Engine(world, next_label(a.env.now(), a.table.session.log.state.top))
     a.env.advance(1.0)
     a.add("b")  # when it is time to look
     a.add("b")
@@ -283,7 +283,7 @@ def test_the_next_begin_refuses_when_one_has_completed_that_was_seen_at_work(wor
 
 def test_one_that_has_been_at_work_for_very_long_is_not_looked_for_at_every_begin(world):
     a = world.writer("A")
-    Engine(world, next_label(a.env.now(), a.table.log.state.top))
+    Engine(world, next_label(a.env.now(), a.table.session.log.state.top))
     timeline = f"{world.folder}/.hoodie/timeline"
     for seconds, looks in ((1.0, 2), (3600.0, 1)):
         a.env.advance(seconds)
@@ -303,10 +303,10 @@ def take_over(world: World, env: FakeEnvironment | None = None) -> Writer:
 def test_what_is_open_here_cannot_land_beside_what_was_taken_over(world):
     w, b = world.writer("W", host="host-b"), world.writer("B")
     txn = w.begin_add("a")
-    epoch = b.table.log.epoch
+    epoch = b.table.session.log.epoch
     engine_commits(world, now(world))
     x = take_over(world)
-    assert x.table.log.epoch == epoch + 1, "the log goes on, and others follow without reading all of it again"
+    assert x.table.session.log.epoch == epoch + 1, "the log goes on, and others follow without reading all of it again"
     x.add("a", 10)
     with pytest.raises(lakelatch.RolledBackError):
         txn.commit()
@@ -338,7 +338,7 @@ def beating(world: World, writer: Writer) -> FakeEnvironment:
     real = env.sleep
 
     def sleep(seconds: float) -> None:
-        writer.table.heart.beat()
+        writer.table.session.heart.beat()
         real(seconds)
 
     env.sleep = sleep  # type: ignore[method-assign]
@@ -347,7 +347,7 @@ def beating(world: World, writer: Writer) -> FakeEnvironment:
 
 def take_over_below_the_living(writer: Writer, world: World) -> None:
     settings = replace(writer.table.settings, generation=writer.table.settings.generation + 1)
-    writer.table.log.take_over(settings, lambda: next_label(0.0, now(world)))
+    writer.table.session.log.take_over(settings, lambda: next_label(0.0, now(world)))
 
 
 @pytest.mark.parametrize("other", ["takes over", "reads on"])
@@ -355,13 +355,13 @@ def test_whoever_opens_the_next_epoch_before_there_is_one_log(world, other):
     """A is paused between its close and its open entry."""
     a, b = world.writer("A"), world.writer("B", host="host-b")
     theirs = engine_commits(world, now(world))
-    act = (lambda: take_over(world)) if other == "takes over" else b.table.log.catch_up
+    act = (lambda: take_over(world)) if other == "takes over" else b.table.session.log.catch_up
     a.store.add(Pause(On("put_if_absent", "/log/"), call=act, after=True))
     take_over_below_the_living(a, world)
     for each in (a, b, world.writer("new")):
         each.env.advance(1.0)
         each.add("a")
-        assert each.table.log.look(now=True) == []
+        assert each.table.session.log.look(now=True) == []
     assert theirs in {i.requested for i in a.table.timeline().commits}
     assert world.content() == BEGUN | {"a0": 3, "a1": 3}
 

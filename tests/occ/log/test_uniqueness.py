@@ -137,12 +137,12 @@ def test_rows_that_are_changed_in_place_are_no_new_keys(world):
     with table.transaction("upsert") as txn:
         (group,) = txn.snapshot.file_slices("part=a")
         txn.rewrite(group).write(rows("a", {"a0": 1, "a1": 2, "new": 3}))
-    ((_, values),) = txn._staged.values().items()
+    ((_, values),) = txn.changes.values().items()
     assert len(values.hashes()) == 1
     with table.transaction("upsert") as txn:
         (group,) = txn.snapshot.file_slices("part=a")
         txn.rewrite(group).write(rows("a", {"a0": 5, "a1": 5, "new": 5}))
-    assert not txn._staged.values()
+    assert not txn.changes.values()
 
 
 def test_a_key_that_is_new_in_a_rewritten_file_and_in_a_new_one_is_found(world):
@@ -179,7 +179,7 @@ def test_large_sets_lie_beside_the_log_and_are_read_only_when_spans_meet(world):
     insert(elsewhere, "b", "k001500")
     with first.table.transaction("upsert") as txn:
         insert(txn, "a", *many)
-    plain = first.table.log.state.last.metadata["unique"][""]
+    plain = first.table.session.log.state.last.metadata["unique"][""]
     assert plain["spans"] == {"part=a": ["k000000", "k002999"]}
     path = plain["side"]["path"]
     assert path.startswith(f"{SIDES}/{txn.instant}-")
@@ -197,7 +197,7 @@ def test_a_set_that_is_gone_may_hold_anything(world):
     insert(two, "a", "k000700x")
     with first.table.transaction("upsert") as txn:
         insert(txn, "a", *(f"k{n:06}" for n in range(3000)))
-    first.table.store.delete(first.table.log.state.last.metadata["unique"][""]["side"]["path"])
+    first.table.store.delete(first.table.session.log.state.last.metadata["unique"][""]["side"]["path"])
     with pytest.raises(lakelatch.ConflictError, match="same new key"):
         two.commit()
 
@@ -370,8 +370,8 @@ def test_files_that_tell_nothing_are_refused_where_values_are_unique(make_people
     txn = table.transaction("upsert")
     with txn.new_file() as file:
         file.write(people(("2", "a@x", "de", 1)))
-    (stat,) = txn._staged.files.values()
-    txn._staged._stats.clear()
+    (stat,) = txn.changes.files.values()
+    txn.changes._stats.clear()
     txn.add([replace(stat, facts=None)])
     with pytest.raises(lakelatch.InputError, match="do not say which values"):
         txn.commit()

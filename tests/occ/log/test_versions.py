@@ -53,8 +53,8 @@ def test_an_older_writer_opens_no_epoch(world, monkeypatch):
     """It does not know what the newer ones carry over."""
     old, new = world.writer("old"), world.writer("new")
     raise_version(new, monkeypatch)
-    old.table.log.catch_up()
-    new.table.log.close_epoch()
+    old.table.session.log.catch_up()
+    new.table.session.log.close_epoch()
     epochs = sorted((world.folder / LOG).iterdir())
     with pytest.raises(lakelatch.UnsupportedTableError):
         old.add("a")
@@ -124,7 +124,7 @@ def test_a_setting_that_is_not_known_is_refused(world):
 def test_what_an_entry_says_it_says_again(world):
     a = world.writer("A")
     a.add("a")
-    for entry in a.table.log.entries():
+    for entry in a.table.session.log.entries():
         if isinstance(entry, Begin | Commit):
             assert decode(encode(entry, 1, entry.slot, ""), "path") == entry
     assert check(a.table.store).findings == ()

@@ -402,7 +402,7 @@ def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
         elif dies == "merged":
             patch.setattr(ours, "_drop_unfinished", lambda: die() if ours._rebase.round else None)
         else:
-            patch.setattr(a.table.cleaner, "sweep_landed", die)
+            patch.setattr(a.table.session.cleaner, "sweep_landed", die)
         with pytest.raises(Dies):
             ours.commit()
     b.env.advance(100)

@@ -34,7 +34,7 @@ def commits_on_timeline(world: World) -> list[str]:
 
 def archived(world: World) -> list[str]:
     with world.fresh() as table:
-        return sorted(table.history.instants())
+        return sorted(table.session.history.instants())
 
 
 # --- what happens --------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_several_plans_take_what_one_may_not(old, monkeypatch):
     monkeypatch.setattr("lakelatch.occ.services.archive._INSTANTS_MAX", 2)
     with old.fresh() as table:
         assert table.archive(**ALL).instants == 5
-        assert [n.count("_") for n, _ in table.history.manifest().files] == [2, 2, 2]
+        assert [n.count("_") for n, _ in table.session.history.manifest().files] == [2, 2, 2]
         check_sound(table)
 
 
@@ -109,7 +109,11 @@ def test_services_are_archived_with_their_plans_and_the_furthest_clean_stays(old
         assert kept.instant in there
         assert first.instant not in there
         assert not {s.instant for s in (first, second, third) if s} & there
-        rows = {r["instantTime"]: r for n, _ in table.history.manifest().files for r in table.history._rows(n, None)}
+        rows = {
+            r["instantTime"]: r
+            for n, _ in table.session.history.manifest().files
+            for r in table.session.history._rows(n, None)
+        }
         assert rows[first.instant]["action"] == "clean"
         assert rows[first.instant]["plan"].startswith(b"Obj")
         assert {r["action"]: bool(r["plan"]) for r in rows.values()} == {
@@ -283,8 +287,8 @@ def late_publisher(world: World) -> tuple[Writer, str]:
         b.insert("c", "c2")
         assert b.table.archive(**ALL).instants
         b.insert("d", "d1")
-        b.table.log.close_epoch()  # the next one does not tell what was archived, the history does
-        b.table.log.catch_up()
+        b.table.session.log.close_epoch()  # the next one does not tell what was archived, the history does
+        b.table.session.log.catch_up()
 
     txn = a.begin_add("a")
     a.store.add(Pause(On("put_if_absent", f"{txn.instant}_"), call=meanwhile))
@@ -327,12 +331,12 @@ def test_trap_5_the_outcome_of_an_archived_commit_is_known(old):
     a.add("b")
     a.add("b")
     archive(a)
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     a.add("b")
     with old.fresh() as table:
         assert landed.instant not in {i.requested for i in table.timeline().commits}
-        assert table.log.outcome(landed.instant) == "commit"
-        assert table.log.landed(landed.instant) == landed.completion
+        assert table.session.log.outcome(landed.instant) == "commit"
+        assert table.session.log.landed(landed.instant) == landed.completion
 
 
 # --- faults --------------------------------------------------------------------------------------------------------

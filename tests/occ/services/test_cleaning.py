@@ -207,7 +207,7 @@ def test_an_insert_meanwhile_is_no_reason_to_plan_again(old):
             insert(txn, "b", "b8")
 
     a.store.add(Pause(On("list", "readers"), call=meanwhile))
-    begin = a.table.log.next_slot
+    begin = a.table.session.log.next_slot
     planned = a.table.plan_clean(retain_commits=1)
     (plan,) = a.table.plans()
     assert plan.instant == planned

@@ -196,7 +196,7 @@ def test_another_engines_commit_ends_the_compaction_that_does_not_know_it(world,
 
     monkeypatch.setattr("lakelatch.occ.services.scheduling.compaction.find", found)
     with world.fresh() as table:
-        top = table.log.state.top
+        top = table.session.log.state.top
     assert at(31) > top, "else it was known when the log was made"
     if when == "executed":
         a.store.add(Pause(On("publish", "part=a"), call=lambda: mor.update(at(30), at(31), "a", {"a0": 9})))

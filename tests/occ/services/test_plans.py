@@ -26,7 +26,7 @@ def kill(writer: Writer, when: On, act: str = "cluster", **given) -> str:
     writer.store.add(Refuse(when))
     with pytest.raises(lakelatch.StorageError):
         getattr(writer.table, act)(**given)
-    writer.table.heart.close()
+    writer.table.session.heart.close()
     writer.die()
     (plan,) = writer.table.plans()
     return plan.instant
@@ -143,7 +143,7 @@ def test_a_plan_for_others_whose_execution_has_begun_lives_as_long_as_that(old):
     b.store.add(Refuse(STAGES["at work"]))
     with pytest.raises(lakelatch.StorageError):
         b.table.execute(planned)
-    b.table.heart.close()
+    b.table.session.heart.close()
     b.die()
     assert waited(c, lambda: c.add("b")) < 1, "B's process is gone, and nobody else has begun"
     with old.fresh() as table:

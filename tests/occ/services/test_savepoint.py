@@ -186,7 +186,7 @@ def test_nobody_lands_while_a_restore_is_pending(old):
     a.store.add(Refuse(On("", "/timeline/"), forever=True))  # cannot even abort: it hangs until it is found dead
     a.store.add(Refuse(On("put_if_absent", "/log/0"), forever=True))
     txn = b.begin_add("b", 2)
-    stop = a.table.log.next_slot
+    stop = a.table.session.log.next_slot
     with pytest.raises(lakelatch.LakeLatchError):
         a.table.restore(commits_of(old)[-3])
     a.store.reset()
@@ -195,7 +195,7 @@ def test_nobody_lands_while_a_restore_is_pending(old):
     with old.fresh() as table:
         assert content(table) == AGED | {"b0": 2, "b1": 2, "b9": 3}
         check_sound(table)
-        assert table.log.next_slot > stop
+        assert table.session.log.next_slot > stop
 
 
 def test_a_handle_that_knew_the_table_before_sees_it_restored(old):
@@ -237,7 +237,7 @@ def test_what_a_restore_took_back_is_not_published_again(old):
     a.add("b")  # a handle that had read those commits, and that has not looked yet whether one is missing
     assert not {times[-1], times[-2]} & set(commits_of(old))
     with old.fresh() as table:  # a new one, which looks whether something is missing
-        table.log.publish_last()
+        table.session.log.publish_last()
         assert not {times[-1], times[-2]} & set(commits_of(old))
         check_sound(table)
 
@@ -281,7 +281,7 @@ def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
     txn.abort()
     shown.write_bytes(body)
     # One that is there and cannot be read is damage, whatever is looked at.
-    b.table.views = ViewCache(b.table.log, b.table._cold_view, b.table._files_of)
+    b.table.session.views = ViewCache(b.table.session.log, b.table._cold_view, b.table._files_of)
     shown.write_bytes(b"torn")
     txn = b.table.transaction("insert")
     with pytest.raises(lakelatch.CorruptTableError):
@@ -320,7 +320,7 @@ def test_a_state_that_lacks_files_is_not_restored(old):
         with pytest.raises(lakelatch.CorruptTableError, match="lacks 1 of its files"):
             table.restore(times[-3])
         assert content(table) == AGED == independent_content(old.folder)
-        check = fate(table, table.log.state.top)
+        check = fate(table, table.session.log.state.top)
         assert check in ([], ["begin", "abort"])
 
 
@@ -341,9 +341,9 @@ def test_a_restore_is_known_in_later_epochs(folder):
     a.table.restore(times[-3])
     for _ in range(8):
         a.add("b")
-    assert a.table.log.epoch > world.fresh().log.epoch - 3
+    assert a.table.session.log.epoch > world.fresh().log.epoch - 3
     with world.fresh() as table:
-        assert table.log.outcome(times[-1]) in ("undone", "rollback")
+        assert table.session.log.outcome(times[-1]) in ("undone", "rollback")
         check_sound(table)
         assert content(table) == BACK | {"b0": 8, "b1": 8, "b9": 9} == independent_content(world.folder)
     world.close()

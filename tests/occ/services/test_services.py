@@ -296,7 +296,7 @@ def test_what_landed_between_the_look_at_the_table_and_the_plans_entry_is_a_cand
     """Were the look below the lock to miss it, the execution still finds it."""
     world = aged(folder / "table", strategy="prefer-writer")
     a, b = world.writer("A"), world.writer("B", host="host-b")
-    log = a.table.log
+    log = a.table.session.log
     found, slot = clustering.find(a.table, log.catch_up(), Sizes(1 << 20, 2 << 20), None), log.next_slot
     b.add("b", 5)
 

@@ -38,7 +38,7 @@ def other(folder: Path) -> str:
 def granted(table: Table) -> list[tuple[int, int]]:
     """(generation, token) of all commits, in slot order."""
     found, generation = [], 0
-    for entry in table.log.entries():
+    for entry in table.session.log.entries():
         match entry:
             case Open() | Setting():
                 generation = entry.settings.generation
@@ -103,9 +103,9 @@ def test_providers_of_earlier_locks_are_closed(world: World, folder: Path):
 
 def test_setting_the_lock_that_is_in_force_changes_nothing(world: World):
     a = world.writer("A")
-    before, slots = a.table.settings, a.table.log.next_slot
+    before, slots = a.table.settings, a.table.session.log.next_slot
     assert a.table.set_lock("table") == before
-    assert a.table.log.next_slot == slots
+    assert a.table.session.log.next_slot == slots
 
 
 def test_other_settings_can_change_with_it(world: World, other: str):
@@ -134,11 +134,11 @@ def test_other_settings_can_change_with_it(world: World, other: str):
 )
 def test_a_lock_that_cannot_work_is_refused_before_anything_is_written(world: World, folder: Path, url, message):
     a = world.writer("A")
-    slots = a.table.log.next_slot
+    slots = a.table.session.log.next_slot
     with pytest.raises(lakelatch.ConfigError, match=message) as caught:
         a.table.set_lock(url)
     assert "secret" not in str(caught.value)
-    assert a.table.log.next_slot == slots
+    assert a.table.session.log.next_slot == slots
     with pytest.raises(lakelatch.ConfigError, match=message):
         make_empty(folder / "new", lock=url)
     assert not (folder / "new").exists()
@@ -151,7 +151,7 @@ def test_a_stored_lock_that_nobody_can_open_is_named_and_can_be_changed(world: W
     """Earlier versions took such words for folders, and such passwords for names."""
     a = world.writer("A")
     a.add("a")
-    log = a.table.log
+    log = a.table.session.log
     log.append(
         lambda state: Setting(replace(state.settings, lock=stored, generation=state.settings.generation + 1), "B")
     )
@@ -168,7 +168,7 @@ def test_a_stored_lock_that_nobody_can_open_is_named_and_can_be_changed(world: W
     assert "secret" not in str(caught.value)
     b.table.set_lock(other)
     assert b.table.settings.lock == other
-    assert (a.table.log.catch_up().settings.lock, a.add("a") is not None) == (other, True)
+    assert (a.table.session.log.catch_up().settings.lock, a.add("a") is not None) == (other, True)
     check_tokens(a.table)
 
 
@@ -185,10 +185,10 @@ def test_a_lock_that_cannot_be_taken_is_refused_before_anything_is_written(world
     (folder / "file").touch()
     url = f"file://{folder}/file/locks"  # a folder cannot be made below a file
     a = world.writer("A")
-    slots, token = a.table.log.next_slot, _token(a.table)
+    slots, token = a.table.session.log.next_slot, _token(a.table)
     with pytest.raises(lakelatch.LakeLatchError, match=str(folder)):
         a.table.set_lock(url)
-    assert a.table.log.next_slot == slots
+    assert a.table.session.log.next_slot == slots
     assert _token(a.table) == token + 1, "writers were kept waiting for a lock that cannot be had"
     a.add("a")
     with pytest.raises(lakelatch.LakeLatchError, match=str(folder)):
@@ -242,10 +242,10 @@ def test_a_lease_counts_only_in_the_generation_that_it_was_taken_in(world: World
     """Whatever its own clock says, and whatever the tokens of the new lock are."""
     a, b = world.writer("A"), world.writer("B", host="host-b")
     with a.table.lease("to outlive its lock") as lease:
-        assert lease.token_at(a.table.log.state) == lease.token
+        assert lease.token_at(a.table.session.log.state) == lease.token
         b.table.change_settings(lease_s=30.0)
-        assert lease.token_at(a.table.log.catch_up()) == lease.token, "another setting is another matter"
-        now = a.table.log.state.settings
+        assert lease.token_at(a.table.session.log.catch_up()) == lease.token, "another setting is another matter"
+        now = a.table.session.log.state.settings
         for later in (
             replace(now, lock=other, generation=now.generation + 1),
             replace(now, generation=now.generation + 1),
@@ -260,7 +260,7 @@ def test_a_token_that_a_commit_bears_already_lands_no_other(world: World, since:
     """A lock server that went back to an older copy of itself grants a token twice."""
     a = world.writer("A")
     with a.table.lease("to be overtaken") as lease:
-        state = a.table.log.catch_up()
+        state = a.table.session.log.catch_up()
         assert lease.token_at(replace(state, token=lease.token - 1)) == lease.token
         with pytest.raises(LockLostError, match="under a later lease") as caught:
             lease.token_at(replace(state, token=lease.token + since))
@@ -291,7 +291,7 @@ def test_who_holds_an_old_lock_waits_for_no_new_one(world: World, folder: Path, 
     assert len(holders) == 1
     assert holders[0] is not None, "A waited for the third lock while the one in force was free"
     assert holders[0].reason == f"A: changing the lock to {third}"
-    assert b.table.log.catch_up().settings.lock == third
+    assert b.table.session.log.catch_up().settings.lock == third
 
 
 def test_work_done_under_the_old_lock_is_validated_again(world: World, other: str):
@@ -540,7 +540,7 @@ def test_two_who_notice_that_tokens_went_back_begin_one_generation(world: World,
 
     locks.acquire = acquire  # type: ignore[method-assign]
     a.add("a")
-    settings = [e for e in a.table.log.entries() if isinstance(e, Setting)]
+    settings = [e for e in a.table.session.log.entries() if isinstance(e, Setting)]
     assert [e.settings.generation for e in settings[-2:]] == [first, first + 1]
     check_tokens(a.table)
 
@@ -561,10 +561,10 @@ def test_a_new_generation_outlives_its_epoch(world: World, folder: Path, strange
 def test_tokens_that_never_grow_are_the_providers_fault(world: World, folder: Path, strange_locks):
     a = world.writer("A")
     a.table.set_lock(f"tokenless://{folder}/strange")
-    slots = a.table.log.next_slot
+    slots = a.table.session.log.next_slot
     with pytest.raises(lakelatch.LockError, match="tokens that do not grow, so its leases cannot be told apart"):
         a.add("a")
-    assert a.table.log.next_slot < slots + 10
+    assert a.table.session.log.next_slot < slots + 10
     assert world.content() == BEGUN
 
 

@@ -192,7 +192,7 @@ def test_a_living_writer_is_refused(world, how):
     sleep, beats = env.sleep, []
 
     def beside(seconds: float) -> None:
-        w.table.heart.beat()
+        w.table.session.heart.beat()
         beats.append(env.monotonic())
         sleep(seconds)
 
@@ -210,7 +210,7 @@ def test_one_who_died_on_this_host_is_not_waited_for(world):
     w.begin_add("a")
     env = world.writer("on the same host").env
     (epoch,) = (world.folder / LOG).iterdir()
-    Path(epoch, f"{w.table.log.next_slot:020d}").write_bytes(b"{")
+    Path(epoch, f"{w.table.session.log.next_slot:020d}").write_bytes(b"{")
     w.die()
     before = env.monotonic()
     lakelatch.adopt(str(world.folder), env=env).close()
@@ -248,6 +248,6 @@ def test_a_log_that_is_made_anew_while_one_verifies_it_is_verified_anew(world):
     listing = On("list", "/timeline")
     a.store.add(Pause(listing, call=lambda: b.add("b")), Pause(listing, call=meanwhile, after=True))
     a.add("a")
-    assert a.table.log.look(now=True) == []
+    assert a.table.session.log.look(now=True) == []
     assert content(a.table) == independent_content(world.folder) == BEGUN | {"a0": 1, "a1": 1, "b0": 3, "b1": 3}
     assert check(a.table.store).findings == ()

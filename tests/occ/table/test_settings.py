@@ -46,8 +46,8 @@ def upsert(table: lakelatch.Table, content: pa.Table) -> None:
 
 
 def slots(table: lakelatch.Table) -> int:
-    table.log.catch_up()
-    return table.log.next_slot
+    table.session.log.catch_up()
+    return table.session.log.next_slot
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 8), (None, 4), (8, 4), (4, 3)])
@@ -146,7 +146,7 @@ def test_check_names_a_table_whose_buckets_are_not_those_of_its_rows(make, deep)
     table = make(content=keyed(1), bucket_count=4)
     assert check(table.store, deep=deep).sound()
     # No handle does that any more; a writer of before could.
-    table.log.append(lambda state: Setting(state.settings.changed(bucket_count=8), "test"))
+    table.session.log.append(lambda state: Setting(state.settings.changed(bucket_count=8), "test"))
     report = check(table.store, deep=deep)
     assert {each.kind for each in report.findings} == {"bucket-wrong"}
     assert not report.sound()

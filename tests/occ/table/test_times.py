@@ -43,11 +43,11 @@ DOORS = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("value", NO_TIMES)
 def test_no_door_takes_what_is_no_time(days, door, value):
-    slot = days.table.log.next_slot
+    slot = days.table.session.log.next_slot
     with pytest.raises(lakelatch.InputError, match="no time"):
         DOORS[door](days.table, value)
-    days.table.log.catch_up()
-    assert days.table.log.next_slot == slot
+    days.table.session.log.catch_up()
+    assert days.table.session.log.next_slot == slot
 
 
 def ids(read: pa.Table) -> list[str]:

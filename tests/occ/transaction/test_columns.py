@@ -120,8 +120,8 @@ def test_whoever_comes_next_publishes_what_its_writer_did_not(world, missing):
     assert columns(world.folder) == (SCHEMA.names if missing == "both" else WIDE), "the echo is the first of the two"
     kinds = [f.kind for f in check(a.table.store.inner).findings]
     assert kinds == ["commit-to-publish"] * (2 if missing == "both" else 1)
-    b.table.log.catch_up()
-    b.table.log.publish_last()
+    b.table.session.log.catch_up()
+    b.table.session.log.publish_last()
     assert columns(world.folder) == columns_of(b) == WIDE
     assert independent_content(world.folder) == world.content()
     check_sound(b.table)
@@ -154,7 +154,7 @@ def test_archival_takes_both_instants_and_the_columns_stay(overtaken):
         a.add("b")
     assert a.table.archive(keep_min=2, keep_max=3).instants
     assert columns(world.folder) == columns_of(world.writer("c")) == WIDE
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     world.writer("d").add("a")
     check_sound(a.table)
     assert check(a.table.store).sound(strict=True)
@@ -162,10 +162,10 @@ def test_archival_takes_both_instants_and_the_columns_stay(overtaken):
 
 def test_a_new_epoch_knows_the_second_instant_for_ours(overtaken):
     a, world = overtaken
-    a.table.log.close_epoch()
+    a.table.session.log.close_epoch()
     other = world.writer("c")
     other.add("a")
-    assert other.table.log.look(now=True) == []
+    assert other.table.session.log.look(now=True) == []
     assert check(a.table.store).sound(strict=True)
 
 

@@ -90,7 +90,7 @@ def add_to_all(delta: int) -> Write:
 
 
 def partition_of(txn: Transaction, part: str) -> str:
-    return f"part={part}" if txn._table.config.partition_fields else ""
+    return f"part={part}" if txn.session.config.partition_fields else ""
 
 
 def end_sound(world, expected: dict[str, int]) -> None:

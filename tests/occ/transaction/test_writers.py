@@ -120,7 +120,7 @@ def lands(writer) -> None:
 
 def changes_a_setting(writer) -> None:
     settings = writer.table.settings.changed(lock_wait_s=61.0)
-    writer.table.log.append(lambda _: Setting(settings, writer.name))
+    writer.table.session.log.append(lambda _: Setting(settings, writer.name))
 
 
 @pytest.mark.parametrize(("takes_the_slot", "compared_anew"), [(begins, 0), (lands, 1), (changes_a_setting, 2)])
@@ -195,7 +195,7 @@ def test_a_handle_and_its_transaction_survive_a_change_of_epoch(world, epochs):
     kept, lost = stale.begin_add("b"), stale.begin_add("a")
     for _ in range(epochs):
         other.add("a")
-        other.table.log.close_epoch()
+        other.table.session.log.close_epoch()
         other.add("a")
     kept.commit()
     with pytest.raises(lakelatch.ConflictError):

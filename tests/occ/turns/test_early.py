@@ -92,7 +92,7 @@ def test_who_waits_is_in_nobodys_way(waits):
     store = owner.table.store
 
     def look() -> None:
-        seen.append(set(owner.table.log.catch_up().open))
+        seen.append(set(owner.table.session.log.catch_up().open))
         seen.append(set(store.folders(MARKERS)) | {each.name for each in store.list(HEARTBEATS)})
         seen.append({each.requested for each in owner.table.timeline().pending})
         first.commit()
@@ -169,7 +169,7 @@ def test_it_reserves_what_it_waited_for(waits):
     first = begin(owner, a0=5)
     after(other, 5, first.commit)
     second = begin(other, a1=7)
-    (reserved,) = [each.reserved for each in owner.table.log.catch_up().open.values()]
+    (reserved,) = [each.reserved for each in owner.table.session.log.catch_up().open.values()]
     assert {group.partition for group in reserved.groups} == {"part=a"}
     third = owner.table.transaction()
     after(owner, 5, second.commit)
@@ -224,7 +224,7 @@ def test_a_transaction_that_is_kept_is_known_although_it_has_begun_anew(waits, m
     def work(txn) -> None:
         kept.append(txn)
         kept[0].upsert(rows("a", {"a1": 7}))
-        monkeypatch.setattr(owner.table.reservations, "counts", lambda _: False)
+        monkeypatch.setattr(owner.table.session.reservations, "counts", lambda _: False)
         owner.add("a")
 
     with pytest.raises(InputError, match="of an earlier attempt"):
@@ -383,7 +383,7 @@ def test_a_writer_that_fills_files_itself_can_ask(make_world, mode):
 def test_a_larger_priority_gives_way_to_nobody(make_world, mode):
     world = make_world(strategy="priority", early_conflict_detection=mode)
     low, high = world.writer("low"), world.writer("high")
-    high.table.priority = 5
+    high.table.session.priority = 5
     begin(low, a0=5)
     begin(high, a1=7).commit()
     assert passed(high) < 1

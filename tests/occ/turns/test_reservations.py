@@ -69,7 +69,7 @@ def test_a_reservation_ends_with_its_transaction(two, end):
     keeps = reserver.table.transaction(reserve="table")
     after(other, 5, keeps.abort if end == "abort" else reserver.die)
     other.add("a")
-    assert not other.table.log.state.open
+    assert not other.table.session.log.state.open
     with pytest.raises(RolledBackError) if end == "death" else pytest.raises(Exception, match="is over"):
         keeps.check()
 
@@ -99,7 +99,7 @@ def test_a_reservation_is_forgotten_after_its_time(make_world):
     world = make_world(reservation_s=30)
     reserver, other = world.writer("reserver"), world.writer("other")
     keeps = reserver.table.transaction(reserve="table")
-    beats = reserver.env.every(5, reserver.table.heart.beat, name="test")
+    beats = reserver.env.every(5, reserver.table.session.heart.beat, name="test")
     began = other.env.monotonic()
 
     def pass_on(seconds: float) -> None:
@@ -108,7 +108,7 @@ def test_a_reservation_is_forgotten_after_its_time(make_world):
     other.env.sleep = pass_on  # time passes for both
     other.add("a")
     assert 30 <= other.env.monotonic() - began < 40
-    assert keeps.instant in other.table.log.state.open
+    assert keeps.instant in other.table.session.log.state.open
     beats.cancel()
 
 
@@ -141,7 +141,7 @@ def test_priority_goes_before_reservations(make_world):
     """The one with the larger number waits for nobody below it, whatever they have reserved."""
     world = make_world(strategy="priority")
     low, high = world.writer("low"), world.writer("high")
-    high.table.priority = 5
+    high.table.session.priority = 5
     keeps = low.table.transaction(reserve="table")
     add(keeps, "a")
     high.add("a", 10)
@@ -153,7 +153,7 @@ def test_a_small_priority_waits_for_a_larger_one_that_is_running(make_world):
     """Priority inversion: the small one gives its lease back, so that the large one can land, and lands after it."""
     world = make_world(strategy="priority")
     low, high = world.writer("low"), world.writer("high")
-    high.table.priority = 5
+    high.table.session.priority = 5
     urgent = high.begin_add("a", 10)
     ours = low.begin_add("a")
     after(low, 3, urgent.commit)
@@ -195,7 +195,7 @@ def test_the_table_reserved_is_a_lock_that_others_wait_for(make_world):
     keeps = reserver.table.transaction(reserve="table")
     with pytest.raises(ConflictError, match=r"waited 30 s .*reserved the table and is still running"):
         other.table.transaction()
-    assert len(other.table.log.catch_up().open) == 1
+    assert len(other.table.session.log.catch_up().open) == 1
     keeps.abort()
 
 
@@ -219,11 +219,11 @@ def test_disjoint_reservations_stand_side_by_side(two):
 )
 def test_what_does_not_exist_is_not_reserved(world, wanted, operation, says):
     writer = world.writer("a")
-    slots = writer.table.log.catch_up() and writer.table.log.next_slot
+    slots = writer.table.session.log.catch_up() and writer.table.session.log.next_slot
     with pytest.raises(InputError, match=says):
         writer.table.transaction(operation, reserve=wanted)
-    writer.table.log.catch_up()
-    assert writer.table.log.next_slot == slots
+    writer.table.session.log.catch_up()
+    assert writer.table.session.log.next_slot == slots
 
 
 def test_a_partition_that_an_insert_may_make_can_be_reserved(two):
@@ -238,13 +238,13 @@ def test_reservations_survive_the_epoch(world):
     """They are carried over with their open transaction, rank included."""
     writer = world.writer("a")
     keeps = writer.table.transaction(reserve=[group(writer, "a"), "part=b"], first=2)
-    before = writer.table.log.epoch
-    writer.table.log.close_epoch()
+    before = writer.table.session.log.epoch
+    writer.table.session.log.close_epoch()
     with world.fresh() as table:
-        begin = table.log.state.open[keeps.instant]
+        begin = table.session.log.state.open[keeps.instant]
         assert begin.age == 2
         assert begin.reserved == keeps._claim.reserved
-        assert table.log.epoch > before
+        assert table.session.log.epoch > before
     assert decode(encode(begin, 1, begin.slot, "x"), "x") == begin
     whole = Reservation(EVERYWHERE)
     assert Reservation.from_json(whole.to_json()) == whole
@@ -287,7 +287,7 @@ def test_a_long_job_reserves_after_its_first_loss_and_lands_on_its_second_attemp
     waiting = []
 
     def write() -> None:
-        if any(begin.reserved for begin in ingest.table.log.catch_up().open.values()):
+        if any(begin.reserved for begin in ingest.table.session.log.catch_up().open.values()):
             waiting.append(ingest.begin_add("a"))  # would wait at its commit; here it comes when the job has landed
         else:
             ingest.add("a")
@@ -299,7 +299,9 @@ def test_a_long_job_reserves_after_its_first_loss_and_lands_on_its_second_attemp
     with pytest.raises(ConflictError):
         waiting[0].commit()
     (begin,) = [
-        e for e in job.table.log.entries() if getattr(e, "instant", "") == done.commit.instant and e.kind == "begin"
+        e
+        for e in job.table.session.log.entries()
+        if getattr(e, "instant", "") == done.commit.instant and e.kind == "begin"
     ]
     assert begin.reserved.groups == {group(job, part) for part in "ab"}
     assert begin.first == begin.age < begin.slot
@@ -317,7 +319,7 @@ def test_a_long_delete_by_condition_lands_at_once_by_rebase_or_on_its_second_att
 
     def write() -> None:
         nonlocal met
-        if any(begin.reserved for begin in ingest.table.log.catch_up().open.values()):
+        if any(begin.reserved for begin in ingest.table.session.log.catch_up().open.values()):
             met += 1  # it would wait now, and here nothing goes on while somebody waits
             return
         part, name = chance.choice("ab"), f"n{len(wrote)}"
@@ -353,7 +355,7 @@ def test_each_further_loss_reserves_more(world):
         if len(seen) < 4:
             # Somebody who does not see reservations: an older version, or one that has seen this for too long.
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(other.table.reservations, "counts", lambda _: False)
+                patch.setattr(other.table.session.reservations, "counts", lambda _: False)
                 other.add("a")
 
     done = writer.table.run(work)
@@ -371,7 +373,7 @@ def test_work_has_a_bound(world):
         add(txn, "a")
         writer.env.sleep(10)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(other.table.reservations, "counts", lambda _: False)
+            patch.setattr(other.table.session.reservations, "counts", lambda _: False)
             other.add("a")
 
     with pytest.raises(ConflictError) as lost:

@@ -1,11 +1,16 @@
-"""Looking at a table: its instants, its file slices, its rows. Nothing here changes anything."""
+"""One open table: its store, properties, log, lock and heartbeat, and what it shows. Everything above works with this.
+
+A session changes nothing by itself but what dead writers left (`look_after_others`).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import CorruptTableError, InputError, TableError, UnsupportedTableError
+from ...environment import SYSTEM, Environment
+from ...errors import CorruptTableError, InputError, LakeLatchError, TableError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
@@ -23,39 +28,169 @@ from ...hudi.timeline import (
     time_of,
 )
 from ...storage import Store
-from ..log import Commit, CommitLog, Follower, echo, files_of, metadata_of, undone_by
+from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, Pruner
+from ..log import (
+    EPOCH_SLOTS,
+    LOG,
+    Commit,
+    CommitLog,
+    Follower,
+    OutcomeGuard,
+    Publisher,
+    Settings,
+    echo,
+    files_of,
+    metadata_of,
+    undone_by,
+)
+from .memory import Contention, Reservations
+from .outcome import forgotten
 from .partitions import known_partition, some
-from .snapshot_cache import View, cold_view
+from .properties import read_config
+from .snapshot_cache import View, ViewCache, cold_view
+from .table_lock import TableLease, TableLock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import FileSlice, Snapshot
 
-
 T = TypeVar("T")
+_log = logging.getLogger("lakelatch")
 
 
-class Reading:
-    """The part of a `Table` that looks.
+class Session:
+    """What one handle on a table consists of; safe to share between threads.
 
     Attributes:
         url: the one spelling of its place.
         config: what ``hoodie.properties`` says.
-        writable: False for a Hudi table without our log, until ``lakelatch adopt``.
+        writable: False for a Hudi table without our log, until it is adopted. Then there is no log, lock or heartbeat.
+        writer: its name in logs and messages; ``priority`` that of its transactions.
+        clock_is_right: begin also when this host's clock is years ahead of the table.
+        first_sweep: called once, when the session looks after others for the first time.
     """
 
-    store: Store
-    url: str
-    config: TableConfig
-    writable: bool
-    log: CommitLog
-    history: History
-    _closed = False
+    def __init__(
+        self, store: Store, *, env: Environment = SYSTEM, writer: str = "", epoch_slots: int = EPOCH_SLOTS
+    ) -> None:
+        self.store, self.env, self.url = store, env, store.url
+        process = env.process()
+        self.writer = writer or f"{process.host}:{process.pid}"
+        self._properties = b""
+        self.config = self.read_config()
+        self.config.refuse_opening()
+        self.writable = bool(store.folders(LOG))
+        self.contention = Contention()
+        self.priority, self.clock_is_right = 0, False
+        self.first_sweep: Callable[[], object] = lambda: None
+        self.history = History(store, self.config.timeline_folder)
+        self._closed = self._swept = False
+        if self.writable:
+            publisher = Publisher(store, env, self.config.timeline_folder)
+            self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
+            self.log.catch_up()
+            self._lock = TableLock(self.log, store, env, self.writer)
+            self.cleaner = FailedWriteCleaner(store, self.log, env, self.config.timeline_folder)
+            self.pruner = Pruner(store, self.log, self.cleaner, publisher)
+            self.leases = Leases(store, env)
+            self.heart = HeartbeatSender(
+                store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
+            )
+            self.reservations = Reservations(env, self.log)
+            self.views = ViewCache(self.log, self._cold_view, self.files_of)
 
-    def _require_open(self) -> None:
+    @property
+    def settings(self) -> Settings:
+        """The settings that all writers of the table share, as of the last look at the log."""
+        self.require_log()
+        return self.log.state.settings
+
+    @property
+    def lock(self) -> TableLock:
+        """The table's lock: its provider, taking it, changing it."""
+        self.require_open()
+        self.require_log()
+        return self._lock
+
+    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
+        """Take the table's lock, waiting for it. Raises `LockTimeoutError` naming the holder."""
+        return self.lock.lease(why, max_hold_s=max_hold_s)
+
+    def close(self) -> None:
+        """Stop the heartbeat thread and the lock's renewer. Twice is fine."""
+        self._closed = True
+        if self.writable:
+            self.heart.close()
+            self._lock.close()
+
+    # --- guards ----------------------------------------------------------------------------------------------
+
+    def require_open(self) -> None:
+        """Raise `TableError` when this handle was closed."""
         if self._closed:
             raise TableError(f"this handle on {self.url} was closed; open the table again", table=self.url)
+
+    def require_log(self) -> None:
+        """Raise `UnsupportedTableError` for a table without our log."""
+        if not self.writable:
+            raise UnsupportedTableError(
+                f"{self.url} was not made by this library and has no commit log, so it is read-only; "
+                "`lakelatch adopt URL LOCK` makes it writable",
+                table=self.url,
+            )
+
+    def refuse_if_unwritable(self, *, rows: bool = True) -> None:
+        """Raise `UnsupportedTableError` for a table that cannot be written; ``rows`` False: nor its instants.
+
+        Reads the properties again: a JVM writer may have upgraded the table or given it a metadata table.
+        """
+        self.read_config().refuse_writing(rows=rows)
+
+    def read_config(self) -> TableConfig:
+        """Read ``hoodie.properties``; parsed only when it has changed."""
+        body = read_config(self.store)
+        if body != self._properties:
+            self.config = TableConfig.from_bytes(body, table=self.url)
+            self._properties = body
+        return self.config
+
+    # --- others ----------------------------------------------------------------------------------------------
+
+    def look_after_others(self) -> None:
+        """Roll back writers that have died; sweep once what dead cleaners left. Cheap when nothing is to be done."""
+        try:
+            self.require_open()
+            self.cleaner.look(self.heart.instants, at_most_every_s=1.0)
+            if not self._swept:
+                self._swept = True
+                self.cleaner.sweep_leftovers(self.heart.instants)
+                self.first_sweep()
+        except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
+            _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
+
+    def _after_beats(self) -> None:
+        """On the heartbeat's thread, so that nobody waits for it."""
+        self.look_after_others()
+        try:
+            self.pruner.look()
+        except LakeLatchError as e:
+            _log.warning("%s: old epochs of the log could not be removed; tried again later: %s", self.url, e)
+
+    def landed(self, instant: str) -> str | None:
+        """The completion time of a transaction of ours that is not open any more; None: nothing of it has landed.
+
+        Raises `CommitStateUnknownError` when a restore took it back, and the log tells of neither any more, or when that cannot
+        be looked up.
+        """
+        with OutcomeGuard(self.url) as doubt:
+            doubt.about(instant, instant)
+            completion = self.log.landed(instant)
+            if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
+                raise forgotten(self.url, instant, restore)
+            return completion
+
+    # --- what it shows -----------------------------------------------------------------------------------------
 
     def timeline(self) -> Timeline:
         """The table's instants, from one listing.
@@ -63,7 +198,7 @@ class Reading:
         Without commits that a restore has taken back: a publisher who slept meanwhile may have put one there again, and
         who works with it brings its rows back, or loses those that it replaced.
         """
-        self._require_open()
+        self.require_open()
         timeline = read_timeline(self.store, self.config)
         undone = timeline.taken_back()
         return timeline.without(undone) if undone else timeline
@@ -120,7 +255,7 @@ class Reading:
 
     def view(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> View:
         """Snapshot and schema together, of one moment; arguments and errors of `snapshot`."""
-        self._require_open()
+        self.require_open()
         requested = None if as_of is None else self.time_of(as_of, "as_of")
         completed = None if as_of_completion is None else self.time_of(as_of_completion, "as_of_completion")
         old = requested is not None or completed is not None
@@ -133,7 +268,7 @@ class Reading:
 
         if not self.writable:
             return past(self.timeline())
-        return self._steadily(past) if old else self._latest()[0]
+        return self._steadily(past) if old else self.latest()[0]
 
     def _refuse_before_the_first(self, timeline: Timeline, requested: str | None, completed: str | None) -> None:
         def known(**bounds: str | None) -> tuple[Instant, ...]:
@@ -149,7 +284,7 @@ class Reading:
                 first=first.requested,
             )
 
-    def _latest(self) -> tuple[View, str]:
+    def latest(self) -> tuple[View, str]:
         """The view now, and the largest completion time that it holds."""
 
         def newest(timeline: Timeline) -> tuple[View, str]:
@@ -218,9 +353,10 @@ class Reading:
             InputError: no such partition or column, or no such time.
         """
         self.config.refuse_reading()
-        return self._rows(self.view(as_of=as_of, as_of_completion=as_of_completion), partition, columns)
+        return self.rows_of(self.view(as_of=as_of, as_of_completion=as_of_completion), partition, columns)
 
-    def _rows(self, view: View, partition: str | None, columns: list[str] | None) -> pa.Table:
+    def rows_of(self, view: View, partition: str | None, columns: list[str] | None) -> pa.Table:
+        """The rows of a view; arguments and errors of `read`."""
         import pyarrow as pa
 
         schema = view.arrow_schema() or pa.schema([])
@@ -240,7 +376,7 @@ class Reading:
 
         from ...hudi.table import META_COLUMNS
 
-        self._require_open()
+        self.require_open()
         self.config.refuse_reading()
         if group.logs:
             from ...hudi.merge import merged_rows
@@ -253,7 +389,8 @@ class Reading:
             wanted = [n for n in there if n not in META_COLUMNS and (columns is None or n in columns)]
             return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)
 
-    def _files_of(self, commit: Commit) -> Any:
+    def files_of(self, commit: Commit) -> Any:
+        """The files of a commit that has landed, as plain values."""
         return files_of(self.store, commit)
 
     def _cold_view(self, top: str) -> View:

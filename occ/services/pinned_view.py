@@ -1,0 +1,107 @@
+"""Reading one state of the table whose files stay: a reader's lease, the view that it covers, and proof that it held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...errors import InputError, LockLostError, StorageError
+from ...hudi.timeline import EARLIEST
+from ..liveness import Beating, Lease, lease_path
+from ..session import Session, View
+from .clean import kept_from, savepoints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...hudi.timeline import Snapshot
+
+
+class PinnedView:
+    """One state of the table whose files stay while the block lasts. Made by `Table.pinned`.
+
+    Attributes:
+        view: snapshot and schema.
+        completion: the newest completion time that it holds; the checkpoint of an incremental reader.
+    """
+
+    def __init__(self, session: Session, view: View, completion: str, beating: Beating, *, past: bool) -> None:
+        self._session, self.view, self.completion, self._beating, self._past = session, view, completion, beating, past
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The file slices."""
+        return self.view.snapshot
+
+    def read(self, *, partition: str | None = None, columns: list[str] | None = None) -> pa.Table:
+        """All rows of this state or of one partition, as `Table.read`. Raises as `check`."""
+        rows = self._session.rows_of(self.view, partition, columns)
+        self.check()
+        return rows
+
+    def check(self) -> None:
+        """Whatever was read before this call was read whole.
+
+        Raises:
+            LockLostError: the lease has ended because its beats had stopped, so files may be gone; read again.
+            InputError: this past state was cleaned away while the reader began.
+        """
+        if self._past:  # a cleaning that was being decided when the lease was put does not know of it
+            refuse_cleaned(self._session, self.completion)
+        if self._beating.lost:
+            raise LockLostError(
+                f"{self._session.url}: the lease of this reader has ended, because it gave no sign of life for the table's "
+                "time-out; files of its state may be gone. Read again",
+                table=self._session.url,
+                reason="silent",
+            )
+
+
+@contextmanager
+def pinned(session: Session, *, as_of_completion: str | None) -> Iterator[PinnedView]:
+    """See `Table.pinned`."""
+    last = session.log.catch_up().last
+    if as_of_completion is not None:
+        shown = [each.completed or each.requested for each in session.timeline().commits]
+        if as_of_completion > max([last.completion if last else EARLIEST, *shown]):
+            as_of_completion = None  # a lease at a moment to come would keep the state of then, and not this one
+    env, past = session.env, as_of_completion is not None
+    known = as_of_completion or (last.completion if last else EARLIEST)
+    try:
+        beating = Beating(session.store, Lease(env.uuid(), session.writer, known, exact=past, process=env.process()))
+    except StorageError as e:
+        e.add_note("who cannot write into .hoodie is covered by the retention of cleanings only: use Table.read")
+        raise
+    timer = None
+    try:
+        if as_of_completion is None:
+            view, known = session.latest()
+            beating.lease = replace(beating.lease, at=known, exact=True)
+            beating.beat()
+        else:
+            view = session.view(as_of_completion=as_of_completion)
+        timer = env.every(session.settings.heartbeat_interval_s, beating.beat, name="lakelatch-reader")
+        found = PinnedView(session, view, known, beating, past=past)
+        found.check()
+        yield found
+        found.check()
+    finally:
+        if timer is not None:
+            timer.cancel(join_s=5.0)
+        session.store.delete(lease_path(beating.lease.reader))
+
+
+def refuse_cleaned(session: Session, moment: str) -> None:
+    """Raise `InputError` when files of that state have been cleaned away, or a cleaning has been decided that does so."""
+    if moment >= (kept := kept_from(session)):
+        return
+    if any(each.completion == moment for each in savepoints(session.store, session.timeline())):
+        return
+    raise InputError(
+        f"{session.url}: the state at {moment} has been cleaned; states are whole from {kept} on, and at savepoints. Choose "
+        "a later one, or keep more commits when you clean",
+        table=session.url,
+        kept_from=kept,
+    )
