@@ -168,7 +168,7 @@ class ZooKeeperBackend:
 
         def send(client: KazooClient) -> Any:
             transaction = client.transaction()
-            transaction.new_file(f"{nodes.breaks_folder(folder)}/b-", json.dumps(record).encode(), sequence=True)
+            transaction.create(f"{nodes.breaks_folder(folder)}/b-", json.dumps(record).encode(), sequence=True)
             # A name is never given twice, so this is a compare-and-set on the token.
             transaction.delete(path)
             return transaction.commit_async()

@@ -53,7 +53,7 @@ class TestFileLocksWithFlock(TestFileLocks):
 
     @pytest.fixture(autouse=True)
     def no_ofd(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("lakelatch.locks.file.backend.kernel_queue._OFD", False)
+        monkeypatch.setattr("lakelatch.locks.file.kernel_queue._OFD", False)
 
 
 @pytest.mark.process

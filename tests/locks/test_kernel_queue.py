@@ -112,7 +112,7 @@ def test_a_killed_process_frees_its_place_at_once(path: str) -> None:
     code = """
 import sys
 from lakelatch.environment import SYSTEM
-from lakelatch.locks.kernel_queue import KernelPlace
+from lakelatch.locks.file.kernel_queue import KernelPlace
 print(KernelPlace(sys.argv[1], SYSTEM, block=True).enter(), flush=True)
 sys.stdin.read()
 """

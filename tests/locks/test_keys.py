@@ -15,7 +15,7 @@ from lakelatch.storage.location import canonical
 
 SEGMENT = st.text(
     st.characters(codec="utf-8", exclude_characters="/%?#", exclude_categories=("Cc", "Cs")), min_size=1, max_size=8
-).filter(lambda text: text not in (".", "..") and text == unicodedata.normalize("NFC", text))
+).filter(lambda text: text not in (".", "..") and text == unicodedata.normalize("NFC", text.strip()))
 SEGMENTS = st.lists(SEGMENT, min_size=1, max_size=4)
 
 
@@ -49,7 +49,7 @@ def test_one_table_is_one_key(spellings: list[str], monkeypatch: pytest.MonkeyPa
         ("s3://b/t", "gs://b/t"),
         ("s3://b/t", "s3://b/t2"),
         ("/a%20b", "/a b"),
-        ("s3://b/t ", "s3://b/t"),
+        ("s3://b/t%20", "s3://b/t"),
         ("flights", "Flights"),
         ("contract/a", "contract//a"),
         ("hdfs://node/t", "hdfs://node/t/"),
@@ -71,7 +71,7 @@ def test_the_key_of_a_table_is_the_name_that_storage_gives_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["s3://", "s3://b/../../c", "file://host/x", "file:///a#b", "az://c@elsewhere/t", "/a\0b"]
+    "key", ["s3://", "s3://b/../../c", "file://host/x", "file:///a#b", "az://c@elsewhere/t", "/a\0b", "s3://b/t "]
 )
 def test_an_address_that_means_nothing_is_refused(key: str) -> None:
     with pytest.raises(InputError):

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def create(folder: str, number: int | None = None, after: bool = False) -> list[
         made.append(FaultStore(LocalStore(url), *_crash(number, after)))
         return made[-1]
 
-    lakelatch.occ.table.table.create.open_store = open_store  # type: ignore[assignment]
+    import_module("lakelatch.occ.table.create").open_store = open_store  # type: ignore[attr-defined]
     lakelatch.create(folder, record_key="id", partition_by="part", schema=SCHEMA).close()
     return _calls(made[0])
 

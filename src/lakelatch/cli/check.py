@@ -5,7 +5,7 @@ with ``--strict`` leftovers count as damage.
 
 JSON: ``table``, ``sound``, ``damage``, ``leftovers``, ``notes`` (how many of each), ``findings`` (each ``kind``,
 ``severity``, ``path``, ``message``, ``next_step``), ``facts``, ``unchecked``. Kinds are those of
-`lakelatch.occ.check.check.findings.KINDS`.
+`lakelatch.occ.check.findings.KINDS`.
 """
 
 from __future__ import annotations

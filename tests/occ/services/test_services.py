@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from contextlib import suppress
 
 import pyarrow.parquet as pq
@@ -349,9 +350,8 @@ def test_a_clean_is_decided_when_it_is_planned(old):
 
 def go_back_one(writer: Writer) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "lakelatch.occ.services.restore.finish_decided", lambda _table: []
-        )  # it was planned right after that look
+        # It was planned right after that look.
+        patch.setattr(sys.modules["lakelatch.occ.services.restore"], "finish_decided", lambda _table: [])
         writer.table.restore(writer.table.timeline().commits[-2].requested)
 
 
