@@ -1,4 +1,4 @@
-"""Leases on keys. This part knows nothing of tables."""
+"""Lock providers: leases on keys, without any knowledge of tables."""
 
 if __name__ != "lakelatch.locks":
     raise ImportError(

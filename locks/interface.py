@@ -1,13 +1,13 @@
-"""The contract between a lock provider and everybody else.
+"""The contract between lock providers and their callers.
 
 A *lock* is a key. A *lease* is the proof that one owner holds it until a deadline, with a *token*: an integer that
-grows with every grant of that key. No lease excludes a paused holder for good; it gives progress, and whoever
-writes under it attaches the token or validates again (docs/protocol.md).
+grows with every grant of that key. A lease gives progress but does not exclude a paused
+holder for good, so a writer attaches the token or validates again (docs/protocol.md).
 
     t=0   A acquires, lease 10 s, token 7
     t=1   A is suspended
     t=11  A's lease has ended; B acquires, token 8
-    t=12  A wakes up; A's local deadline has passed, so `ensure_held` raises before A asks anybody
+    t=12  A wakes up; A's local deadline has passed, so `ensure_held` raises without a request
 
 The deadline is measured on the holder's own monotonic clock from *before* the request was sent, and a lease is
 never revived after it.
@@ -34,9 +34,10 @@ class Release(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a key, readable by anybody: ``since`` and ``until`` are wall-clock seconds as the holder wrote them.
+    """The current holder of a key.
 
-    ``queue`` names the owners that wait, the next one first, as far as the backend shows them.
+    ``since`` and ``until`` are wall-clock seconds as the holder wrote them. ``queue`` lists the
+    waiting owners, next one first, as far as the backend shows them.
     """
 
     key: str
@@ -53,7 +54,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class BreakRecord:
-    """That somebody ended a lease: the audit record of `LockProvider.break_lease`. ``at`` is in wall-clock seconds."""
+    """The audit record of `LockProvider.break_lease`. ``at`` is in wall-clock seconds."""
 
     key: str
     token: int
@@ -63,10 +64,11 @@ class BreakRecord:
 
 
 class Lease(Protocol):
-    """Held until ``deadline`` (local monotonic seconds) unless renewed, released or lost. A context manager.
+    """A lock held until ``deadline`` (local monotonic seconds) unless renewed, released or lost.
 
-    Leaving the block releases. A loss that nobody noticed is raised there as `LockLostError`; if the body failed, its
-    exception stays and gets a note. After an explicit `release` inside the block, leaving it does nothing.
+    A context manager that releases on exit. An unnoticed loss is raised there as `LockLostError`;
+    if the body failed, its exception stays and gets a note.
+    After an explicit `release` inside the block, leaving it does nothing.
     """
 
     key: str
@@ -80,7 +82,7 @@ class Lease(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Why it is gone: expired, stolen, unreachable, max_hold, forked, or "released"; None while it is held."""
+        """Why the lease is gone: expired, stolen, unreachable, max_hold, forked, or "released"; None while it is held."""
         ...
 
     def ensure_held(self, *, fresh: bool = False) -> None:
@@ -88,8 +90,10 @@ class Lease(Protocol):
         ...
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Call once with the reason, within a second of the loss, on a thread for such calls (at once and on this thread
-        if it is lost already). Keep it short: calls are made one after another.
+        """Call ``call`` once with the reason, within a second of the loss.
+
+        Callbacks run one after another on their own thread, so keep them short. If the lease is
+        already lost, ``call`` runs at once on the caller's thread.
         """
         ...
 
@@ -105,12 +109,12 @@ class Lease(Protocol):
 
 
 class Capabilities(Protocol):
-    """What may be promised of a lock service; the table of providers in the docs is generated from it.
+    """What a lock service promises. The table of providers in the docs is generated from it.
 
-    ``fair`` says whether waiters are served in order; ``durable_tokens`` whether tokens survive a restart of the
-    backend; ``lifts_tokens`` whether it can be told to grant above a token it never gave (``above=``). Where it cannot,
-    asking raises `TokenRegressedError` instead of granting too small a one, and whoever keeps tokens compares them as
-    (generation, token).
+    ``fair``: waiters are served in order. ``durable_tokens``: tokens survive a restart of the
+    backend. ``lifts_tokens``: the backend can grant above a token it never gave
+    (``token_above=``). A backend that cannot raises `TokenRegressedError` instead of granting a
+    smaller token, and callers that store tokens compare them as (generation, token).
     """
 
     # Plain attributes will do; they are only read.
@@ -123,7 +127,10 @@ class Capabilities(Protocol):
 
 
 class LockProvider(Capabilities, Protocol):
-    """Opened by URL (`open_provider`); holds addresses until first use, so it pickles and survives fork."""
+    """Grants leases on keys. Opened by URL (`open_provider`).
+
+    It connects at first use, so it can be pickled and survives a fork.
+    """
 
     @property
     def url(self) -> str: ...
@@ -137,7 +144,10 @@ class LockProvider(Capabilities, Protocol):
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> Lease | None:
-        """A lease whose token exceeds ``above``, or None when the key is busy. ``lease_s=None``: the URL's value."""
+        """Return a lease with a token greater than ``token_above``, or None when the key is busy.
+
+        ``lease_s=None`` takes the value of the URL.
+        """
         ...
 
     def acquire(
@@ -150,23 +160,29 @@ class LockProvider(Capabilities, Protocol):
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> Lease:
-        """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
+        """Wait for the key and return its lease.
+
+        Raises `LockTimeoutError`, which names the holder.
+        """
         ...
 
     def inspect(self, key: str) -> Holder | None:
-        """Who holds the key now, or None."""
+        """Return the current holder of the key, or None."""
         ...
 
     def break_lease(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder."""
+        """End the lease with ``token`` and keep an audit record.
+
+        False when it is not the holder.
+        """
         ...
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `break_lease` did to the key, oldest first; the last `BREAKS_KEPT` of them."""
+        """Return the last `BREAKS_KEPT` break records of the key, oldest first."""
         ...
 
     def close(self) -> None:
-        """Release nothing of others, stop the own threads. Twice is fine."""
+        """Stop this provider's threads. Releases no other lease. Idempotent."""
         ...
 
     def __enter__(self) -> Self: ...

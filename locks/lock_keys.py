@@ -1,8 +1,9 @@
-"""One key per table: a table's address is a lock key in one spelling, whichever way it was written.
+"""Normalises a table's address to one lock key.
 
-Two writers that spell the place of one table differently would otherwise hold two locks. The spelling is that of
-storage/location.py. Whatever is no address is a name, and only its Unicode form and its edges are evened out. Two
-names that Unicode takes for the same text share a lock, which costs a wait and never a commit.
+Two writers that spell the same table differently would otherwise hold two locks. Addresses are
+spelled as in storage/location.py. Any other key is a name: only its Unicode form and surrounding
+blanks are normalised. Two names that Unicode considers equal share a lock, which costs a wait but
+never a commit.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from dataclasses import replace
 
 from ..storage import location
 
-# What is an address and not a name: an absolute path, or a scheme of a store. Others are never written to by us.
+# An absolute path or the scheme of a store is an address; anything else is a name.
 _ADDRESS = re.compile(r"/|(?:file|s3|s3a|s3n|gs|gcs|az|azure|abfs|abfss):/", re.IGNORECASE)
 
 
 def normal_key(key: str) -> str:
-    """The one spelling of ``key``. Raises `InputError` for an address that cannot be a table's."""
+    """Return the canonical spelling of ``key``.
+
+    Raises `InputError` for an address that cannot be a table's.
+    """
     key = key.lstrip()
     if not _ADDRESS.match(key):
         return unicodedata.normalize(

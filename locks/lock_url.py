@@ -1,10 +1,11 @@
-"""A lock URL, taken apart in one place: ``scheme://place?lease=30s&max_hold=10m&key=flights``.
+"""Parses lock URLs: ``scheme://place?lease=30s&max_hold=10m&key=flights``.
 
-``key`` names the one lock that this URL is for, whatever key a caller asks for: a lock shared with writers that derive
-its name otherwise (the JVM's). A URL never holds a secret, because it is stored with the table and printed.
+``key`` fixes the lock's name whatever key a caller asks for. It is for locks shared with writers
+that derive the name differently, such as the JVM's. A URL never holds a secret, because it is
+stored with the table and printed.
 
-Precedence is argument of the call > URL > default. Unknown query keys are errors, because a mistyped ``laese=5s``
-would otherwise be a table whose writers disagree about when a lock ends.
+An argument of the call wins over the URL, and the URL over the default. Unknown query keys are
+errors: with a mistyped ``laese=5s``, writers would disagree about when a lock ends.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LockUrl:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """One spelling per meaning: defaults are left out, keys are sorted."""
+        """Return the canonical text: defaults are left out, keys are sorted."""
         query = dict(self.options)
         if self.lease_s != LEASE_S:
             query["lease"] = format_duration(self.lease_s)
@@ -49,21 +50,21 @@ class LockUrl:
 
 
 def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
-    """Take apart what `open_provider` takes for a URL; ``options`` names the backend's own query keys."""
+    """Parse a lock URL. ``options`` names the backend's own query keys."""
     if is_path(url):
         if "?" in url:
             path = url.partition("?")[0]
-            raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead.", url=path)
+            raise ConfigError(f"{path!r} is a bare path with settings; write file:///path?lease=10s instead", url=path)
         return LockUrl("file", "", url)
     parts = split(url)
     # Below, only the part before the query is shown: the rest may be a secret, or the second half of one.
     if parts.fragment:
-        raise ConfigError(f"A lock URL of {parts.scheme}:// has a part after '#', which means nothing here; remove it.")
+        raise ConfigError(f"A lock URL of {parts.scheme}:// has a part after '#', which means nothing here; remove it")
     place = url.partition("?")[0]
     query: dict[str, str] = {}
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         if key in query:
-            raise ConfigError(f"The lock URL {place!r} gives {key!r} twice; keep one.", url=place, key=key)
+            raise ConfigError(f"The lock URL {place!r} gives {key!r} twice; keep one", url=place, key=key)
         query[key] = value
     lease = query.pop("lease", None)
     max_hold = query.pop("max_hold", None)
@@ -72,7 +73,7 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
     if unknown:
         known = ", ".join(sorted({"lease", "max_hold", "key", *options}))
         raise ConfigError(
-            f"The lock URL {place!r} has unknown settings: {', '.join(unknown)}; known are {known}.",
+            f"The lock URL {place!r} has unknown settings: {', '.join(unknown)}; known are {known}",
             url=place,
             unknown=unknown,
         )
@@ -88,18 +89,21 @@ def parse_lock_url(url: str, *, options: tuple[str, ...] = ()) -> LockUrl:
 
 
 def is_path(url: str) -> bool:
-    """Whether this is a folder without a scheme."""
+    """Whether ``url`` is a folder without a scheme."""
     return url in (".", "..") or url.startswith(("/", "./", "../"))
 
 
 def split(url: str) -> SplitResult:
-    """The parts of a lock URL. Raises `ConfigError`, which shows nothing of it, when a password may be among them."""
+    """Split a lock URL.
+
+    Raises `ConfigError` when it may hold a password; the error never shows it.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:  # its message shows the host's part
         scheme = url.partition("://")[0]
         raise ConfigError(
-            f"The host in the lock URL of {scheme}:// cannot be read; an address of IPv6 is written [::1]."
+            f"The host in the lock URL of {scheme}:// cannot be read; an address of IPv6 is written [::1]"
         ) from None
     # A password may have a / ? or # in it, which ends the host's part: the '@' then comes later.
     user = unquote(parts.netloc.rpartition("@")[0])
@@ -111,7 +115,7 @@ def split(url: str) -> SplitResult:
         raise ConfigError(
             f"The lock URL of {parts.scheme}:// holds a password (or an '@' in a name, to be written %40). Lock URLs are "
             "stored and printed, so leave it out and give it through the environment (docs/locks.md names the variable of "
-            "each backend)."
+            "each backend)"
         )
     return parts
 
@@ -125,7 +129,7 @@ def _holds_user(option: str, value: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """``url`` as it may be printed. One with a password is refused now, but may be stored since before."""
+    """Return ``url`` without secrets. An old table may store a URL with a password."""
     try:
         split(url)
     except ConfigError:
@@ -137,7 +141,7 @@ def parse_duration(text: str, *, what: str) -> float:
     """Seconds of ``500ms``, ``30s``, ``2m`` or ``1.5h``."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text.strip())
     if match is None:
-        raise ConfigError(f"{what}={text!r} is not a duration; write a number with its unit, such as 500ms, 30s or 2m.")
+        raise ConfigError(f"{what}={text!r} is not a duration; write a number with its unit, such as 500ms, 30s or 2m")
     return float(match[1]) * _UNITS_S[match[2]]
 
 
@@ -150,28 +154,28 @@ def format_duration(seconds: float) -> str:
 
 
 def check_lease(lease_s: float) -> float:
-    """``lease_s`` itself, or `ConfigError` when no holder could live with it."""
+    """Return ``lease_s``. Raises `ConfigError` when it is too short or too long."""
     if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
         raise ConfigError(
-            f"A lease of {lease_s:g} s cannot work; choose between {LEASE_S_MIN:g} s and {LEASE_S_MAX:g} s.",
+            f"A lease of {lease_s:g} s cannot work; choose between {LEASE_S_MIN:g} s and {LEASE_S_MAX:g} s",
             lease_s=lease_s,
         )
     return lease_s
 
 
 def check_max_hold(max_hold_s: float) -> float:
-    """``max_hold_s`` itself, or `ConfigError`."""
+    """Return ``max_hold_s``. Raises `ConfigError` unless it is positive."""
     if not max_hold_s > 0:
-        raise ConfigError(f"max_hold must be longer than nothing, not {max_hold_s:g} s.", max_hold_s=max_hold_s)
+        raise ConfigError(f"max_hold must be longer than nothing, not {max_hold_s:g} s", max_hold_s=max_hold_s)
     return max_hold_s
 
 
 def check_readable(paths: Iterable[str]) -> None:
-    """Raise `ConfigError` for a file that a lock URL names and this process cannot read."""
+    """Raise `ConfigError` when this process cannot read a file named in a lock URL."""
     for path in paths:
         if not os.access(path, os.R_OK):
             raise ConfigError(
                 f"The file {path!r}, which the lock URL names, cannot be read here. Nothing is held; every machine that "
-                "takes the lock needs it.",
+                "takes the lock needs it",
                 path=path,
             )

@@ -1,8 +1,9 @@
 """Locks within one process: ``memory://name``.
 
 All providers of one name in a process share their keys; another process, a child of fork included, has its own.
-Tokens grow for as long as the process lives, also when a provider is closed and opened again. For tests, for notebooks
-and for tables that only one process writes. The smallest backend, and so the one to read before writing another.
+Tokens grow as long as the process lives, even when a provider is closed and reopened. Use it for
+tests, notebooks and tables with a single writing process. It is the smallest backend, so read it
+before you write another.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ def open_memory_locks(url: str, *, env: Environment) -> LeasedLocks:
     settings = parse_lock_url(url)
     name = settings.host + settings.path
     if not name:
-        raise ConfigError("memory:// needs a name, such as memory://tests; providers of one name share keys.", url=url)
+        raise ConfigError("memory:// needs a name, such as memory://tests; providers of one name share keys", url=url)
     return LeasedLocks(MemoryBackend(name, env), settings, env)
 
 
 @dataclass
 class _Slot:
-    """One key; ``holder``, ``deadline`` (monotonic) and ``tell`` (who hears of its loss) are those of the last grant."""
+    """The state of one key.
+
+    ``holder``, ``deadline`` (monotonic) and ``tell`` (called when it is lost) belong to the last grant.
+    """
 
     token: int = 0
     holder: Holder | None = None
@@ -63,7 +67,7 @@ _spaces: dict[tuple[object, str], _Space] = {}
 
 
 class MemoryBackend:
-    """Slots in a dictionary."""
+    """Keeps locks in a dictionary of this process."""
 
     fair = True
     durable_tokens = False
@@ -81,11 +85,11 @@ class MemoryBackend:
         return _spaces.get(name) or _spaces.setdefault(name, _Space())
 
     def line_up(self, key: str) -> Contender:
-        """A place that stands in no line before it waits."""
+        """Create a contender. It joins the queue at its first wait."""
         return _MemoryPlace(self._space, key, self._env)
 
     def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
-        """Take the slot if its holder is gone or silent and nobody came before."""
+        """Take the slot if its holder is gone or its lease has ended and no other waiter is ahead."""
         assert isinstance(place, _MemoryPlace)
         space, env = self._space, self._env
         place.owner = ask.owner
@@ -106,7 +110,7 @@ class MemoryBackend:
             return _MemoryGrant(space, ask, slot.token, env)
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the slot."""
+        """Return the holder of the slot, or None."""
         space = self._space
         with space.lock:
             slot = space.slots.get(key)
@@ -115,7 +119,7 @@ class MemoryBackend:
             return replace(slot.holder, queue=tuple(place.owner for place in slot.line))
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """Empty the slot and write down who did it."""
+        """End the grant with that token and record the break."""
         space = self._space
         with space.lock:
             slot = space.slots.get(key)
@@ -129,13 +133,13 @@ class MemoryBackend:
         return True
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `end` did to the key, oldest first."""
+        """Return the break records of the key, oldest first."""
         space = self._space
         with space.lock:
             return tuple(space.slots[key].broken) if key in space.slots else ()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no resource is open."""
 
 
 class _MemoryGrant:
@@ -180,7 +184,7 @@ class _MemoryGrant:
 
 
 class _MemoryPlace:
-    """In line from the first wait on; the head is woken by a release, and looks again at the holder's deadline."""
+    """A waiter, queued at its first wait. A release or the holder's deadline wakes the head."""
 
     owner = ""
     woken: Event  # since it stands in line
@@ -207,7 +211,7 @@ class _MemoryPlace:
             self.step_out(self._space.slot(self._key))
 
     def step_out(self, slot: _Slot) -> None:
-        """Leave the line; the next one looks for itself."""
+        """Leave the queue and wake the next waiter."""
         if self in slot.line:
             slot.line.remove(self)
             slot.wake()

@@ -1,4 +1,4 @@
-"""From a URL to a lock provider: built-ins first, then entry points, then an error that lists what exists.
+"""Opens the lock provider for a URL: built-in ones first, then entry points.
 
 A third party registers ``scheme = "package.module:opener"`` in the entry point group ``lakelatch.lock_providers``;
 the opener is called as ``opener(url, env=env)`` and returns a `LockProvider`.
@@ -37,12 +37,13 @@ _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*")
 
 
 def read_scheme(url: str) -> str:
-    """The scheme of a lock URL, in lower case. Raises `ConfigError` for what is neither a URL nor a folder.
+    """Return the scheme of a lock URL, in lower case.
 
-    A mistyped URL must not become a folder of that name: each writer would have a lock of its own.
+    Raises `ConfigError` for anything that is neither a URL nor a folder. A mistyped URL must not
+    become a folder of that name, or each writer would have a different lock.
     """
     if not url:
-        raise ConfigError("The lock URL is empty; write for example file:///shared/locks or memory://name.", url=url)
+        raise ConfigError("The lock URL is empty; write for example file:///shared/locks or memory://name", url=url)
     if is_path(url) or re.match("file:", url, re.IGNORECASE):
         return "file"
     scheme, there, _ = url.partition("://")
@@ -53,20 +54,23 @@ def read_scheme(url: str) -> str:
     raise ConfigError(
         f"{'What was given' if '@' in url else repr(url.partition('?')[0])} is no lock.{hint} A folder begins with /, ./, "
         f"../ or file:, everything else with a scheme: {', '.join(f'{each}://' for each in known_schemes())}. A table can "
-        "also have the lock 'table' (in its own folder), or none://.",
+        "also have the lock 'table' (in its own folder), or none://",
         known=known_schemes(),
     )
 
 
 def check_url(url: str) -> None:
-    """Raise `ConfigError` for what nobody can open: neither a URL nor a folder, or with a password in it."""
+    """Raise `ConfigError` for a lock that no process can open, or that holds a password."""
     if not is_path(url):
         read_scheme(url)
         split(url)
 
 
 def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
-    """The provider for ``url``; a bare path means ``file://``. Connects to nothing yet; the caller closes it."""
+    """Open the provider for ``url``; a bare path means ``file://``.
+
+    It connects at first use. The caller closes it.
+    """
     scheme = read_scheme(url)
     if scheme in _BUILT_IN:
         module, opener, extra = _BUILT_IN[scheme]
@@ -74,19 +78,19 @@ def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
             loaded = import_module(module, __package__)
         except ModuleNotFoundError as e:
             raise ConfigError(
-                f"Locks at {scheme}:// need {e.name}; run pip install 'lakelatch[{extra}]'.", scheme=scheme, extra=extra
+                f"Locks at {scheme}:// need {e.name}; run pip install 'lakelatch[{extra}]'", scheme=scheme, extra=extra
             ) from e
         return cast(LockProvider, getattr(loaded, opener)(url, env=env))
     for entry in entry_points(group=GROUP):
         if entry.name.lower() == scheme:
             return cast(LockProvider, entry.load()(url, env=env))
     raise ConfigError(
-        f"There is no lock provider for {scheme!r}; known are {', '.join(known_schemes())}.",
+        f"There is no lock provider for {scheme!r}; known are {', '.join(known_schemes())}",
         scheme=scheme,
         known=known_schemes(),
     )
 
 
 def known_schemes() -> tuple[str, ...]:
-    """Schemes that `open_provider` finds now: built-ins and installed entry points."""
+    """Return the schemes that `open_provider` knows: built-in ones and installed entry points."""
     return tuple(sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))}))

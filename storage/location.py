@@ -66,15 +66,15 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     """Read ``url``; ``options`` win over its query. Raises `InputError` for what is no address of a table."""
     text = os.fspath(url)
     if not text or _CONTROL.search(text):
-        raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table.")
+        raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table")
     if text != text.strip():
         raise InputError(
-            f"{text!r} begins or ends with a blank, which hides in a path; remove it, or write it as %20 in a URL."
+            f"{text!r} begins or ends with a blank, which hides in a path; remove it, or write it as %20 in a URL"
         )
     match = _SCHEME.match(text) if isinstance(url, str) else None
     if match is None and text.startswith("~"):
         raise InputError(
-            f"{text!r}: only a shell knows whose home ~ is; write the path out, or ./{text} for such a folder."
+            f"{text!r}: only a shell knows whose home ~ is; write the path out, or ./{text} for such a folder"
         )
     if match is None:
         return _local(os.path.realpath(text), options or {})  # a plain path is taken literally: % and ? are letters
@@ -86,7 +86,7 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
         )
     address, _, query = text[match.end() :].partition("?")
     if "#" in query or "#" in address:
-        raise InputError(f"{_shown(text)} has a '#'; write it as %23 in a URL.")
+        raise InputError(f"{_shown(text)} has a '#'; write it as %23 in a URL")
     merged = _options(query, options or {}, _shown(text))
     if kind == "file":
         return _local(_file_path(address, _shown(text)), merged)
@@ -118,14 +118,14 @@ def check_path(path: str, *, folder: bool = False) -> str:
             return path
     if not path or "\0" in path or path[0] == "/" or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise InputError(
-            f"{path!r} is not a path below the table; give one without '..', '//' or a leading slash.", path=path
+            f"{path!r} is not a path below the table; give one without '..', '//' or a leading slash", path=path
         )
     return path
 
 
 def _local(path: str, options: Mapping[str, Any]) -> Location:
     if options:
-        raise ConfigError(f"A local folder has no options, but {', '.join(sorted(options))} was given.")
+        raise ConfigError(f"A local folder has no options, but {', '.join(sorted(options))} was given")
     return Location("file", "", path)
 
 
@@ -134,19 +134,19 @@ def _file_path(address: str, shown: str) -> str:
     if address.startswith("//"):
         host, slash, rest = address[2:].partition("/")
         if host.lower() not in ("", "localhost"):
-            raise InputError(f"{shown} names the host {host!r}; a file URL has three slashes: file:///folder.")
+            raise InputError(f"{shown} names the host {host!r}; a file URL has three slashes: file:///folder")
         address = slash + rest
     if not address.startswith("/"):
-        raise InputError(f"{shown} is relative; a file URL has an absolute path: file:///folder.")
+        raise InputError(f"{shown} is relative; a file URL has an absolute path: file:///folder")
     return os.path.realpath(_decoded(address, shown))
 
 
 def _bucket(kind: str, address: str, options: dict[str, str], shown: str) -> Location:
     if not address.startswith("//"):
-        raise InputError(f"{shown} names no bucket; write {kind}://bucket/table.")
+        raise InputError(f"{shown} names no bucket; write {kind}://bucket/table")
     if "@" in unquote(options.get("endpoint", "")):
         raise ConfigError(
-            f"The endpoint of {shown} names a user or a password; leave it out: keys are options of their own."
+            f"The endpoint of {shown} names a user or a password; leave it out: keys are options of their own"
         )
     authority, _, rest = address[2:].partition("/")
     bucket, at, host = authority.partition("@")
@@ -156,17 +156,17 @@ def _bucket(kind: str, address: str, options: dict[str, str], shown: str) -> Loc
         if at and match is None:
             raise InputError(
                 f"{shown}: the host is not of the form account.dfs.core.windows.net; "
-                "write az://container/table and give account_name and endpoint as options."
+                "write az://container/table and give account_name and endpoint as options"
             )
         account = match[1] if match else options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
         account = account.lower()
     elif at:
-        raise InputError(f"{shown} has an '@' before the first slash; keys are options or environment variables.")
+        raise InputError(f"{shown} has an '@' before the first slash; keys are options or environment variables")
     if not bucket or ":" in bucket:
-        raise InputError(f"{shown} names no bucket; write {kind}://bucket/table, and a port as the option endpoint.")
+        raise InputError(f"{shown} names no bucket; write {kind}://bucket/table, and a port as the option endpoint")
     path = posixpath.normpath("/" + _decoded(rest, shown)).lstrip("/")
     if posixpath.normpath(_decoded(rest, shown).lstrip("/") or ".").split("/")[0] == "..":
-        raise InputError(f"{shown} leads out of its bucket; remove the '..'.")
+        raise InputError(f"{shown} leads out of its bucket; remove the '..'")
     return Location(kind, bucket, path, account, options)
 
 
@@ -174,7 +174,7 @@ def _decoded(text: str, shown: str) -> str:
     """Undo percent-encoding; an encoded slash or control character would change what the path means and is refused."""
     decoded = unquote(text, errors="surrogateescape")
     if _CONTROL.search(decoded) or decoded.count("/") != text.count("/"):
-        raise InputError(f"{shown} encodes a slash or a control character; a table's address has neither.")
+        raise InputError(f"{shown} encodes a slash or a control character; a table's address has neither")
     return decoded
 
 
@@ -182,7 +182,7 @@ def _options(query: str, options: Mapping[str, Any], shown: str) -> dict[str, st
     pairs = parse_qsl(query, keep_blank_values=True)
     merged = {key.lower(): value for key, value in pairs}
     if len(merged) != len(pairs):
-        raise ConfigError(f"{shown} gives an option twice; give each once.")
+        raise ConfigError(f"{shown} gives an option twice; give each once")
     merged.update({key.lower(): str(value) for key, value in options.items()})
     return merged
 

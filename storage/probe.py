@@ -134,7 +134,7 @@ def _count(store: Store, path: str, times: int) -> list[int]:
     while len(told) < times:
         found = store.get(path)
         if found is None:
-            raise UnsafeStoreError(f"{path} has vanished while it was only replaced.")
+            raise UnsafeStoreError(f"{path} has vanished while it was only replaced")
         value = int(found.body) + 1
         answer = store.replace_if_match(path, b"%d" % value, found.tag)
         if answer.done:
@@ -152,7 +152,7 @@ def _helpers_answer() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError) as error:
-        raise StorageError(f"A process of the probe has ended or hangs ({error}); see its output above.") from error
+        raise StorageError(f"A process of the probe has ended or hangs ({error}); see its output above") from error
 
 
 def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> None:
@@ -176,7 +176,7 @@ def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> 
 def _ask_in_a_row(store: Store, path: str) -> None:
     first = store.put_if_absent(path, b"first")
     if first.outcome is Outcome.UNKNOWN:
-        raise StorageError(f"{store.url} gives no clear answer to a first write ({first.cause}); try again later.")
+        raise StorageError(f"{store.url} gives no clear answer to a first write ({first.cause}); try again later")
     if not first.done or first.tag is None:
         _unsafe(store, "a free name was said to be taken")
     if store.put_if_absent(path, b"second").done:
@@ -200,7 +200,7 @@ def _ask_listing(store: Store, folder: str) -> None:
 def _unsafe(store: Store, seen: str) -> NoReturn:
     raise UnsafeStoreError(
         f"{store.url} must not hold a table: {seen}. Its conditional writes are not atomic, so two commits could "
-        "overwrite each other. Use another store (docs/storage.md names tested ones).",
+        "overwrite each other. Use another store (docs/storage.md names tested ones)",
         url=store.url,
         seen=seen,
     )

@@ -1,4 +1,4 @@
-"""Tries a lock service out: does it keep what the protocol needs?"""
+"""Checks whether a lock service keeps what the protocol needs."""
 
 from .checkup import Verdict, check_up
 

@@ -1,4 +1,4 @@
-"""Does a lock service keep what a lock provider promises? Tried on the user's own server, from several processes.
+"""Tests on the user's own server, from several processes, whether locks keep their promises.
 
 For `lakelatch locks check URL`. It is the short form of the conformance suite in `lakelatch.testing`: real time, real
 processes, half a minute at most where the server is near. A promise is kept, broken, or could not be tried: a server
@@ -73,7 +73,7 @@ def check_up(
     Args:
         processes: how many contend.
         seconds: how long they do, and how long acquire and release are timed.
-        progress: told what is being tried.
+        progress: called with what is being tried.
 
     Raises:
         ConfigError: there is no such provider.
@@ -102,7 +102,7 @@ def _plain(url: str, env: Environment) -> str:
     with open_provider(url, env=env) as provider:
         place, _, query = provider.url.partition("?")
     if place.startswith("memory:"):
-        raise ConfigError("memory:// locks live within one process; there is nothing to check from several.", url=url)
+        raise ConfigError("memory:// locks live within one process; there is nothing to check from several", url=url)
     options = [(name, value) for name, value in parse_qsl(query) if name not in _LEFT_OUT]
     return f"{place}?{urlencode(options, quote_via=quote, safe='/:,')}" if options else place
 
@@ -142,15 +142,15 @@ class _Checkup:
         """What this provider does not promise."""
         locks, limits = self._locks, []
         if not locks.fair:
-            limits.append("Waiters are not served strictly in the order they came.")
+            limits.append("Waiters are not served strictly in the order they came")
         remedy = "lifts them above its last commit's" if locks.lifts_tokens else "begins a new generation of them"
         if not locks.durable_tokens:
-            limits.append(f"Tokens do not survive every restart of the service; a table then {remedy} by itself.")
+            limits.append(f"Tokens do not survive every restart of the service; a table then {remedy} by itself")
         if not locks.lifts_tokens:
             limits.append(
-                "Tokens cannot be lifted; when the service was rebuilt a table begins a new generation of them."
+                "Tokens cannot be lifted; when the service was rebuilt a table begins a new generation of them"
             )
-        limits.append("No lease excludes a holder that is paused past its end; the table's commit log does.")
+        limits.append("No lease excludes a holder that is paused past its end; the table's commit log does")
         return limits
 
     def __enter__(self) -> Self:
@@ -159,7 +159,7 @@ class _Checkup:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Give back what is held."""
+        """Release what is held."""
         self._stack.close()
 
     # --- the parts -------------------------------------------------------------------------------------------

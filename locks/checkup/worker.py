@@ -1,4 +1,4 @@
-"""A process of `checkup`: asks for a lock as a writer does, and says as a line of JSON what came of it.
+"""A process of `checkup`: takes locks as a writer does, and reports the result as a line of JSON.
 
 Commands: ``contend URL KEY FOLDER SECONDS`` and ``hold URL KEY LEASE_S``. Each waits for a line on its standard input
 before it goes on, so that all begin together and the checker decides when something happens.

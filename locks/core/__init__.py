@@ -1,4 +1,4 @@
-"""What every lock provider shares: from a backend's few primitives to leases, queues, renewal, messages and metrics."""
+"""What all lock providers share on top of a backend: leases, renewal, queues, messages, metrics."""
 
 from .backend import Contender, LockRequest
 from .capacity import Capacity

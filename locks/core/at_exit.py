@@ -1,9 +1,10 @@
-"""A process that ends gives back what it holds, rather than leave it to the end of its leases.
+"""Releases the leases of a process when it exits.
 
-This happens at every clean exit (`atexit`), and at SIGTERM where nobody has a handler for it: then the process still
-dies of that signal, a moment later. A handler of the user's stays, before and after; one that ends with `sys.exit` is a
-clean exit. It is set by the first lease that the main thread takes, because only that thread may. A process that is
-killed otherwise, or whose main thread does not come back to Python, gives nothing back.
+This happens at every clean exit (`atexit`), and at SIGTERM unless the user has a handler for it.
+The process still dies of that signal, a moment later. A user's handler is never replaced; one that
+ends with `sys.exit` is a clean exit. Only the main thread may set a handler, so its first lease
+does. A process that is killed otherwise, or whose main thread never returns to Python, releases
+nothing; its leases run out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _watched: set[str] = set()  # what has been set up in this process; children of 
 
 
 def watch(env: Environment) -> None:
-    """See to it that the leases of this process are given back when it ends. Twice is fine."""
+    """Arrange that this process releases its leases when it exits. Idempotent."""
     if not isinstance(env, SystemEnvironment):
         return
     if "exit" not in _watched:
@@ -46,10 +47,11 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
 
 
 def give_back(within_s: float) -> None:
-    """Release every lease of this process; returns after ``within_s`` at the latest.
+    """Release every lease of this process, within ``within_s``.
 
-    On threads of their own: a server may hang, and a signal comes in the middle of anything, such as a release or the
-    start of a thread. So nothing that others lock is touched on this thread, and no `threading.Thread` is made on it.
+    Releases run on other threads: a server may hang, and a signal can interrupt anything, such as
+    a release or the start of a thread. So this thread takes no shared lock and creates no
+    `threading.Thread`.
     """
     done = threading.Event()
 
@@ -70,7 +72,7 @@ def _give_back() -> None:
         for hold in renewer.holds():
             places[hold.place].append(hold)
     threads = [threading.Thread(target=_release, args=(holds,), daemon=True) for holds in places.values()]
-    for thread in threads:  # one for each service, so that one that hangs keeps no other from being told
+    for thread in threads:  # one for each service, so that a hanging one does not delay the others
         thread.start()
     for thread in threads:
         thread.join()

@@ -1,7 +1,7 @@
-"""What a lock service has to offer, so that `LeasedLocks` can make a provider of it.
+"""The interface that a lock service implements; `LeasedLocks` turns it into a provider.
 
-The smallest one is in memory.py. A backend says how to take a key once, how to wait in its own line, who holds a key
-and how to end that; `Grant` (held.py) is what it hands out.
+memory.py has the smallest one. A backend tries a key once, waits in its own queue, tells who holds
+a key and ends a grant. It hands out a `Grant` (grant.py).
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ class LockRequest:
 
 
 class Contender(Protocol):
-    """A place in the backend's own line for one key."""
+    """One request's place in the backend's queue for a key."""
 
     def wait(self, limit_s: float) -> None:
-        """Block until another try is worth its cost, at most ``limit_s``. The backend decides the pace."""
+        """Block until another try is worthwhile, at most ``limit_s``. The backend sets the pace."""
         ...
 
     def leave(self) -> None:
-        """Leave no trace, not even of a request whose answer was lost. Called once if no grant came; with a grant, the
-        grant has taken the place over.
+        """Withdraw from the queue, including any request whose answer was lost.
+
+        Called once when there is no grant; a grant takes the place over.
         """
         ...
 
 
 class Backend(Capabilities, Protocol):
-    """The few things that differ between lock services. Raises `StorageError` or `LockError` when it cannot answer.
+    """A lock service. Raises `StorageError` or `LockError` when it cannot answer.
 
-    ``max_leases`` is the number of leases that one process can keep alive here, as measured (None: as many as fit in
-    memory); more are refused. ``requests`` counts the requests that went to the server since the backend was opened.
+    ``max_leases`` is the measured number of leases that one process can keep alive (None: no
+    limit); further ones are refused. ``requests`` counts the requests sent to the server.
 
-    A backend that cannot count to 2^62 also has ``above_max``, the largest ``above`` that leaves it room to count on.
+    A backend that cannot count to 2^62 also has ``above_max``, the largest ``above`` it accepts.
 
     A backend may also have ``renew_many(grants: list[Grant]) -> list[bool | Exception]``: the answers of `Grant.renew`
     for grants of its own, in order, got in fewer round trips. Renewals of one place are never made at the same time
@@ -61,25 +62,31 @@ class Backend(Capabilities, Protocol):
     def requests(self) -> int: ...
 
     def line_up(self, key: str) -> Contender:
-        """A place for one request; touches the backend if that needs to know who waits."""
+        """Create the contender for one request. May register it with the service."""
         ...
 
     def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:
-        """One try; None when the key is busy. Raises `TokenRegressedError` where a token above ``ask.above`` cannot be had."""
+        """Try once. None when the key is busy.
+
+        Raises `TokenRegressedError` when no token above ``ask.token_above`` can be granted.
+        """
         ...
 
     def inspect(self, key: str) -> Holder | None:
-        """Who holds the key now."""
+        """Return the current holder of the key, or None."""
         ...
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """Break the grant that has ``token`` and keep a record; False when it is not the holder."""
+        """End the grant with ``token`` and record the break. False when it is not the holder."""
         ...
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `end` did to the key, oldest first."""
+        """Return the break records of the key, oldest first."""
         ...
 
     def close(self) -> None:
-        """Free connections and threads. Called when the provider is closed and its last lease has ended; twice is fine."""
+        """Free connections and threads, after the provider was closed and its last lease ended.
+
+        Idempotent.
+        """
         ...

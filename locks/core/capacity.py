@@ -1,4 +1,4 @@
-"""How many leases one process can keep alive where each renewal is a request of its own, as measured on the way."""
+"""Measures how many leases one process can keep alive when each renewal is a separate request."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ _WRITE_S_MIN = 0.0005
 
 
 class Capacity:
-    """One thread renews all leases, one after another, within a third of a lease: the time of a write is the limit."""
+    """Estimates the capacity from the time of a write.
+
+    One thread renews all leases, one after another, within a third of a lease.
+    """
 
     def __init__(self, lease_s: float, guess_s: float) -> None:
         self._lease_s = lease_s
         self._writes_s = deque([guess_s], maxlen=_REMEMBERED)
 
     def took(self, seconds: float) -> None:
-        """A write took so long."""
+        """Record the duration of a write."""
         self._writes_s.append(seconds)
 
     @property
     def leases(self) -> int:
-        """By the median of the last writes, so that a single slow one does not count."""
+        """Estimate from the median of the last writes, so that a single slow one does not count."""
         write_s = sorted(self._writes_s)[len(self._writes_s) // 2]
         return max(1, min(MOST, int(_SHARE * self._lease_s / 3 / max(write_s, _WRITE_S_MIN) + 1e-9)))

@@ -1,4 +1,4 @@
-"""What happens to locks, told to whoever measures it (metrics.py). Nothing is told, and nothing spent, by default."""
+"""Lock events for observers such as metrics.py. Without an observer they cost nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Observer(Protocol):
     """Called on the thread where it happens, so each call is short and never raises."""
 
     def waited(self, scheme: str, key: str, seconds: float, *, granted: bool) -> None:
-        """An `acquire` or `try_acquire` came to its end."""
+        """An `acquire` or `try_acquire` has ended."""
         ...
 
     def renewed(self, scheme: str, key: str, outcome: str, late_s: float) -> None:

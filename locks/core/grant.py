@@ -1,4 +1,4 @@
-"""What a backend hands out, and the reasons for which it ends."""
+"""What a backend grants, and the reasons why a grant ends."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ MEANING = {
 
 
 class Grant(Protocol):
-    """What a backend hands out: proof and the three questions. Raises `LakeLatchError` or `OSError` when no answer came.
+    """A granted key. Methods raise `LakeLatchError` or `OSError` when no answer came.
 
-    A grant that was made while its place waited (another holder handed it over) also has ``asked_at``: local monotonic
-    time that is certainly before that moment. Otherwise the lease runs from before `Backend.try_grant`.
+    A grant that was handed over while its contender waited also has ``asked_at``, a local monotonic
+    time before the hand-over. Otherwise the lease runs from before `Backend.try_grant`.
     """
 
     token: int
 
     def renew(self) -> bool:
-        """True when the grant was still ours after the backend had taken the sign of life; False when it is not."""
+        """Renew the grant. False when it is no longer ours."""
         ...
 
     def check(self) -> bool:
-        """True when the backend still knows this grant as the holder's."""
+        """Whether the backend still has this grant as the holder."""
         ...
 
     def release(self) -> Release:
-        """End this grant and nobody else's; also frees what this process keeps for it. Twice is fine."""
+        """End this grant and free its resources; never touches a successor's. Idempotent."""
         ...
 
     def listen(self, call: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
-"""What holding means, written once for every backend: local deadline, renewal, loss, release.
+"""Leases on a backend's grants: local deadline, renewal, loss, release.
 
-A backend gives a `Grant` (renew, check, release); `HeldLease` makes a `Lease` of it. The rule that everything here
-follows: **the holder judges itself by its own monotonic clock, from before the request was sent, and asks nobody**.
+A backend gives a `Grant` (renew, check, release); `HeldLease` makes a `Lease` of it. One rule
+holds throughout: **the holder judges by its own monotonic clock, from before the request was sent**.
 
     t=0    A asks; the backend answers at t=0.2: held until t=10, not t=10.2
     t=4    the renewer asks again; no answer comes; it tries again and again
@@ -9,8 +9,8 @@ follows: **the holder judges itself by its own monotonic clock, from before the 
     t=10.1 the answer to an old renewal arrives and says "still yours": too late, the lease is not revived,
            because somebody may have looked at t=10.05
 
-The handle that users have and the `LeaseState` behind it are two objects, so that a forgotten handle can be noticed: its
-lease is no longer renewed and ends by itself.
+The user's handle and the `LeaseState` behind it are separate objects, so that a dropped handle is
+noticed: its lease is no longer renewed and runs out.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class LeaseState:
             )
 
     def gone(self) -> str | None:
-        """Why this is not held now, or None. Asks nobody; takes no lock before it knows that this is no fork."""
+        """Return why the lease is not held, or None. Sends no request.
+
+        Takes no lock before it knows that this process is not a fork of the holder's.
+        """
         if self._is_copy():
             return FORKED
         if self._gone is None and self.env.monotonic() >= self.deadline:
@@ -115,16 +118,16 @@ class LeaseState:
         return process is not self._process and process != self._process
 
     def wanted(self) -> bool:
-        """True while it is held and somebody has its handle."""
+        """True while the lease is held and its handle is alive."""
         return self.handle() is not None and self.gone() is None
 
     def end(self, reason: str) -> str:
-        """Mark as gone; the first reason stays, and is returned."""
+        """Mark the lease as gone. The first reason stays and is returned."""
         with self._mark:
             if self._gone is not None:
                 return self._gone
             self._gone = reason
-        self.next_at = 0.0  # at its next tick the renewer sees to the rest
+        self.next_at = 0.0  # the renewer does the rest at its next tick
         if reason == RELEASED:
             self.log(logging.DEBUG, "released")
         else:
@@ -134,7 +137,10 @@ class LeaseState:
         return reason
 
     def answered(self, asked_at: float, answer: bool | Exception) -> None:
-        """Take in the answer to a renewal. A failure leaves the deadline where it was; the renewer comes again."""
+        """Apply the answer to a renewal.
+
+        After a failure the deadline stays and the renewer retries.
+        """
         if isinstance(answer, Exception):
             self.failure = str(answer) or type(answer).__name__
             expected = isinstance(answer, LakeLatchError | OSError)
@@ -147,7 +153,7 @@ class LeaseState:
         if answer is False:
             self.end(STOLEN)
         elif answer is True and not self.gone():
-            # Asked again after the answer: a lease that has run out is never revived.
+            # Checked again after the answer: an expired lease is never revived.
             self._extend(asked_at)
 
     def ensure(self, *, fresh: bool) -> None:
@@ -164,10 +170,10 @@ class LeaseState:
             raise self.error(reason) from cause
 
     def error(self, reason: str) -> LockLostError:
-        """The error that tells the whole story."""
+        """Build the error for a lost lease."""
         return LockLostError(
             f"The lease on lock {self.key!r} (token {self.grant.token}) is gone: {MEANING.get(reason, reason)}. "
-            "Take the lock again and validate again before anything is published.",
+            "Take the lock again and validate again before anything is published",
             key=self.key,
             token=self.grant.token,
             reason=reason,
@@ -175,7 +181,7 @@ class LeaseState:
         )
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Remember ``call``, or make it now."""
+        """Register ``call``, or run it now if the lease is lost."""
         reason = self.gone()
         if reason is None:
             with self._mark:
@@ -187,18 +193,18 @@ class LeaseState:
             call(reason)
 
     def tell(self) -> None:
-        """After a loss, on the thread for callbacks: tell who wants to know."""
+        """Run the callbacks of a lost lease, on the callback thread."""
         reason = str(self.gone())
         with self._mark:
             calls, self._callbacks = self._callbacks, []
         for call in calls:
             try:
                 call(reason)
-            except Exception as e:  # noqa: BLE001 (it is the user's code; the others must still be told)
+            except Exception as e:  # noqa: BLE001 (user code; the other callbacks must still run)
                 self.log(logging.ERROR, "a callback for the lost lease failed", error=e)
 
     def release(self) -> Release:
-        """Give back what is there to give back; the same answer every time."""
+        """Release the grant once; every call returns the same answer."""
         if self._is_copy():
             return Release.WAS_LOST
         with self._io:
@@ -207,9 +213,9 @@ class LeaseState:
             reason = self.gone() or self.end(RELEASED)
             outcome = Release.UNKNOWN
             try:
-                # Also after a loss: it ends only this very token, and spares others the wait when max_hold ran out.
+                # Also after a loss: it ends this token only, and saves others the wait when max_hold ran out.
                 outcome = self.grant.release()
-            except Exception as e:  # noqa: BLE001 (a release never raises; what became of it is unknown)
+            except Exception as e:  # noqa: BLE001 (a release never raises; its outcome is unknown)
                 expected = isinstance(e, LakeLatchError | OSError)
                 self.log(logging.WARNING, "no answer to the release: %s", e, error=None if expected else e)
             finally:
@@ -221,8 +227,11 @@ class LeaseState:
 
 
 def renew(holds: Sequence[LeaseState], ask: RenewMany) -> None:
-    """One renewal of leases of one backend in one go; whatever happens, each of them has an answer or a deadline."""
-    locked = [hold for hold in holds if hold._io.acquire(blocking=False)]  # another one is just being released
+    """Renew leases of one backend together.
+
+    Whatever happens, each gets an answer or keeps its deadline.
+    """
+    locked = [hold for hold in holds if hold._io.acquire(blocking=False)]  # the others are being released
     try:
         live = [hold for hold in locked if not hold.gone() and hold._outcome is None]
         if not live:
@@ -230,7 +239,7 @@ def renew(holds: Sequence[LeaseState], ask: RenewMany) -> None:
         asked_at = live[0].env.monotonic()
         try:
             answers = ask([hold.grant for hold in live])
-        except Exception as e:  # noqa: BLE001 (also a mistake of the backend is no answer; it is logged)
+        except Exception as e:  # noqa: BLE001 (a bug in the backend also counts as no answer, and is logged)
             answers = [e] * len(live)
         for hold, answer in zip(live, answers, strict=True):
             hold.answered(asked_at, answer)
@@ -269,9 +278,10 @@ class HeldLease:
         self._hold.ensure(fresh=fresh)
 
     def on_lost(self, call: Callable[[str], None]) -> None:
-        """Call once with the reason, within a second of the loss; at once, on this thread, if it is lost already.
+        """Call ``call`` once with the reason, within a second of the loss.
 
-        Calls for leases of one place are made one after another on a thread of their own: keep them short.
+        Callbacks for one place run one after another on their own thread, so keep them short. If
+        the lease is already lost, ``call`` runs at once on the caller's thread.
         """
         self._hold.on_lost(call)
 
@@ -288,13 +298,13 @@ class HeldLease:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Release. A loss that nobody noticed is raised; if the body failed, it becomes a note on that error."""
+        """Release. An unnoticed loss is raised, or noted on the body's exception if that failed."""
         if self._asked_release:
-            return  # the answer was given then
+            return  # released in the block
         self.release()
         reason = str(self.lost)
         if reason == RELEASED or isinstance(exc, LockLostError):
             return
         if exc is None:
             raise self._hold.error(reason)
-        exc.add_note(f"The lease on lock {self.key!r} (token {self.token}) was lost meanwhile: {MEANING[reason]}.")
+        exc.add_note(f"The lease on lock {self.key!r} (token {self.token}) was lost meanwhile: {MEANING[reason]}")

@@ -1,4 +1,4 @@
-"""Why a lock was not granted, in sentences. In each case nothing is held."""
+"""Errors that say why a lock was not granted. In each case nothing is held."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .backend import LockRequest
 
 
 def too_many(ask: LockRequest, place: str, most: int) -> LockError:
-    """The process holds what it can keep alive."""
+    """The process already holds as many leases as it can renew."""
     return LockError(
         f"This process holds {most} leases at {place}, which is as many as it can keep alive there. Lock {ask.key!r} was "
-        "not taken; release others first, or spread the work over more processes.",
+        "not taken; release others first, or spread the work over more processes",
         key=ask.key, max_leases=most,
     )  # fmt: skip
 
 
 def token_behind(ask: LockRequest, place: str, token: int) -> TokenRegressedError:
-    """The backend has forgotten tokens that were seen."""
+    """The backend's token counter went back below a token that was seen."""
     return TokenRegressedError(
         f"Lock {ask.key!r} would be granted with token {token}, but token {ask.token_above} was seen before: the counter at "
         f"{place} went back (it was rebuilt or emptied) and could not be lifted. Nothing is held; begin a new generation "
-        "of tokens.",
+        "of tokens",
         key=ask.key, token=token, token_above=ask.token_above,
     )  # fmt: skip
 
@@ -31,22 +31,23 @@ def token_behind(ask: LockRequest, place: str, token: int) -> TokenRegressedErro
 def busy(
     ask: LockRequest, wait_s: float, holder: Holder | None, ahead: int | None, *, ours: bool = False
 ) -> LockTimeoutError:
-    """The time limit has passed; ``ahead`` counts the holder and everybody who waits before us, where it is known.
+    """The wait for the key timed out.
 
-    ``ours`` says that a lease of this process holds it. Whether that is the caller's own nobody can tell: threads of a
-    pool and tasks change places, and a lease may be handed on.
+    ``ahead`` counts the holder and the waiters before us, where known. ``ours``: a lease of this
+    process holds the key. Whether it is the caller's own cannot be known: pool threads and tasks
+    change places, and a lease may be handed on.
     """
     line = "" if ahead is None else f" (number {ahead} in line)"
     hint = (
-        " It is held by a lease of this process. If that is the caller's own, it has waited for itself: locks are not "
-        "re-entrant, so hand the lease on to the code that needs it, or release it first."
+        ". It is held by a lease of this process. If that is the caller's own, it has waited for itself: locks are not "
+        "re-entrant, so hand the lease on to the code that needs it, or release it first"
         if ours
         else ""
     )
     if holder is None:
         return LockTimeoutError(
             f"Lock {ask.key!r} was busy for {wait_s:g} s{line}; who holds it now is not known. Nothing is held; try again "
-            f"or wait longer.{hint}",
+            f"or wait longer{hint}",
             key=ask.key, wait_s=wait_s, holder=None, position=ahead,
         )  # fmt: skip
     since = datetime.fromtimestamp(holder.since, UTC).isoformat(timespec="seconds")
@@ -55,6 +56,6 @@ def busy(
     return LockTimeoutError(
         f"Lock {ask.key!r} was busy for {wait_s:g} s{line}: held by {who} on {holder.host or 'some host'}"
         f"{purpose} since {since} by its clock (token {holder.token}). Nothing is held; wait longer, or end that holder "
-        f"with break_(key, token={holder.token}, ...) if it is known to be stuck.{hint}",
+        f"with break_lease(key, token={holder.token}, ...) if it is known to be stuck{hint}",
         key=ask.key, wait_s=wait_s, holder=holder, position=ahead,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Prometheus metrics of this process's locks; ``pip install 'lakelatch[metrics]'`` and call `enable` once.
 
-Counters and histograms are fed by an observer; what is a state (leases held, threads waiting) is read when it is
-asked for. Nothing is labelled by key unless asked, because a metric with a key per table grows without bound.
+An observer feeds counters and histograms. States (leases held, threads waiting) are read at scrape
+time. Keys are labels only on request, because one label value per table grows without bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WAIT_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 def enable(registry: CollectorRegistry | None = None, *, by_key: bool = False) -> None:
-    """From now on the locks of this process are counted in ``registry`` (None: the default one).
+    """Count the locks of this process in ``registry`` (None: the default one) from now on.
 
     Args:
         registry: where the metrics appear; a second call moves them.
@@ -34,13 +34,13 @@ def enable(registry: CollectorRegistry | None = None, *, by_key: bool = False) -
     try:
         import prometheus_client
     except ModuleNotFoundError as e:
-        raise ConfigError("Lock metrics need prometheus_client; run pip install 'lakelatch[metrics]'.") from e
+        raise ConfigError("Lock metrics need prometheus_client; run pip install 'lakelatch[metrics]'") from e
     disable()
     current.observer = _Prometheus(registry or prometheus_client.REGISTRY, by_key=by_key)
 
 
 def disable() -> None:
-    """Count no more, and take the metrics out of their registry. Does nothing when they are not on."""
+    """Stop counting and remove the metrics from their registry. Does nothing when they are off."""
     observer, current.observer = current.observer, None
     if isinstance(observer, _Prometheus):
         observer.unregister()
@@ -95,7 +95,7 @@ class _Prometheus:
         return (scheme, key) if self._by_key else (scheme,)
 
     def collect(self) -> Iterator[Metric]:
-        """The states, by scheme: they are exact, also for leases that are older than `enable`."""
+        """Yield the states by scheme. They are exact, even for leases taken before `enable`."""
         held: Counter[str] = Counter()
         waiting: Counter[str] = Counter()
         for renewer in all_renewers(SYSTEM):

@@ -1,7 +1,7 @@
-"""A lock provider made of a backend: waiting, time limits, errors and leases, written once.
+"""A lock provider on top of a backend: waiting, time limits, errors and leases.
 
-The order of things in `acquire` is the same for all: front of this process's queue, a place in the backend's line,
-grant, lease.
+`acquire` always takes the same steps: the front of this process's queue, a place in the backend's
+queue, a grant, a lease.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Backend", "Contender", "LeasedLocks", "LockRequest"]
 _log = logging.getLogger("lakelatch.locks")
 
 _ABOVE_MAX = 2**62  # tokens are integers of 64 bits somewhere, and must have room to grow
-_OUTAGE_S = 0.5  # between two tries at a server that does not answer
+_OUTAGE_S = 0.5  # between two tries when the server does not answer
 
 
 class LeasedLocks:
@@ -64,17 +64,17 @@ class LeasedLocks:
 
     @property
     def lifts_tokens(self) -> bool:
-        """True when a token above one that was never granted can be had."""
+        """True when it can grant above a token that it never gave."""
         return self._backend.lifts_tokens
 
     @property
     def max_leases(self) -> int | None:
-        """How many leases one process can keep alive, as measured; None: as many as fit in memory."""
+        """The measured number of leases that one process can keep alive; None: no limit."""
         return self._backend.max_leases
 
     @property
     def requests(self) -> int:
-        """How many requests went to the server since this provider was opened."""
+        """The number of requests sent to the server since this provider was opened."""
         return self._backend.requests
 
     @property
@@ -82,7 +82,7 @@ class LeasedLocks:
         return self.url.partition("?")[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Addresses only: queue, renewer and leases belong to a process."""
+        """Pickle the addresses only: queue, renewer and leases belong to a process."""
         state = {**self.__dict__, "_process": None, "_live": set()}
         for name in ("_front", "_renewer", "_name", "_numbers"):
             state.pop(name, None)
@@ -100,7 +100,7 @@ class LeasedLocks:
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> HeldLease | None:
-        """A lease whose token exceeds ``above``, or None when the key is busy."""
+        """Return a lease with a token greater than ``token_above``, or None when the key is busy."""
         return self._grant(self._ask(key, lease_s, max_hold_s, token_above, reason, waits=False), wait_s=None)
 
     def acquire(
@@ -113,23 +113,29 @@ class LeasedLocks:
         reason: str = "",
         max_hold_s: float | None = None,
     ) -> HeldLease:
-        """Wait for the key. Raises `LockTimeoutError` naming the holder; nothing is held then."""
+        """Wait for the key and return its lease.
+
+        Raises `LockTimeoutError`, which names the holder.
+        """
         lease = self._grant(self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0), wait_s=wait_s)
         assert lease is not None
         return lease
 
     def inspect(self, key: str) -> Holder | None:
-        """Who holds the key now, or None. Behind the backend's own queue stand the waiting threads of this process."""
+        """Return the current holder of the key, or None.
+
+        Its ``queue`` lists the backend's waiters, then the waiting threads of this process.
+        """
         self._ready()
         key = self._key(key)
         holder = self._backend.inspect(key)
         return holder and replace(holder, queue=holder.queue + self._front.waiting(key))
 
     def break_lease(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """End the lease that has ``token``, leaving an audit record; False when that is no longer the holder.
+        """End the lease with ``token`` and keep an audit record. False when it is not the holder.
 
-        A holder in this process learns it at once; others do when the backend brings them the news, or at their next
-        renewal or ``ensure_held(fresh=True)``; until then they believe that they hold.
+        A holder in this process learns it at once. Others learn it from a notification of the
+        backend, or at their next renewal or ``ensure_held(fresh=True)``.
         """
         self._ready()
         key = self._key(key)
@@ -146,12 +152,12 @@ class LeasedLocks:
         return ended
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `break_lease` did to the key, oldest first."""
+        """Return the break records of the key, oldest first."""
         self._ready()
         return self._backend.breaks(self._key(key))
 
     def close(self) -> None:
-        """Take nothing more; leases that are held stay held until they are released or end. Twice is fine."""
+        """Refuse new requests. Leases stay held until they are released or end. Idempotent."""
         if not self._closed:
             self._ready()
             self._closed = True
@@ -175,7 +181,7 @@ class LeasedLocks:
 
     def _ready(self) -> Process:
         if self._closed:
-            raise LockError(f"The lock provider {self.url} is closed; open it again.", key="")
+            raise LockError(f"The lock provider {self.url} is closed; open it again", key="")
         process = self._env.process()
         if process is not self._process and process != self._process:
             self._front = shared_queue(self._env, self._place)
@@ -195,7 +201,7 @@ class LeasedLocks:
             raise InputError(
                 f"A token above {token_above} was asked for at {self._place}, which counts from 0 to {above_max} there. "
                 "Nothing is "
-                "held; begin a new generation of tokens.",
+                "held; begin a new generation of tokens",
                 key=key, token_above=token_above,
             )  # fmt: skip
         return LockRequest(
@@ -211,11 +217,11 @@ class LeasedLocks:
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str) or not key.strip():
-            raise ConfigError(f"A lock key is a text that is not empty, not {key!r}.", key=key)
+            raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=key)
         return self._settings.key or normal_key(key)
 
     def _grant(self, ask: LockRequest, *, wait_s: float | None) -> HeldLease | None:
-        """The lease; else None where ``wait_s`` is None, or `LockTimeoutError`."""
+        """Return the lease. When busy: None if ``wait_s`` is None, else `LockTimeoutError`."""
         most = self._backend.max_leases
         if most is not None and self._renewer.count(self._place) >= most:
             raise refusals.too_many(ask, self._place, most)
@@ -235,7 +241,7 @@ class LeasedLocks:
         return lease
 
     def _take(self, ask: LockRequest, ticket: Ticket, wait_s: float | None, until: float | None) -> HeldLease | None:
-        """The same; ticket and place are left unless a lease took them over."""
+        """Acquire with a ticket; leaves ticket and place unless a lease took them over."""
         env = self._env
         place: Contender | None = None
         lease = None
@@ -252,7 +258,7 @@ class LeasedLocks:
                     if env.monotonic() < asked_at + ask.lease_s:
                         lease = self._hand_out(ask, grant, asked_at, ticket)
                         return lease
-                    # The lease ran out while the answer was on its way: never hand out what is lost already.
+                    # The lease expired while the answer was on its way: never hand out a lost lease.
                     _give_back(ask, grant)
                 left = 0.0 if until is None else until - env.monotonic()
                 if left <= 0:
@@ -267,7 +273,7 @@ class LeasedLocks:
             try:
                 if place is not None:
                     place.leave()
-            except (LakeLatchError, OSError) as e:  # the caller's answer is known, whatever becomes of the place
+            except (LakeLatchError, OSError) as e:  # the answer is known, whatever happens to the place
                 _log.warning("lock %r: a waiter may have left a trace: %s", ask.key, e, extra=_facts(ask, 0))
             finally:
                 if lease is None:
@@ -276,7 +282,10 @@ class LeasedLocks:
     def _try(
         self, ask: LockRequest, place: Contender, *, answered: bool
     ) -> tuple[Grant | None, LockUnavailableError | None]:
-        """One try. A waiter to whom the service has ``answered`` sits an outage out: its wait is the bound."""
+        """Try once.
+
+        A waiter that the service has ``answered`` sits out an outage until its wait ends.
+        """
         try:
             return self._backend.try_grant(ask, place), None
         except LockUnavailableError as e:
@@ -299,7 +308,7 @@ class LeasedLocks:
             self._live.add(hold)
             at_exit.watch(self._env)
             grant.listen(lambda reason: renewer.lost(hold, reason))
-        except BaseException:  # also when no thread could be started: nobody would ever release it
+        except BaseException:  # also when no thread could be started: the grant would never be released
             if lease is None:
                 _give_back(ask, grant)
             else:
@@ -314,7 +323,7 @@ class LeasedLocks:
         try:
             holder = self._backend.inspect(ask.key)
         except LockUnavailableError:
-            raise  # that nobody answers says more than that the key was busy
+            raise  # an outage says more than a busy key
         except (LakeLatchError, OSError) as e:
             _log.info("lock %r: its holder cannot be told: %s", ask.key, e, extra=_facts(ask, 0))
         if holder is not None and ask.owner in holder.queue:
@@ -328,7 +337,7 @@ def _wait(place: Contender, limit_s: float) -> None:
 
 
 def _give_back(ask: LockRequest, grant: Grant) -> None:
-    """End a grant that nobody will have; one that cannot be ended now ends by itself."""
+    """Release a grant that became no lease. If that fails, its lease runs out."""
     try:
         grant.release()
     except (LakeLatchError, OSError) as e:

@@ -1,4 +1,4 @@
-"""Records of locks as JSON text, which anybody may have written there."""
+"""Parses lock records from JSON text, which may come from any writer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..interface import BreakRecord
 
 
 def fields_of(text: str | bytes) -> dict[str, Any]:
-    """The fields of a record; none of what is no JSON object."""
+    """Return the fields of a record; {} for anything but a JSON object."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -19,7 +19,7 @@ def fields_of(text: str | bytes) -> dict[str, Any]:
 
 
 def break_of(key: str, value: Mapping[str, Any]) -> BreakRecord | None:
-    """The record of a break; None for what is none."""
+    """Return the break record in ``value``, or None if it is not one."""
     try:
         return BreakRecord(key, int(value["token"]), str(value["reason"]), str(value["who"]), float(value["at"]))
     except (KeyError, TypeError, ValueError, OverflowError):

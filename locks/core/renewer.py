@@ -1,9 +1,10 @@
-"""The one renewer of a process: a single slow timer for all leases, started with the first and stopped when idle.
+"""Renews all leases of a process from one timer, which runs only while there are leases.
 
-It only looks at clocks, so that a loss is noticed on time whatever a backend does. Requests go to one worker per place
-(host or folder of the locks), callbacks to another; each is a thread that lives only while it has something to do.
-A backend that hangs delays only its own renewals, a callback that hangs only its neighbours. The number of threads
-does not grow with the number of leases, and a hold shorter than a third of its lease costs an entry in a set.
+The timer only reads clocks, so a loss is noticed on time whatever a backend does. Each place (host
+or folder of the locks) has one worker for requests and one for callbacks; a worker is a thread that
+lives while it has work. A hanging backend delays only its own renewals, a hanging callback only its
+neighbours. The number of threads does not grow with the number of leases. A hold shorter than a
+third of its lease costs one entry in a set.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ _shared: weakref.WeakValueDictionary[tuple[object, ...], Renewer] = weakref.Weak
 
 
 def shared_renewer(env: Environment) -> Renewer:
-    """The renewer of this process; a child of fork gets a new one, because its parent's thread is not in it."""
+    """Return the renewer of this process. A forked child gets a new one."""
     name = (id(env), env.process())
     found = _shared.get(name)
     if found is None:
-        # Two threads that come at once may make two: both work.
+        # Two threads at once may create two; both work.
         found = _shared.setdefault(name, Renewer(env))
     return found
 
 
 def all_renewers(env: Environment) -> list[Renewer]:
-    """Those of this process."""
+    """Return the renewers of this process."""
     return [renewer for (_, process), renewer in list(_shared.items()) if process == env.process()]
 
 
 def every_renewer() -> list[Renewer]:
-    """Those of this process that run in real time."""
+    """Return the renewers of this process that run in real time."""
     here = SYSTEM.process()
     return [
         each
@@ -56,7 +57,7 @@ def every_renewer() -> list[Renewer]:
 
 
 class Renewer:
-    """Renews at a third of each lease; after a failure again and again, ever more slowly, until the deadline."""
+    """Renews each lease after a third of it. Retries a failure with backoff until the deadline."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -81,31 +82,31 @@ class Renewer:
             self._counts[hold.place] += 1
 
     def released(self, hold: LeaseState) -> None:
-        """Stop watching; a hold that was lost stays until its loss has been told."""
+        """Stop watching ``hold``. A lost one stays until its callbacks have run."""
         if hold.gone() == RELEASED:
             self._forget(hold)
 
     def holds(self) -> list[LeaseState]:
-        """What is held now."""
+        """Return the leases that are held now."""
         with self._lock:
             return [hold for hold in self._holds if hold.gone() is None]
 
     def counts(self) -> dict[str, int]:
-        """How many leases are watched, by place."""
+        """Return the number of watched leases by place."""
         with self._lock:
             return dict(self._counts)
 
     def count(self, place: str) -> int:
-        """How many leases of a place are watched."""
+        """Return the number of watched leases of a place."""
         return self._counts[place]
 
     def find(self, place: str, key: str, token: int) -> list[LeaseState]:
-        """The lease of this process that has ``token``, if it is one of ours."""
+        """Return this process's lease with ``token``, if there is one."""
         with self._lock:
             return [hold for hold in self._holds if (hold.place, hold.key, hold.grant.token) == (place, key, token)]
 
     def lost(self, hold: LeaseState, reason: str) -> None:
-        """Note a loss and have it told; callable from any thread, never waits for a backend."""
+        """Record a loss and schedule its callbacks. Thread-safe; never waits for a backend."""
         if hold.end(reason) != RELEASED and self._forget(hold):
             self._worker(hold.place, "lost").put(hold.tell)
             self._worker(hold.place, "renew").put(hold.release)
@@ -145,7 +146,7 @@ class Renewer:
                 self.lost(hold, reason)
                 continue
             hold.next_at = hold.deadline  # until there is an answer
-            if hold.handle() is not None:  # else nobody has it any more: it is not renewed and ends by itself
+            if hold.handle() is not None:  # else the handle was dropped: the lease runs out
                 hold.failure = hold.failure or NO_ANSWER
                 batches.setdefault((hold.place, hold.renew_many or hold), []).append(hold)
         for (place, _), holds in batches.items():
@@ -169,7 +170,7 @@ def _renew_one(grants: list[Grant]) -> list[bool | Exception]:
 
 
 class _Worker:
-    """Makes calls one after another, on a thread that ends when there are no more."""
+    """Runs calls one after another, on a thread that ends when the queue is empty."""
 
     def __init__(self, env: Environment, name: str) -> None:
         self._env = env
@@ -179,7 +180,7 @@ class _Worker:
         self._running = False
 
     def put(self, call: Callable[[], object]) -> None:
-        """Make ``call`` soon."""
+        """Queue ``call``."""
         with self._lock:
             self._calls.append(call)
         self.wake()
@@ -192,7 +193,7 @@ class _Worker:
             self._running = True
         try:
             self._env.thread(self._run, name=self._name)
-        except RuntimeError as e:  # no more threads, or the interpreter is about to end: again at the next tick
+        except RuntimeError as e:  # out of threads, or the interpreter is exiting: retried at the next tick
             with self._lock:
                 self._running = False
             _log.debug("%s: %s", self._name, e)

@@ -1,8 +1,8 @@
-"""The queue of this process's threads in front of a key.
+"""Queues the threads of this process that want the same key.
 
-Every backend stands behind it, for three reasons: threads of one process are served strictly in the order they came;
-only one of them talks to the backend, which spares round trips; and no backend has to tell threads of one process
-apart (some file locks cannot).
+It stands in front of every backend, for three reasons. Threads of one process are served strictly
+in order. Only one of them talks to the backend, which saves round trips. And no backend has to tell
+threads of one process apart, which some file locks cannot.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ...environment import Environment, Event
 
 _WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
 
-# One queue per environment, process and place, shared by all provider objects for it. Two threads that both find none
-# would make two; the backend still excludes them, so this needs no lock (which could be held at a fork).
+# One queue per environment, process and place, shared by all its providers. Two threads at once may
+# create two; the backend still excludes them, so no lock is needed (it could be held at a fork).
 _shared: weakref.WeakValueDictionary[tuple[object, ...], FrontQueue] = weakref.WeakValueDictionary()
 
 
 def shared_queue(env: Environment, place: str) -> FrontQueue:
-    """The queue of this process for a place; a child of fork gets one of its own."""
+    """Return the queue of this process for a place. A forked child gets its own."""
     name = (id(env), env.process(), place)
     found = _shared.get(name)
     if found is None:
@@ -32,15 +32,15 @@ def shared_queue(env: Environment, place: str) -> FrontQueue:
 
 
 def all_queues(env: Environment) -> list[FrontQueue]:
-    """Those of this process."""
+    """Return the queues of this process."""
     return [queue for (_, process, _), queue in list(_shared.items()) if process == env.process()]
 
 
 class Held(Protocol):
-    """What the queue wants to know about the lease of the thread at the front."""
+    """The lease of the thread at the front, as the queue sees it."""
 
     def wanted(self) -> bool:
-        """True while the lease is held and somebody has its handle."""
+        """True while the lease is held and its handle is alive."""
         ...
 
 
@@ -51,7 +51,10 @@ class _Waiter:
 
 
 class FrontQueue:
-    """First in, first out, per key. Passing on is by name: nobody can overtake the thread that was handed the key."""
+    """A first-in, first-out queue per key.
+
+    The key is handed to one named thread, so no other can overtake it.
+    """
 
     def __init__(self, env: Environment, place: str = "") -> None:
         self.place = place
@@ -62,7 +65,10 @@ class FrontQueue:
         self._fronts: dict[str, Ticket] = {}
 
     def enter(self, key: str, *, until: float | None, owner: str = "") -> Ticket | int:
-        """Stand at the front of ``key``; or how many were ahead when ``until`` (monotonic; None: now) had passed."""
+        """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait).
+
+        Returns the ticket, or how many were ahead when the time was up.
+        """
         with self._lock:
             line = self._lines.get(key)
             if line is None:
@@ -88,18 +94,18 @@ class FrontQueue:
             return self._front(key)
 
     def waiting(self, key: str) -> tuple[str, ...]:
-        """Owners in line behind the front, the next one first."""
+        """Return the owners behind the front, next one first."""
         with self._lock:
             return tuple(waiter.owner for waiter in self._lines.get(key, ()))
 
     def is_held(self, key: str) -> bool:
-        """Whether a lease of this process stands at the front, which somebody still has."""
+        """Whether a live lease of this process is at the front."""
         with self._lock:
             front = self._fronts.get(key)
         return front is not None and front.held is not None and front.held.wanted()
 
     def depths(self) -> dict[str, int]:
-        """How many threads wait for each key that is taken."""
+        """Return how many threads wait for each taken key."""
         with self._lock:
             return {key: len(line) for key, line in self._lines.items()}
 
@@ -108,7 +114,7 @@ class FrontQueue:
         return ticket
 
     def _give_up(self, key: str, mine: _Waiter) -> int:
-        """Leave the line without a trace; how many were ahead, 0 when the key was handed over in this very moment."""
+        """Leave the queue. Returns how many were ahead, or 0 when the key was just handed over."""
         with self._lock:
             if mine.turn.is_set():
                 return 0
@@ -128,7 +134,7 @@ class FrontQueue:
 
 
 class Ticket:
-    """The front place of one key. Leaving twice is fine."""
+    """The front place of one key. `leave` is idempotent."""
 
     __slots__ = ("_key", "_left", "_queue", "held")
 

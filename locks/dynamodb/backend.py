@@ -1,7 +1,7 @@
 """Locks in a DynamoDB table, shared with Amazon's lock client: ``dynamodb://region/table?key=flights``.
 
-Nobody compares clocks. A holder gives signs of life (a new record version); whoever sees one version unchanged for the
-holder's lease *by the own monotonic clock* may take over.
+No clocks are compared. A holder renews by writing a new record version. A contender may take over
+once it has seen the same version for the holder's lease *by its own monotonic clock*.
 
 **Tokens.** A grant takes the next number from the lock's own item, in the same request. A JVM writer replaces or deletes
 that item, so the numbers are reserved in blocks in a second item that it does not know: every token up to the limit
@@ -64,15 +64,15 @@ def open_dynamodb_locks(url: str, *, env: Environment) -> LeasedLocks:
     name = settings.path.strip("/")
     if not settings.host or not name or "/" in name:
         raise ConfigError(
-            f"{url!r} names no DynamoDB table; write dynamodb://region/table, such as dynamodb://eu-west-1/hudi_locks.",
+            f"{url!r} names no DynamoDB table; write dynamodb://region/table, such as dynamodb://eu-west-1/hudi_locks",
             url=url,
         )
     create = settings.options.get("create", "1")
     if create not in ("0", "1"):
-        raise ConfigError(f"create={create!r} in a lock URL must be 0 or 1.", url=url)
+        raise ConfigError(f"create={create!r} in a lock URL must be 0 or 1", url=url)
     endpoint = settings.options.get("endpoint")
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(f"endpoint={endpoint!r} must begin with http:// or https://.", url=url)
+        raise ConfigError(f"endpoint={endpoint!r} must begin with http:// or https://", url=url)
     table = Table(
         settings.host, name, endpoint=endpoint, create=create == "1", lease_s=settings.lease_s, env=env
     )  # fmt: skip
@@ -144,7 +144,7 @@ class DynamoBackend:
             raise
 
     def _look(self, item: str) -> Seen | None:
-        """The item as it is now."""
+        """Return the current item."""
         found = self._table.read(item)
         return None if found is None else parse_item(found)
 
@@ -312,7 +312,10 @@ class DynamoBackend:
         return int(answer.item["lakelatchLimit"]["N"])
 
     def _found(self, ask: LockRequest, place: DynamoPlace, seen: Seen) -> Grant | None:
-        """A grant of which no answer came. It may be older than this try, so it needs a sign of life from this try."""
+        """A grant of which no answer came.
+
+        It may be older than this try, so it needs a sign of life from this try.
+        """
         if seen.fence is None:
             place.version = seen.version
             grant = self._number(ask, place)

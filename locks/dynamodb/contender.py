@@ -157,7 +157,7 @@ class DynamoGrant:
         return Release.WAS_LOST if any(each.token == self.token for each in broken) else Release.UNKNOWN
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """DynamoDB brings no news of its own."""
+        """Does nothing: DynamoDB sends no notifications."""
 
     def _read(self) -> Seen | None:
         found = self._table.read(self._item)

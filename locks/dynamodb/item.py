@@ -56,7 +56,10 @@ def second_key(item: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at the item showed. ``ours``: the holder is one of this library's, so its facts are current."""
+    """What one look at the item showed.
+
+    ``ours``: the holder is one of this library's, so its facts are current.
+    """
 
     owner: str
     version: str

@@ -1,8 +1,8 @@
-"""One DynamoDB table: bounded requests, repeated until there is an answer; the table made when it is missing.
+"""Requests to one DynamoDB table, with time limits and retries; creates the table on demand.
 
 Every write of the locks is conditional and may be sent twice: after an answer that got lost the second one fails its
-condition, and the item, which comes back then, tells whose write it holds. So this module repeats whatever gave no
-answer, says so (``doubt``), and leaves the meaning to `dynamodb`.
+condition, and the item, which comes back then, tells whose write it holds. So this module retries every
+request without an answer, reports that (``doubt``), and leaves the interpretation to backend.py.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class Answer:
 
 
 class Table:
-    """Requests to one table. Makes its client when it is first used, and a new one in a child of fork."""
+    """Requests to one table.
+
+    Makes its client when it is first used, and a new one in a child of fork.
+    """
 
     def __init__(
         self, region: str, name: str, *, endpoint: str | None, create: bool, lease_s: float, env: Environment
@@ -87,7 +90,7 @@ class Table:
         return f"DynamoDB table {self._name!r} at {self._endpoint or self._region}"
 
     def read(self, key: str) -> _Item | None:
-        """The item as it is now, never an older copy."""
+        """Read the current item, never an older copy."""
         found = self._send("get_item", Key={"key": {"S": key}}, ConsistentRead=True).item
         return found or None
 
@@ -160,7 +163,7 @@ class Table:
         except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as e:
             raise ConfigError(
                 f"There are no AWS credentials for the {self}: {e}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "AWS_PROFILE, or give the machine a role. Nothing was locked.",
+                "AWS_PROFILE, or give the machine a role. Nothing was locked",
                 table=self._name,
             ) from e
         found: _Item | None = answer.get("Item") or answer.get("Attributes")
@@ -175,7 +178,7 @@ class Table:
                 session.get_partition_for_region(self._region)
             except UnknownRegionError as e:
                 raise ConfigError(
-                    f"{self._region!r} is no AWS region; write dynamodb://eu-west-1/{self._name}.", region=self._region
+                    f"{self._region!r} is no AWS region; write dynamodb://eu-west-1/{self._name}", region=self._region
                 ) from e
             self._client = session.create_client(
                 "dynamodb",
@@ -187,7 +190,7 @@ class Table:
                     retries={"total_max_attempts": 1},  # repeating is decided here, by our clock
                     tcp_keepalive=True,
                     parameter_validation=False,
-                    user_agent=session.user_agent(),  # else composed anew for each request, twice
+                    user_agent=session.user_agent(),  # otherwise composed twice for each request
                 ),
             )
             self._process = process
@@ -202,7 +205,7 @@ class Table:
         host, said = (re.sub(r"//[^\s/@]*@", "//...@", str(each)) for each in (host, cause))
         return LockUnavailableError(
             f"The {self} {what}: {tries} requests to {host}, the last one ended with: {said}. "
-            "Nothing is held; check the region, the endpoint and the network, or try again later.",
+            "Nothing is held; check the region, the endpoint and the network, or try again later",
             table=self._name, host=host, tries=tries, throttled=throttled, doubt=doubt,
         )  # fmt: skip
 
@@ -212,13 +215,13 @@ class Table:
         if code in _REFUSED:
             raise ConfigError(
                 f"AWS refuses requests to the {self} ({code}: {said}). Nothing was changed by this request; "
-                f"{_REFUSED[code]}.",
+                f"{_REFUSED[code]}",
                 table=self._name, code=code,
             ) from error  # fmt: skip
         if code == "ValidationException":
             with suppress(ClientError, BotoCoreError):
                 self._check_schema()
-        raise LockError(f"The {self} refused a request ({code}: {said}).", table=self._name, code=code) from error
+        raise LockError(f"The {self} refused a request ({code}: {said})", table=self._name, code=code) from error
 
     def _check_schema(self) -> None:
         """Raise `ConfigError` unless the table's key is a text attribute named key, and nothing else."""
@@ -229,7 +232,7 @@ class Table:
             shown = ", ".join(f"{name} ({kind}, type {type_})" for name, kind, type_ in found)
             raise ConfigError(
                 f"The {self} cannot hold locks: its key is {shown}, and it must be one partition key named 'key' of "
-                "type S. Use another table, or delete this one if nobody needs it.",
+                "type S. Use another table, or delete this one if it is not needed",
                 table=self._name, schema=shown,
             )  # fmt: skip
 
@@ -238,7 +241,7 @@ class Table:
         if not self._create:
             raise ConfigError(
                 f"There is no {self}, and create=0 forbids to make it. Make it with the partition key 'key' (S), or "
-                "check table and region.",
+                "check table and region",
                 table=self._name,
             )
         _log.warning("%s is not there; it is made now", self)
@@ -252,7 +255,7 @@ class Table:
 
     def _make_and_wait(self, client: Any) -> None:
         until = self._env.monotonic() + CREATE_S_MAX
-        with suppress(client.exceptions.ResourceInUseException):  # somebody else makes it just now
+        with suppress(client.exceptions.ResourceInUseException):  # another process is creating it
             client.create_table(
                 TableName=self._name,
                 KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
@@ -262,7 +265,7 @@ class Table:
         while client.describe_table(TableName=self._name)["Table"]["TableStatus"] != "ACTIVE":
             if self._env.monotonic() >= until:
                 raise LockUnavailableError(
-                    f"The {self} was made and is not active after {CREATE_S_MAX:g} s. Nothing is held; try again.",
+                    f"The {self} was made and is not active after {CREATE_S_MAX:g} s. Nothing is held; try again",
                     table=self._name,
                 )
             self._env.sleep(0.25)

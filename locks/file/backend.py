@@ -2,7 +2,7 @@
 
 Each grant of a key is a numbered file, a *generation*, created by put-if-absent (write aside, then ``link``); its
 number is the fencing token. The newest generation is the holder, until it is released, broken, dead or silent for its
-lease. Taking over means to create the next number, so of several that try, one wins.
+lease. To take over is to create the next number, so exactly one contender wins.
 
     t=0     A links generation 7 (lease 10 s), lists again, sees nothing higher: A holds the key with token 7
     t=3.4   A rewrites 7.beat, lists, still sees 7 as the newest: held until t=13.4
@@ -14,10 +14,10 @@ lease. Taking over means to create the next number, so of several that try, one 
     or      a process C that has slept since generation 3 links 4, which was pruned long ago. It lists again, sees 8,
             and withdraws: only the highest number counts, and the newest is never deleted
 
-No two clocks are compared; wall clocks are for people, for the order in the queue and for a JVM's file. A's deadline
-runs from before its beat; B's stop-watch starts after it has read the beat; so A knows first.
+No clocks are compared. Wall clocks serve people, for the order in the queue and for a JVM's file. A's deadline
+runs from before its beat; B's stop-watch starts after it has read the beat; so A notices first.
 
-``above=`` lifts a counter that has gone back (folder restored from a backup, power cut: nothing here is flushed to
+``token_above=`` lifts a counter that has gone back (folder restored from a backup, power cut: nothing here is flushed to
 disk, because the commit log stores the token too). The next number is taken as usual, so that there is one winner;
 the winner then creates the lifted number and makes sure that nobody stands between the two.
 
@@ -57,12 +57,12 @@ _checked: set[str] = set()  # folders where link() was tried by this process
 
 
 def open_file_locks(url: str, *, env: Environment) -> LeasedLocks:
-    """The provider for a folder; the folder is made at first use."""
+    """Open the provider for a folder, which is created at first use."""
     settings = parse_lock_url(url, options=_OPTIONS)
     if settings.host not in ("", "localhost"):
-        raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes.", url=url)
+        raise ConfigError(f"{url!r} names the host {settings.host!r}; write file:///path with three slashes", url=url)
     if settings.path in ("", "/") or not (settings.path.startswith("/") or is_path(url)):
-        raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks.", url=url)
+        raise ConfigError(f"{url!r} names no folder for locks; write for example file:///shared/locks", url=url)
     place = replace(settings, host="", path=os.path.realpath(settings.path))
     hudi, place = open_hudi_file(place, env)
     root = place.path if hudi is None else os.path.join(place.path, _BELOW_HUDI)
@@ -75,7 +75,7 @@ class FileBackend:
     fair = False  # threads of a process in order, processes nearly so; hosts find out by looking
     durable_tokens = True
     lifts_tokens = True
-    requests = 0  # a file system is asked, no server
+    requests = 0  # there is no server
 
     def __init__(self, root: str, lease_s: float, env: Environment, hudi: HudiLockFile | None = None) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -134,7 +134,7 @@ class FileBackend:
                 if token <= ask.token_above:
                     return self._lift(folder, token, claim, ask, place)
                 return self._grant(folder, token, claim, ask, place)
-            except BaseException:  # nobody would know that this process holds it
+            except BaseException:  # otherwise this process would hold it unknowingly
                 with contextlib.suppress(OSError):
                     gen.release(folder, token, claim)
                 raise
@@ -161,8 +161,9 @@ class FileBackend:
     def _lift(self, folder: str, token: int, claim: str, ask: LockRequest, place: FilePlace) -> Grant | None:
         """From ``token``, which we hold, to the number above ``ask.above``.
 
-        Somebody may take us for dead in this very moment and take ``token + 1``. They list after that and see our
-        lifted number, or we list after ours and see theirs; whoever sees the other withdraws, perhaps both.
+        Another contender may consider us dead just now and take ``token + 1``. Then it lists and sees
+        our lifted number, or we list and see its number. Each withdraws when it sees the other, so
+        perhaps both do.
         """
         lifted = ask.token_above + 1
         second = self._claim(folder, lifted, ask)
@@ -179,7 +180,7 @@ class FileBackend:
         return self._grant(folder, lifted, second, ask, place)
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the newest generation and judge it as a waiter would; if there is none, a JVM's hold."""
+        """Return the holder of the newest live generation, or else a JVM's hold."""
         folder = self._folder(key)
         with told(self._root):
             record = self._holding(folder)
@@ -207,7 +208,7 @@ class FileBackend:
         return None if self._observer.has_ended(folder, record) else record
 
     def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
-        """Put the record beside generation ``token``, which ends it; a JVM's hold is ended by deleting its file."""
+        """Break generation ``token`` by a record beside it, or a JVM's hold by deleting its file."""
         folder = self._folder(key)
         with told(self._root):
             self._make(folder)
@@ -230,7 +231,7 @@ class FileBackend:
             return token > 0 or (self._hudi is not None and found is not None and self._hudi.remove(found, temporary))
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """What `end` did to the key, oldest first."""
+        """Return the break records of the key, oldest first."""
         folder = self._folder(key)
         with told(self._root):
             if not os.path.isdir(folder):
@@ -242,7 +243,7 @@ class FileBackend:
         return tuple(sorted(found, key=lambda record: record.at)[-BREAKS_KEPT:])
 
     def close(self) -> None:
-        """Let go of the threads that sleep in the kernel."""
+        """Release the threads that sleep in the kernel."""
         self._parked.clear()  # threads that still sleep in the kernel give their place straight back
 
     def _make(self, folder: str) -> None:

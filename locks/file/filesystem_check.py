@@ -1,4 +1,4 @@
-"""Can this folder hold locks? Asked once per process and folder, before the first lock.
+"""Checks that a folder can hold locks, once per process and folder, before the first lock.
 
 A file system without an atomic link() (some FUSE and object-store mounts) would let two holders in, silently. The race
 takes about a millisecond and shows what this host does. What other hosts see is up to the mount, so an NFS mount is
@@ -46,7 +46,7 @@ def check_mount(folder: str, mountinfo: Iterable[str] | None = None) -> None:
     if wrong:
         raise ConfigError(
             f"The folder {folder} cannot hold locks as its NFS file system is mounted: {'; '.join(wrong)}. Mount it with "
-            "the options in brackets, or use another lock.",
+            "the options in brackets, or use another lock",
             folder=folder,
         )
 
@@ -102,6 +102,6 @@ def check_link(folder: str, env: Environment) -> None:
     if errors or sorted(wins) != [0, 1, 2]:
         raise ConfigError(
             f"The folder {folder} cannot hold locks: its file system has no atomic link() "
-            f"({errors[0] if errors else f'{len(wins)} winners for 3 names'}). Use a folder on a local disk or NFSv4.",
+            f"({errors[0] if errors else f'{len(wins)} winners for 3 names'}). Use a folder on a local disk or NFSv4",
             folder=folder,
         )

@@ -1,4 +1,4 @@
-"""The files of one key, and what they mean. The protocol is told in file.py.
+"""The files of one key and their meaning. backend.py describes the protocol.
 
 00000000000000000007            generation 7: who was granted the key with token 7; never changed
 00000000000000000007.beat       rewritten by the holder at each renewal; only "changed" counts
@@ -6,7 +6,7 @@
 00000000000000000007.broken     somebody ended it: who and why; kept for ever
 00000000000000000007.claim-...  the file that generation 7 was linked from; becomes .released
 queue                           see kernel_queue.py
-room                            until when we leave the lock to a JVM; see hudi_file.py
+room                            until when we leave the lock to a JVM; see hudi_lock_file.py
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: str, token: int) -> Record:
-        """Whatever can be read of it."""
+        """Parse what can be read."""
         value = read_json(os.path.join(folder, generation_name(token)))
         try:
             return cls(
@@ -77,7 +77,10 @@ class Newest:
 
 
 def look(folder: str) -> Newest:
-    """List the folder once and find the newest generation. Raises `FileNotFoundError` when there is no folder."""
+    """List the folder once and find the newest generation.
+
+    Raises `FileNotFoundError` when there is no folder.
+    """
     names = frozenset(os.listdir(folder))
     newest = max((name for name in names if len(name) == 20 and name.isdigit()), default="")
     broken = f"{newest}.broken" in names
@@ -95,7 +98,7 @@ def read_beat(folder: str, token: int) -> bytes:
 
 
 class Observer:
-    """Remembers since when each holder has shown no sign of life, by this process's own clock.
+    """Tracks how long each holder has been silent, by this process's clock.
 
     It lives as long as its provider, so that one `try_acquire` now and one after the lease find an expired holder.
     """
@@ -106,7 +109,7 @@ class Observer:
         self._seen: dict[str, tuple[int, bytes, float]] = {}
 
     def has_ended(self, folder: str, record: Record) -> bool:
-        """True when the holder is certainly dead, or silent for its whole lease as seen from here."""
+        """True when the holder is certainly dead, or was silent for its whole lease."""
         if record.process is not None and self._env.is_dead(record.process):
             return True
         before = self._env.monotonic()
@@ -121,7 +124,10 @@ class Observer:
 
 
 def claim(folder: str, token: int, value: dict[str, Any], nonce: str) -> str | None:
-    """Create generation ``token`` if nobody has; the path of the claim file, or None when somebody was faster."""
+    """Create generation ``token``.
+
+    Returns the claim file's path, or None when it exists already.
+    """
     target = os.path.join(folder, generation_name(token))
     path = f"{target}.claim-{nonce}"
     if put_if_absent(target, path, value):
@@ -156,7 +162,10 @@ def put_if_absent(
 
 
 def release(folder: str, token: int, claim_path: str) -> Release:
-    """Mark ``token`` as given back. Says WAS_LOST when a newer generation stands there; that one is not touched."""
+    """Mark ``token`` as given back.
+
+    Says WAS_LOST when a newer generation stands there; that one is not touched.
+    """
     marker = os.path.join(folder, generation_name(token) + ".released")
     try:
         os.rename(claim_path, marker)
@@ -169,7 +178,7 @@ def release(folder: str, token: int, claim_path: str) -> Release:
 
 
 def prune(folder: str, token: int) -> None:
-    """Now and then, delete what belongs to generations far behind. Broken records stay."""
+    """Occasionally delete the files of old generations. Break records stay."""
     if token % _PRUNE_EVERY:
         return
     names = os.listdir(folder)
@@ -185,7 +194,7 @@ def _unlink(path: str) -> None:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The object in the file, or an empty one where there is none."""
+    """Return the JSON object in the file, or {} when there is none."""
     try:
         with open(path, "rb") as file:
             return fields_of(file.read())

@@ -1,4 +1,4 @@
-"""A held generation, and a place in line for one, of the protocol in file.py."""
+"""A held generation and a queue place for one; backend.py describes the protocol."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FileGrant:
                     file.write(json.dumps(beat).encode())
             except FileNotFoundError:
                 return False  # the folder is gone
-            return self._check(touch=True)  # after the beat: whoever looks later than this has seen it
+            return self._check(touch=True)  # after the beat: any later look sees it
 
     def check(self) -> bool:
         return self._check(touch=False)
@@ -77,7 +77,7 @@ class FileGrant:
         outcome = Release.RELEASED
         with told(self._folder):
             try:
-                # First Hudi's file: while it is there, whoever has the next generation knows it for a leftover.
+                # Hudi's file first: while it exists, the next holder recognises it as a leftover.
                 if self._hudi is not None and not self._give_hudi_back(self._hudi):
                     outcome = Release.WAS_LOST
             finally:
@@ -98,11 +98,11 @@ class FileGrant:
         return hudi.give_back(self._proof, self._claim + ".hudi")
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """A folder brings no news."""
+        """Does nothing: a folder sends no notifications."""
 
 
 class FilePlace:
-    """The kernel queue, and patience where it says nothing (another host, a paused head)."""
+    """Waits in the kernel queue, and polls where it is silent (another host, a paused head)."""
 
     def __init__(
         self, folder: str, kernel: KernelPlace, parked: dict[str, KernelPlace], env: Environment, lease_s: float
@@ -122,9 +122,10 @@ class FilePlace:
         return self._kernel.enter() or self._waited or not ask.waits
 
     def may_take(self, ask: LockRequest, after: int) -> bool:
-        """May this waiter have the lock, free since the end of token ``after``? It is the head's, unless that is paused.
+        """Whether this waiter may take the lock, which is free since token ``after`` ended.
 
-        So somebody else who looks by itself, and sees it free, looks a second time.
+        The lock belongs to the head of the queue unless that is paused, so any other waiter that
+        finds it free looks a second time.
         """
         if self._kernel.inside or not ask.waits or self._free_after == after:
             return True
@@ -147,10 +148,10 @@ class FilePlace:
 
 @contextlib.contextmanager
 def told(folder: str) -> Iterator[None]:
-    """An error of the file system becomes one of ours."""
+    """Translate errors of the file system."""
     try:
         yield
     except OSError as e:
         raise StorageError(
-            f"The lock folder {folder} failed: {e}. Check space and permissions there.", folder=folder
+            f"The lock folder {folder} failed: {e}. Check space and permissions there", folder=folder
         ) from e

@@ -1,8 +1,8 @@
 """Hudi's own lock file, `.hoodie/lock`, so that JVM writers with FileSystemBasedLockProvider and ours exclude each other.
 
 What the JVM does (read in the classes of Hudi 1.2.0 and Hadoop 3.3, and seen): it takes the lock by creating the file,
-usually empty; looks again every 5 s while it is there; deletes it to release, and once more when it closes, whoever
-owns it then; never renews it; deletes a stranger's when ``expire`` minutes have passed since it was modified.
+usually empty; looks again every 5 s while it is there; deletes it to release, and again when it closes, even if
+another writer owns it by then; never renews it; deletes a stranger's when ``expire`` minutes have passed since it was modified.
 Its creation is not atomic on a local disk: it looks, then opens with truncation.
 
     t=0    the JVM sees no file
@@ -32,7 +32,7 @@ _FILE = "lock"
 EXPIRE_S_MIN = 60.0  # Hudi counts whole minutes
 _SETTLE_S = 0.02  # longer than a JVM needs from its look to its open, or from unlock() to close(), unless it pauses
 _TRIES = 3
-_POLL_S = 6.0  # a JVM looks every 5 s unless it is told otherwise; nobody needs a longer pause than this
+_POLL_S = 6.0  # a JVM looks every 5 s by default; no longer pause is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
     if options.get("jvm", _FILE) != _FILE or (options and "jvm" not in options):
         raise ConfigError(
             f"The lock URL {url} is not understood: to share a lock with JVM writers, write jvm={_FILE} after the folder "
-            "that they have in hoodie.write.lock.filesystem.path, and with it jvm_expire and jvm_pause if wanted.",
+            "that they have in hoodie.write.lock.filesystem.path, and with it jvm_expire and jvm_pause if wanted",
             url=str(url),
         )
     if not options:
@@ -72,7 +72,7 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
     if expire_s is not None and (expire_s < EXPIRE_S_MIN or expire_s % 60):
         raise ConfigError(
             f"jvm_expire={options['jvm_expire']} is not what JVM writers can have in hoodie.write.lock.filesystem.expire: "
-            "it counts whole minutes; write 1m or more, or leave it out when they have 0.",
+            "it counts whole minutes; write 1m or more, or leave it out when they have 0",
             url=str(url),
         )
     hudi = HudiLockFile(os.path.join(url.path, _FILE), env, expire_s=expire_s, backoff_s=times.get("jvm_pause"))
@@ -82,7 +82,10 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
 
 
 class HudiLockFile:
-    """The file at ``path``. Only who holds our own lock (file.py) takes it, so our processes never race for it."""
+    """The file at ``path``.
+
+    Only who holds our own lock (backend.py) takes it, so our processes never race for it.
+    """
 
     def __init__(self, path: str, env: Environment, *, expire_s: float | None, backoff_s: float | None) -> None:
         self.path = path
@@ -97,17 +100,17 @@ class HudiLockFile:
             raise ConfigError(
                 f"A lease of {lease_s:g} s on a lock shared through {self.path} may outlive the file: JVM writers delete "
                 f"one of which they see no change for {2 * limit_s:g} s or more. Choose at most {limit_s:g} s, or set "
-                "jvm_expire to what they have in hoodie.write.lock.filesystem.expire.",
+                "jvm_expire to what they have in hoodie.write.lock.filesystem.expire",
                 lease_s=lease_s,
             )
 
     def jvm(self) -> Found | None:
-        """The file, if a JVM holds it now."""
+        """Return the file if a JVM holds it now."""
         found = self._look(self.path)
         return None if found is None or found.token is not None or self._expired(found) else found
 
     def holder(self, key: str) -> Holder | None:
-        """A JVM's hold as others see it; it tells nothing of itself but since when."""
+        """Describe a JVM's hold. The file only tells since when."""
         found = self.jvm()
         if found is None:
             return None
@@ -168,7 +171,10 @@ class HudiLockFile:
         return found is not None and found.body == proof and self.remove(found, aside)
 
     def remove(self, found: Found, aside: str) -> bool:
-        """Delete the file as it was ``found``. A stranger's that has come meanwhile is put back; then False."""
+        """Delete the file as it was ``found``.
+
+        A stranger's that has come meanwhile is put back; then False.
+        """
         gone = aside + ".gone"
         try:
             os.rename(self.path, gone)
@@ -192,7 +198,10 @@ class HudiLockFile:
             file.write(json.dumps({"v": 1, "until": self._env.now() + backoff_s, "backoff_s": backoff_s}).encode())
 
     def is_room(self, folder: str) -> bool:
-        """True while a pause lasts. Wall clocks are good enough: this is courtesy, and a jump ends it."""
+        """True while a pause lasts.
+
+        Wall clocks are good enough: this is courtesy, and a jump ends it.
+        """
         room = gen.read_json(os.path.join(folder, "room"))
         try:
             return 0 < float(room["until"]) - self._env.now() <= float(room["backoff_s"])

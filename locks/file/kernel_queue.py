@@ -1,8 +1,8 @@
-"""A queue made of kernel file locks: who waits sleeps in the kernel, and a release or a death wakes exactly the next.
+"""A queue of kernel file locks: waiters sleep in the kernel, and a release or death wakes the next.
 
-It gives order and speed, never safety: whoever comes to the head still has to win a generation (file.py). So a paused
-process that keeps its place delays others but cannot block them, and where the file system has no locks, everything
-goes on without.
+It gives order and speed, never safety: the head of the queue still has to win a generation
+(backend.py). A paused process that keeps its place delays others but cannot block them. On a file
+system without locks, waiters poll instead.
 
 A place is a lock on one byte of the file, at the number of nanoseconds since 1970: the *ticket*. The head is who has
 no locked byte before its own. Everybody else sleeps until the nearest byte before it is free, then looks again:
@@ -12,7 +12,8 @@ no locked byte before its own. Everybody else sleeps until the nearest byte befo
              -        B        C           A has left or died: the kernel wakes B and nobody else
              -        -        C   ...402  B was killed while it waited or held: C is next; A is back, behind C
 
-Who has just left cannot overtake, unlike with one lock for all, which is free for a moment whenever it is handed on.
+A process that has just left cannot overtake, unlike with a single lock, which is free for a moment
+at every hand-over.
 Hosts share the order as far as their clocks agree. The file is never unlinked; otherwise waiters would stand in the
 queues of two different files of one name.
 
@@ -92,7 +93,7 @@ class KernelPlace:
             if start:
                 self._state = "waiting"
         if start:
-            # The call in the kernel has no time limit, so a thread of its own makes it.
+            # The kernel call has no time limit, so a separate thread makes it.
             self._env.thread(self._sleep_in_kernel, name="lakelatch-queue")
         woken.wait(limit_s)
         if not self._block:
@@ -117,7 +118,10 @@ class KernelPlace:
                 return
 
     def leave(self, parked: dict[str, KernelPlace], path: str) -> None:
-        """Give the place up. A thread that sleeps in the kernel is parked for the next waiter: one per file."""
+        """Give the place up.
+
+        A thread that sleeps in the kernel is parked for the next waiter: one per file.
+        """
         with self._lock:
             if self._state == "waiting":
                 self._state = "parked"
@@ -128,7 +132,7 @@ class KernelPlace:
                 self._close()
 
     def adopt(self) -> bool:
-        """Stand in line anew with a parked thread; False when it has left meanwhile."""
+        """Rejoin the queue with a parked thread. False when it has left meanwhile."""
         with self._lock:
             if self._state != "parked":
                 return False
@@ -177,7 +181,7 @@ class _Line(Protocol):
 
 
 class _Tickets:
-    """See the module's text."""
+    """A queue of byte locks; the module docstring explains it."""
 
     def __init__(self, fd: int, env: Environment) -> None:
         self._fd = fd
@@ -245,7 +249,7 @@ class _OneLock:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def step_out(self) -> None:
-        """The kernel knows no way out of its own line."""
+        """Does nothing: a thread cannot leave the kernel's queue."""
 
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
@@ -273,7 +277,10 @@ def tickets(path: str) -> list[int]:
 
 
 def _last(fd: int, end: int) -> int | None:
-    """The greatest locked byte below ``end``. The kernel names any one of a range, so the range is narrowed."""
+    """The greatest locked byte below ``end``.
+
+    The kernel names any one of a range, so the range is narrowed.
+    """
     last, start = None, 0
     while start < end and (found := _find(fd, start, end)) is not None:
         last, start = found, found + 1

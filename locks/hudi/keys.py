@@ -18,7 +18,7 @@ def implicit_key(base_path: str) -> str:
         import xxhash
     except ModuleNotFoundError as e:
         raise ConfigError(
-            "Hudi's implicit lock keys need xxhash; run pip install 'lakelatch[zookeeper]' or 'lakelatch[dynamodb]'.",
+            "Hudi's implicit lock keys need xxhash; run pip install 'lakelatch[zookeeper]' or 'lakelatch[dynamodb]'",
         ) from e
     path = re.sub("^s3a://", "s3://", base_path, flags=re.IGNORECASE)
     return xxhash.xxh64_hexdigest(path.encode(), seed=_SEED).upper()

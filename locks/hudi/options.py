@@ -1,4 +1,4 @@
-"""Hudi's own lock options (``hoodie.write.lock.*``) as another spelling of a lock URL.
+"""Translates Hudi's lock options (``hoodie.write.lock.*``) into a lock URL.
 
 A table that is shared with JVM writers is configured for them already: the same keys, handed in here, give the lock that
 those writers take. Each option is declared once below, with what becomes of it. What is not known is refused with a list
@@ -81,7 +81,7 @@ def table_settings(
     found = [known for known in PROVIDERS if name in (known, known.rpartition(".")[2])]
     if not found:
         hive = " Hive Metastore locks are not supported." if "HiveMetastore" in name else ""
-        raise ConfigError(f"There is no lock for {PREFIX}provider={name}.{hive} Known are {', '.join(PROVIDERS)}.")
+        raise ConfigError(f"There is no lock for {PREFIX}provider={name}.{hive} Known are {', '.join(PROVIDERS)}")
     given.refuse_others(found[0])
     settings: dict[str, Any] = {"lock": _URLS[found[0].rpartition(".")[2]](given)}
     if wait_ms := given.number("wait_time_ms"):
@@ -89,7 +89,7 @@ def table_settings(
     if strategy := given.text("conflict.resolution.strategy"):
         short = strategy.rpartition(".")[2]
         if short not in _STRATEGIES:
-            raise ConfigError(f"There is no conflict strategy for {strategy}; known are {', '.join(_STRATEGIES)}.")
+            raise ConfigError(f"There is no conflict strategy for {strategy}; known are {', '.join(_STRATEGIES)}")
         settings["strategy"] = _STRATEGIES[short]
     return settings
 
@@ -107,15 +107,13 @@ class _Given:
 
     def needed(self, key: str) -> str:
         if not (value := self.text(key)):
-            raise ConfigError(
-                f"{PREFIX}{key} is missing; Hudi's provider needs it, and so does ours.", key=PREFIX + key
-            )
+            raise ConfigError(f"{PREFIX}{key} is missing; Hudi's provider needs it, and so does ours", key=PREFIX + key)
         return value
 
     def number(self, key: str) -> int | None:
         text = self.text(key)
         if text and not re.fullmatch("[0-9]+", text):
-            raise ConfigError(f"{PREFIX}{key}={text!r} is not a whole number.", key=PREFIX + key)
+            raise ConfigError(f"{PREFIX}{key}={text!r} is not a whole number", key=PREFIX + key)
         return int(text) if text else None
 
     def refuse_others(self, provider: str) -> None:
@@ -123,7 +121,7 @@ class _Given:
         if unknown := sorted(set(self._options) - known):
             raise ConfigError(
                 f"Options that {provider.rpartition('.')[2]} does not have: {', '.join(unknown)}. It has "
-                f"{', '.join(sorted(known))}.",
+                f"{', '.join(sorted(known))}",
                 unknown=unknown,
             )
 
@@ -143,7 +141,7 @@ def _zk(given: _Given, folder: str, key: str) -> str:
     port = given.number("zookeeper.port")
     if port not in (None, 2181) and any(":" not in host for host in hosts.split(",")):
         # Hudi connects to the URL as it stands, where a host without a port means 2181.
-        raise ConfigError(f"Hudi ignores {PREFIX}zookeeper.port={port}; write it into zookeeper.url, as host:{port}.")
+        raise ConfigError(f"Hudi ignores {PREFIX}zookeeper.port={port}; write it into zookeeper.url, as host:{port}")
     session_ms = given.number("zookeeper.session_timeout_ms")
     return _url(
         f"zk://{hosts}{slash}{chroot.rstrip('/')}{folder}",
@@ -166,7 +164,7 @@ def _ddb(given: _Given, key: str) -> str:
     region = given.text("dynamodb.region") or given.environ.get("AWS_REGION") or "us-east-1"
     mode = given.text("dynamodb.billing_mode", "PAY_PER_REQUEST")
     if mode not in ("PAY_PER_REQUEST", "PROVISIONED"):
-        raise ConfigError(f"{PREFIX}dynamodb.billing_mode={mode!r} is neither PAY_PER_REQUEST nor PROVISIONED.")
+        raise ConfigError(f"{PREFIX}dynamodb.billing_mode={mode!r} is neither PAY_PER_REQUEST nor PROVISIONED")
     wait_ms = given.number("wait_time_ms")  # which is also the lease that Hudi's provider takes
     return _url(
         f"dynamodb://{region}/{given.text('dynamodb.table') or 'hudi_locks'}",
@@ -182,7 +180,7 @@ def _storage(given: _Given) -> str:
     if place.kind == "file":
         raise ConfigError(
             f"Hudi's storage-based lock needs a table on an object store, and {given.base_path} is none; use "
-            "FileSystemBasedLockProvider, or another lock.",
+            "FileSystemBasedLockProvider, or another lock",
         )
     validity_s = given.number("storage.validity.timeout.secs")
     return _url(
@@ -197,7 +195,7 @@ def _file(given: _Given) -> str:
     folder = given.text("filesystem.path") or given.base_path.rstrip("/") + "/.hoodie"
     place = location.parse(folder)
     if place.kind != "file":
-        raise ConfigError(f"{folder} is no folder of a local file system; Hudi's file lock is supported there only.")
+        raise ConfigError(f"{folder} is no folder of a local file system; Hudi's file lock is supported there only")
     minutes = given.number("filesystem.expire")
     return _url("file://" + quote(place.path), jvm="lock", jvm_expire=f"{minutes}m" if minutes else "")
 

@@ -1,7 +1,7 @@
 """Locks in an object store: ``s3://bucket/prefix``, ``gs://``, ``az://``, by conditional writes alone.
 
 A key is one small object, the lock file of Hudi's storage-based provider, and every step is a replacement of the very
-version that was read (create if absent, If-Match; GCS: the generation), so of several that try, one wins.
+version that was read (create if absent, If-Match; GCS: the generation), so exactly one contender wins.
 
     t=0     A reads the object: expired. A writes "A, valid until 30, token 7" over that version: A holds the key
     t=10    A writes "valid until 40" over its own version
@@ -12,10 +12,10 @@ version that was read (create if absent, If-Match; GCS: the generation), so of s
 
 Tokens lie in the object too, so that the write which grants also counts. They are given out of a block that was
 reserved before, by compare-and-set, in an object of its own: after a JVM's write, which drops our fields, or when
-``above`` asks for it, a new block begins. So a token is never given twice.
+``above`` asks for it, a new block begins. So no token is given twice.
 
 ``validUntil`` is wall clock because the JVM's is. Differences to the server's clock are measured and corrected, and
-large ones refused (object_clock.py). Waiting is in object_wait.py, the bytes are in object_record.py.
+large ones refused (server_clock.py). Waiting is in pacing.py, the objects' content in record.py.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
     options = dict(settings.options)
     layout = options.pop("layout", "")
     if layout not in ("", "hudi"):
-        raise ConfigError(f"layout={layout!r} is unknown in a lock URL; leave it out or write layout=hudi.", url=url)
+        raise ConfigError(f"layout={layout!r} is unknown in a lock URL; leave it out or write layout=hudi", url=url)
     max_skew_s = parse_duration(options.pop("max_skew", f"{MAX_SKEW_S:g}s"), what="max_skew")
     request_s = min(settings.lease_s / 3, _REQUEST_S_MAX)
     timeout = f"{max(1, int(request_s * 1000))}ms"
@@ -74,7 +74,7 @@ def open_object_locks(url: str, *, env: Environment) -> LeasedLocks:
 class ObjectBackend:
     """Conditional writes on any `Store`; ``race`` proves once per place that they are atomic."""
 
-    fair = False  # nearly: see object_wait.py
+    fair = False  # nearly: see pacing.py
     durable_tokens = True
     lifts_tokens = True
 
@@ -196,7 +196,7 @@ class ObjectBackend:
                 self._keep(names, [*broken_of(key, found.lock), record])
                 return True
         raise LockUnavailableError(
-            f"Lock {key!r} at {self.where} changes all the time; it was not broken. Try again.", key=key
+            f"Lock {key!r} at {self.where} changes all the time; it was not broken. Try again", key=key
         )
 
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
@@ -210,7 +210,10 @@ class ObjectBackend:
         """Connections belong to the store."""
 
     def now(self) -> float:
-        """The server's time. Measured again, by two requests, when this machine's clock was set or the machine slept."""
+        """The server's time.
+
+        Measured again, by two requests, when this machine's clock was set or the machine slept.
+        """
         if self.clock.moved:
             self._measure()
         return self.clock.now()
@@ -324,6 +327,6 @@ class ObjectBackend:
             raise
         except StorageError as e:
             raise LockUnavailableError(
-                f"The locks at {self.where} cannot be used now: {e} Nothing is held; it is safe to try again.",
+                f"The locks at {self.where} cannot be used now: {e}. Nothing is held; it is safe to try again",
                 where=self.where,
             ) from e

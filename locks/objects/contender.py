@@ -1,4 +1,4 @@
-"""A wait for a lock object, and the lock while it is ours: where requests without an answer are cleared up."""
+"""A contender for a lock object and its grant; both resolve requests without an answer."""
 
 from __future__ import annotations
 
@@ -61,10 +61,13 @@ class ObjectGrant:
         return Release.RELEASED if ours else Release.WAS_LOST
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """A store brings no news."""
+        """Does nothing: a store sends no notifications."""
 
     def _replace(self, change: Callable[[LockObject], LockObject]) -> bool:
-        """Write over our own version. Without a clear answer the owner in the object says what happened."""
+        """Write over our own version.
+
+        Without a clear answer the owner in the object says what happened.
+        """
         backend, owner = self._backend, self._found.lock.owner
         with backend.told():
             for _ in range(TRIES):
@@ -88,7 +91,7 @@ class ObjectGrant:
                 self._found = found  # an earlier write of ours has landed late
         raise LockUnavailableError(
             f"The store at {backend.where} gave no clear answer {TRIES} times about lock {self._names.key!r} (token "
-            f"{self.token}). It ends at the latest when its lease does.",
+            f"{self.token}). It ends at the latest when its lease does",
             key=self._names.key,
             token=self.token,
         )

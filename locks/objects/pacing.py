@@ -1,9 +1,10 @@
-"""Waiting at an object store, where nothing wakes a waiter: whom to let go first, and when to look again.
+"""Decides who takes a free lock object next, and when each waiter polls again.
 
-A bare loop of compare-and-set is unfair (whoever has just released is the first to try) and dear (all look all the
-time). Here the lock object itself carries the order: each holder leaves a *line* in it, the processes that were served
-lately, the longest ago first. Whoever stands at its head goes at once; number r lets r others go first and looks when
-its turn should be near. It costs no request.
+An object store wakes no waiter. A bare compare-and-set loop is unfair (the last holder is the first
+to retry) and expensive (every waiter polls all the time). Here the lock object itself carries the
+order: each holder leaves a *line* in it, the processes that were served lately, the longest ago
+first. Its head goes at once; number r lets r others go first and looks when its turn should be
+near. It costs no request.
 
     line [B, C, A], A holds          B looks often, C after half a hand-off, A (when it comes again) after one and a half
     A releases                       B sees it and takes the lock; the line is now [C, A, B]
@@ -168,7 +169,10 @@ class Pace:
         self._env.sleep(min(limit_s, self._pause_s))
 
     def line_with_me(self, lock: LockObject | None, *, waits: bool) -> list[str]:
-        """The line that we leave as the holder of a new turn. Who stood before us and did not come gets a mark, or is dropped."""
+        """The line that we leave as the holder of a new turn.
+
+        Who stood before us and did not come gets a mark, or is dropped.
+        """
         line = lock.line if lock else []
         at = _position(line, self._me)
         if at is None:

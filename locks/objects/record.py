@@ -1,4 +1,4 @@
-"""What lies in an object store for one key: two small JSON objects.
+"""The two small JSON objects that an object store keeps for a key.
 
 ``table_lock.json`` is the lock, in the form of Hudi's storage-based lock provider (docs/locks/objects.md has the source).
 Hudi's readers need all three of its fields, whole, and stop with an error otherwise; they skip what they do not know
@@ -57,7 +57,7 @@ class LockObject:
 
     @property
     def turn(self) -> int:
-        """How many turns there were; one may hold several grants of a process (object_wait.py)."""
+        """How many turns there were; one may hold several grants of a process (pacing.py)."""
         return int(self.ours.get("turn", 0))
 
     @property
@@ -84,7 +84,7 @@ class LockObject:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise LockError(
                 f"The lock object {where} cannot be read ({type(e).__name__}: {e}); nobody can tell who holds the lock, and "
-                "JVM writers stop with an error too. Nothing is held. Make sure that no writer runs, then delete it.",
+                "JVM writers stop with an error too. Nothing is held. Make sure that no writer runs, then delete it",
                 where=where,
             ) from e
         return found
@@ -102,7 +102,10 @@ class LockObject:
 
 @dataclass(frozen=True, slots=True)
 class TokenObject:
-    """``limit``: no token above it was ever given. Raised, by compare-and-set, before the first token of a block is."""
+    """``limit``: no token above it was ever given.
+
+    Raised, by compare-and-set, before the first token of a block is.
+    """
 
     limit: int = 0
     breaks: tuple[BreakRecord, ...] = ()
@@ -120,7 +123,7 @@ class TokenObject:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise LockError(
                 f"The object {where}, which says how far tokens were given, cannot be read ({type(e).__name__}: {e}). "
-                "Nothing is held. Restore it, or delete it where a table keeps its own record of the last token.",
+                "Nothing is held. Restore it, or delete it where a table keeps its own record of the last token",
                 where=where,
             ) from e
 

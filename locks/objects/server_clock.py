@@ -1,4 +1,4 @@
-"""What the server's clock says, as far as it can be known from the times that it writes on our own objects.
+"""Estimates the server's clock from the times that it writes on our own objects.
 
 A write of ours happened between ``sent`` and ``after`` of our monotonic clock; the server says that it was in the
 second that began at ``mtime``. So server minus monotonic lies between ``mtime - after`` and ``mtime + 1 - sent``;
@@ -110,7 +110,7 @@ class ServerClock:
             raise LockError(
                 f"The clock of this machine is at least {abs(self.difference_s):.1f} s {way} that of the server at "
                 f"{self._place}; a lock there ends by wall clock, and max_skew allows {self._bound_s:g} s. Nothing is held. "
-                "Set the clock (NTP).",
+                "Set the clock (NTP)",
                 difference_s=self.difference_s,
                 max_skew_s=self._bound_s,
             )

@@ -1,4 +1,4 @@
-"""Where the locks of a Redis URL are: one server, a service that Sentinel knows, or a cluster."""
+"""Parses a Redis URL: one server, a Sentinel service or a cluster."""
 
 from __future__ import annotations
 
@@ -47,27 +47,25 @@ class Address:
         user, _, places = url.host.rpartition("@")
         hosts = tuple(_host(place, _SENTINEL_PORT if mode == "sentinel" else _PORT, url) for place in places.split(","))
         if len(hosts) > 1 and not mode:
-            raise ConfigError(
-                f"{url} names several servers; write redis+sentinel:// or redis+cluster://.", url=str(url)
-            )
+            raise ConfigError(f"{url} names several servers; write redis+sentinel:// or redis+cluster://", url=str(url))
         parts = [part for part in url.path.split("/") if part]
         service = parts.pop(0) if mode == "sentinel" and parts else ""
         if mode == "sentinel" and not service:
-            raise ConfigError(f"{url} names no service; write redis+sentinel://host1,host2/SERVICE.", url=str(url))
+            raise ConfigError(f"{url} names no service; write redis+sentinel://host1,host2/SERVICE", url=str(url))
         db = parts.pop(0) if parts and mode != "cluster" else "0"
         if parts or not (db.isascii() and db.isdigit()):
             raise ConfigError(
                 f"{url} has {url.path!r} behind its servers; only the number of a database can stand there "
-                "(redis+sentinel: the service, then the number; redis+cluster: nothing).",
+                "(redis+sentinel: the service, then the number; redis+cluster: nothing)",
                 url=str(url),
             )
         asked = url.options.get("tls", "")
         if asked not in ("", "on", "off") or (asked == "off" and url.scheme == "rediss"):
-            raise ConfigError(f"tls={asked!r} in {url} makes no sense; write tls=on, or rediss://.", url=str(url))
+            raise ConfigError(f"tls={asked!r} in {url} makes no sense; write tls=on, or rediss://", url=str(url))
         tls = url.scheme == "rediss" or asked == "on"
         files = tuple((name, url.options[key]) for key, name in _FILES.items() if key in url.options)
         if files and not tls:
-            raise ConfigError(f"{url} names certificates without TLS; write rediss:// or tls=on.", url=str(url))
+            raise ConfigError(f"{url} names certificates without TLS; write rediss:// or tls=on", url=str(url))
         return cls(mode, hosts, unquote(user) or None, service, int(db), tls, files, timeout_s)
 
 
@@ -77,5 +75,5 @@ def _host(place: str, port: int, url: LockUrl) -> tuple[str, int]:
         host, number = place, str(port)
     host = host.strip("[]").lower()
     if not host or not (number.isascii() and number.isdigit() and 0 < int(number) < 65536):
-        raise ConfigError(f"{url} names no server at {place!r}; write for example redis://host:6379.", url=str(url))
+        raise ConfigError(f"{url} names no server at {place!r}; write for example redis://host:6379", url=str(url))
     return host, int(number)

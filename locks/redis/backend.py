@@ -1,16 +1,16 @@
 """Locks in Redis: ``redis://host:6379/0``, ``rediss://`` with TLS, ``redis+sentinel://a,b/service``, ``redis+cluster://a,b``.
 
-Waiters stand in a list in the server and are handed the lock in order; nobody polls (redis_scripts.py). One request
+Waiters stand in a list in the server and are handed the lock in order; no waiter polls (scripts.py). One request
 takes a free lock, one gives it back.
 
     t=0     A asks; the script finds nobody and answers token 7; A holds until t=10 by its own clock
     t=3     B asks, is put into the line, and blocks for two seconds
     t=4     A gives back; the same script gives B token 8 with a lease of 10 s, and wakes it. B holds until t=13:
             10 s after it last asked, which is the one moment that it knows to be before the grant
-    t=5     B's machine stops; the server ends its lease at t=14, B knows by t=13 if it can think
+    t=5     B's machine stops; the server ends its lease at t=14, B knows by t=13 if it runs
 
 **A server that is replicated may forget**: a replica that takes over without the last writes grants the lock again, and
-even the same token. The lease gives progress there, not exclusion (docs/locks/redis.md); ``above=`` lifts the counter.
+even the same token. The lease gives progress there, not exclusion (docs/locks/redis.md); ``token_above=`` lifts the counter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BLOCK_S_MAX = 2.0  # a waiter shows this often that it lives, and looks whether
 _TICKET_BLOCKS = 3  # a waiter that was not seen for so many of these is passed over
 _SPREAD_S = 0.1  # waiters do not all come in the very moment in which a silent holder's lease ends
 _NAME_MAX = 400
-_OWED_MAX = 100  # whoever fails more often than that is not talking to a server that was only stopped
+_OWED_MAX = 100  # after more failures the server was not merely stopped
 _BATCH = 500  # renewals in one round trip, so that it stays short
 
 
@@ -50,7 +50,7 @@ def open_redis_locks(url: str, *, env: Environment) -> LeasedLocks:
     settings = parse_lock_url(url, options=(*OPTIONS, "wait_replicas"))
     replicas = settings.options.get("wait_replicas", "0")
     if not (replicas.isascii() and replicas.isdigit()):
-        raise ConfigError(f"wait_replicas={replicas!r} is not a number of replicas.", url=url)
+        raise ConfigError(f"wait_replicas={replicas!r} is not a number of replicas", url=url)
     address = Address.of(settings, timeout_s=min(5.0, max(0.5, settings.lease_s / 6)))
     settings = replace(settings, host=address.netloc, path=address.path)
     return LeasedLocks(RedisBackend(Server(address, env), int(replicas), env), settings, env)
@@ -110,7 +110,10 @@ class RedisBackend:
         return found
 
     def inspect(self, key: str) -> Holder | None:
-        """Read the lock, its time left and who waits. ``since`` and ``until`` are by the server's clock."""
+        """Read the lock, its time left and who waits.
+
+        ``since`` and ``until`` are by the server's clock.
+        """
         value, left_ms, now_ms, waiting = self.run(INSPECT, _name(key))
         if value is None:
             return None
@@ -163,8 +166,10 @@ class RedisBackend:
         return self._server.pipeline(lock, *commands)
 
     def leave(self, lock: str, owner: str, *, doubtful: bool) -> None:
-        """Take a request back. Where nobody answers it is done before the next request, whatever that is: a server that
-        was only stopped grants what had been sent to it, late and to nobody, for a whole lease.
+        """Withdraw a request. Without an answer this is repeated before the next request.
+
+        A server that was only stopped would otherwise carry out the old request and grant the lock
+        to no live waiter for a whole lease.
         """
         try:
             self._server.run(LEAVE, lock, owner, int(doubtful))
@@ -182,7 +187,10 @@ class RedisBackend:
             self._look(lock)
 
     def _look(self, lock: str) -> None:
-        """On first use: whether this server keeps its counters. It is said once, and shown by `inspect`."""
+        """On first use: whether this server keeps its counters.
+
+        It is said once, and shown by `inspect`.
+        """
         told: dict[str, str] = {}
         for reply in self.ask_all(lock, ("INFO", "persistence"), ("INFO", "memory")):
             if isinstance(reply, bytes):
@@ -235,7 +243,7 @@ class _RedisPlace:
                 ACQUIRE, self.lock, ask.owner, int(ask.lease_s * 1000), ask.token_above, json.dumps(about), ticket_ms
             )
         except LockUnavailableError:
-            # Whoever waits already puts up with silence for as long as a holder would: a restart, a fail-over.
+            # A waiter tolerates silence for as long as a holder would: a restart, a fail-over.
             self._silent = True
             if self._answered_at is None or now > self._answered_at + ask.lease_s:
                 raise
@@ -297,14 +305,14 @@ class _RedisGrant:
         for reply in (ours, copies):
             if isinstance(reply, Exception):
                 raise LockUnavailableError(
-                    f"The replicas of {self.lock!r} cannot be asked: {reply}. The grant was given back.", key=self.lock
+                    f"The replicas of {self.lock!r} cannot be asked: {reply}. The grant was given back", key=self.lock
                 ) from reply
         if ours != 1 or copies < backend.replicas:
             raise LockUnavailableError(
                 f"A grant of lock {self.lock!r} reached {copies} of the {backend.replicas} replicas that wait_replicas asks "
-                f"for, within {wait_ms / 1000:g} s; it was given back. Look at the replicas, or try again.",
+                f"for, within {wait_ms / 1000:g} s; it was given back. Look at the replicas, or try again",
                 key=self.lock, replicas=copies, wanted=backend.replicas,
             )  # fmt: skip
 
     def listen(self, call: Callable[[str], None]) -> None:
-        """Redis brings no news; the next renewal does."""
+        """Does nothing: Redis sends no notification, the next renewal finds out."""

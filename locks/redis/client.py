@@ -1,7 +1,7 @@
 """Requests to Redis: one server, a master that Sentinel names, or the cluster node of a key. The only user of redis-py.
 
 Every request is bounded in time. It is sent a second time, on a new connection, when a connection that had worked
-fails: all that is sent here may be repeated (redis_scripts.py). Connections are our own stack, not redis-py's pool,
+fails: all that is sent here may be repeated (scripts.py). Connections are our own stack, not redis-py's pool,
 which asks each one whether it is readable before every command; a broken one shows at its use.
 """
 
@@ -34,7 +34,7 @@ from .scripts import Script
 PASSWORD = "LAKELATCH_REDIS_PASSWORD"  # noqa: S105 (the name of a variable)
 SENTINEL_PASSWORD = "LAKELATCH_REDIS_SENTINEL_PASSWORD"  # noqa: S105
 
-_TIMES = 2  # a cluster's slots are looked up anew and a request is sent again, so many times
+_TIMES = 2  # a cluster's slots are looked up again and a request is sent again, so many times
 _FORBIDDEN = ("no permissions", "can't run this command", "can't access at least one")  # in a script: 7.2, 7.0, 6
 # Of TLS: the server's certificate, or ours.
 _UNTRUSTED = ("CERTIFICATE_", "ALERT_UNKNOWN_CA", "HANDSHAKE_FAILURE", "KEY_VALUES_MISMATCH", "PEM lib")
@@ -68,7 +68,7 @@ class _Lines:
         except (AttributeError, TypeError) as e:
             raise ConfigError(
                 f"The connections of redis-py {redis.__version__} are built otherwise ({e}); nothing was locked. "
-                "Install 'redis>=5,<9'."
+                "Install 'redis>=5,<9'"
             ) from e
         line.connect()
         return self._send(line, commands)
@@ -100,7 +100,7 @@ def _packed(command: _Command) -> bytes:
 
 
 class Server:
-    """Whoever answers for a key."""
+    """Finds the server that answers for a key."""
 
     def __init__(self, address: Address, env: Environment) -> None:
         self.address = address
@@ -218,20 +218,20 @@ class Server:
         where, text = f"Redis at {self.address}", str(error) or type(error).__name__
         if isinstance(error, NoPermissionError) or any(words in text for words in _FORBIDDEN):
             return ConfigError(
-                f"{where} forbids a command: {text}. Give the user what docs/locks/redis.md lists.",
+                f"{where} forbids a command: {text}. Give the user what docs/locks/redis.md lists",
                 host=str(self.address),
             )
         if isinstance(error, AuthenticationError) or any(words in text for words in _UNTRUSTED):
             return ConfigError(
                 f"{where} and this client do not trust each other: {text}. The user stands in the URL, the password in "
-                f"{PASSWORD}; ca=PATH names the certificate that signs the server's, cert=PATH and cert_key=PATH our own.",
+                f"{PASSWORD}; ca=PATH names the certificate that signs the server's, cert=PATH and cert_key=PATH our own",
                 host=str(self.address),
             )
         if "EOF occurred in violation of protocol" in text:
             text += " (as by a server that wants a certificate of its clients: cert=PATH and cert_key=PATH)"
         return LockUnavailableError(
             f"{where} did not do what was asked, within {self.address.timeout_s:g} s and again on a new connection "
-            f"where one had worked: {text}. No lock is taken by this; trying again is safe.",
+            f"where one had worked: {text}. No lock is taken by this; trying again is safe",
             host=str(self.address), cause=text,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What happens to a lock inside Redis: one script, and so one atomic step and one round trip, per deed.
+"""The Lua scripts of Redis locks. Each operation is one script: atomic, and one round trip.
 
 Keys of a lock, all with the same hash tag, so that they share a slot of a cluster (L is ``lakelatch:{NAME}``):
 
@@ -10,9 +10,10 @@ Keys of a lock, all with the same hash tag, so that they share a slot of a clust
     L:freed        who gave it back last, for a minute: answers a release whose reply was lost
     L:breaks       list of the last breaks, as JSON
 
-Handing over: whoever ends a grant gives the lock to the first waiter whose ticket is alive, with the lease that it
-asked for, so nobody can come between. A grantee that died has not taken its element from ``L:go:OWNER``: the next
-waiter that looks sees it lying there, and takes the grant back, which is safe because nobody knew of it.
+Hand-over: the script that ends a grant gives the lock to the first waiter with a live ticket, for
+the lease that it asked for, so no other contender can come between. A grantee that died has not
+taken its element from ``L:go:OWNER``: the next waiter that looks sees it lying there, and takes the
+grant back, which is safe because no process knew of it.
 
 Only L is declared to a script; the rest follows from it and lies in the same slot. Owners are unique for each request,
 which makes every script safe to send again after a lost reply.

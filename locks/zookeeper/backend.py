@@ -1,7 +1,7 @@
 """Locks in ZooKeeper: ``zk://a:2181,b:2181/base?session=30s&key=flights``.
 
 A lock is a node, its contenders are children as Curator's ``InterProcessMutex`` names them: ephemeral, sequential,
-``_c_<uuid>-lock-<10 digits>``. Who has the lowest number holds; everybody else watches the one before. So Curator, and
+``_c_<uuid>-lock-<10 digits>``. The lowest number holds the lock; every other contender watches the one before it. So Curator, and
 with it Hudi's ``ZookeeperBasedLockProvider``, stand in one line with us.
 
     t=0     A makes ...0007 and sees nothing lower: A holds, its token is the zxid that made the node
@@ -11,9 +11,9 @@ with it Hudi's ``ZookeeperBasedLockProvider``, stand in one line with us.
     t=3 + lease      A knows by its own clock that it has lost
     t=4 + session    the servers remove ...0007; B's watch fires, B sees nothing lower: B holds
 
-The lease is at most half of the session time-out that the servers granted (zookeeper_session.py says why), so A knows
+The lease is at most half of the session time-out that the servers granted (session.py says why), so A knows
 first. Numbers are given, and zxids counted, by one thread of the leader in one order, so tokens grow with every grant.
-They go back only when the ensemble is built anew; then a grant above a token it never gave is refused.
+They go back only when the ensemble is rebuilt; then a grant above a token it never gave is refused.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
     settings = parse_lock_url(url, options=_OPTIONS)
     options = settings.options
     if not settings.host:
-        raise ConfigError(f"{url!r} names no server; write for example zk://host:2181/locks.", url=url)
+        raise ConfigError(f"{url!r} names no server; write for example zk://host:2181/locks", url=url)
     tls = options.get("tls", "0")
     if tls not in ("0", "1", "chain"):
         raise ConfigError(
             f"tls={tls!r} in {url!r} means nothing; write tls=1, or tls=chain where host names are not in the servers' "
-            "certificates.", url=url,
+            "certificates", url=url,
         )  # fmt: skip
     if tls == "0" and {"ca", "cert", "cert_key"} & set(options):
-        raise ConfigError(f"{url!r} names certificates but does not use TLS; add tls=1.", url=url)
+        raise ConfigError(f"{url!r} names certificates but does not use TLS; add tls=1", url=url)
     if "session" in options:
         session_s = parse_duration(options["session"], what="session")
         if not _SESSION_S_MIN <= session_s <= _SESSION_S_MAX:
-            raise ConfigError(f"A session time-out of {session_s:g} s cannot work; choose 1 s to 24 h.", url=url)
+            raise ConfigError(f"A session time-out of {session_s:g} s cannot work; choose 1 s to 24 h", url=url)
     else:
         session_s = max(4.0, 2 * settings.lease_s)  # with the default lease 60 s, as Hudi asks for
     base = settings.path.strip("/")
@@ -76,7 +76,7 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
 
 def _check_path(path: str, url: str) -> None:
     if any(part in (".", "..") for part in path.split("/")) or "//" in path or re.search(r"[\x00-\x1f\x7f-\x9f]", path):
-        raise ConfigError(f"{path!r} in {url!r} is not a path that ZooKeeper allows.", url=url)
+        raise ConfigError(f"{path!r} in {url!r} is not a path that ZooKeeper allows", url=url)
 
 
 class _ZooKeeperLocks(LeasedLocks):
@@ -121,7 +121,10 @@ class ZooKeeperBackend:
         return Contender(self._session(), self._folder(key), self._env)
 
     def try_grant(self, ask: LockRequest, place: AnyPlace) -> Grant | None:
-        """Hold if nobody stands before us. A waiter sits out a lost connection; its place may still be there."""
+        """Hold if nobody stands before us.
+
+        A waiter sits out a lost connection; its place may still be there.
+        """
         assert isinstance(place, Contender)
         if not ask.waits:
             return self._twice(lambda: place.try_grant(ask))

@@ -1,4 +1,4 @@
-"""One contender for a zk:// lock: its node in the line, and what it has once that is the first."""
+"""A contender for a zk:// lock: its node in the queue, and its grant once that node is first."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Contender:
         if not self._name[-10:].isdigit() or int(self._name[-10:]) > _NUMBER_MAX:
             raise LockUnavailableError(
                 f"The lock node {self._folder} has counted nearly 2^31 contenders, which is all that ZooKeeper can. "
-                "Delete the node while nobody uses the lock; it is made anew.",
+                "Delete the node while no writer uses the lock; it is created again",
                 key=ask.key,
             )
 
@@ -181,7 +181,7 @@ class Grant:
             call(EXPIRED)
 
     def watch(self) -> None:
-        """Be told when somebody removes the node; asks for that and waits for no answer."""
+        """Watch for the removal of the node. Does not wait for the answer."""
         if not self._watched:
             self._watched = True
             self._session.post(

@@ -1,4 +1,4 @@
-"""How kazoo waits for its sockets: quicker, and with less patience for one server of several."""
+"""Makes kazoo wait for its sockets faster, and give up sooner on one server of several."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no 
     def select(self, reads: Any, writes: Any, others: Any, timeout: float | None = None) -> Any:  # noqa: ARG002
         """Wait for the sockets; for a single one, that is in the middle of a handshake or message, not for long.
 
-        kazoo asks for this several times for each answer, so it is worth to be quick: its own makes a selector each time.
+        kazoo asks for this several times for each answer, so speed matters: its own version creates a selector each time.
         """
         if len(reads) + len(writes) == 1:
             timeout = self.patience_s if timeout is None else min(timeout, self.patience_s)

@@ -1,4 +1,4 @@
-"""The nodes of zk:// locks: how they are called, and how each is made, read and removed with one `Session`."""
+"""The nodes of zk:// locks: their names, and how to create, read and remove them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One ZooKeeper session of this process: connecting, asking within bounded time, and leaving nothing behind.
+"""A ZooKeeper session: connects, sends requests with time limits, and cleans up lost nodes.
 
 ZooKeeper keeps a node of ours for as long as it hears from our session. It may forget us a session time-out after it
-last heard, so a lease is half of that and no more: the other half pays for what the server did not hear although we
+last heard, so a lease is at most half of that: the other half pays for what the server did not hear although we
 think so. A follower tells the leader of us only every half tick, and a follower that dies in between tells nothing.
 A lease counts only from requests that a majority took part in (`Session.proved_at`): a follower on the wrong side of a
 cut network still answers reads for a while.
@@ -66,7 +66,10 @@ class NoAnswerError(LockUnavailableError):
 
 
 class Session:
-    """A kazoo client, opened at the first request. ``number`` grows whenever the servers have forgotten us."""
+    """A kazoo client, opened at the first request.
+
+    ``number`` grows whenever the servers have forgotten us.
+    """
 
     def __init__(self, address: Address, env: Environment, counted: Callable[[], None]) -> None:
         self.number = 0
@@ -104,7 +107,7 @@ class Session:
             with self._opening:
                 if self._closed:
                     raise LockError(
-                        f"The provider for ZooKeeper at {self._address.hosts} is closed; open it again.", key=""
+                        f"The provider for ZooKeeper at {self._address.hosts} is closed; open it again", key=""
                     )
                 client = self._kazoo = self._kazoo or self._connect()
         return client
@@ -128,7 +131,7 @@ class Session:
             raise LockUnavailableError(
                 f"No ZooKeeper server of {address.hosts} answered within {limit_s:.1f} s (each was tried again and again). "
                 "Nothing is held; trying again is safe. Check the addresses and that a majority of the servers runs"
-                f"{'; with TLS also ca=, and whether they want cert= and cert_key= of us' if address.tls else ''}.",
+                f"{'; with TLS also ca=, and whether they want cert= and cert_key= of us' if address.tls else ''}",
                 hosts=address.hosts, waited_s=limit_s,
             )  # fmt: skip
         self._handler = handler
@@ -141,7 +144,7 @@ class Session:
         if connect is None:
             raise ConfigError(
                 f"kazoo {version('kazoo')} does not tell which session time-out the server granted; nothing was locked. "
-                "Install 'kazoo>=2.11,<3'."
+                "Install 'kazoo>=2.11,<3'"
             )
 
         def noting(*args: Any) -> Any:
@@ -166,20 +169,20 @@ class Session:
                 self._handler.drop()  # another server may answer
             raise NoAnswerError(
                 f"ZooKeeper at {self._address.hosts} gave no answer within {self.patience_s:.1f} s "
-                f"({type(e).__name__}). A lease that is held stays held until its deadline; trying again is safe.",
+                f"({type(e).__name__}). A lease that is held stays held until its deadline; trying again is safe",
                 hosts=self._address.hosts,
             ) from e
         except (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError) as e:
             raise ConfigError(
                 f"ZooKeeper at {self._address.hosts} refuses ({type(e).__name__}): the lock's nodes belong to another "
-                f"user. Set {AUTH_VARIABLE}=digest:user:password as the other writers of this lock do.",
+                f"user. Set {AUTH_VARIABLE}=digest:user:password as the other writers of this lock do",
                 hosts=self._address.hosts,
             ) from e
         except (zk.NoNodeError, zk.NodeExistsError):
             raise
         except zk.KazooException as e:
             raise LockUnavailableError(
-                f"ZooKeeper at {self._address.hosts} refused a request: {type(e).__name__} {e}. Nothing was granted.",
+                f"ZooKeeper at {self._address.hosts} refused a request: {type(e).__name__} {e}. Nothing was granted",
                 hosts=self._address.hosts,
             ) from e
         if proves:
@@ -209,7 +212,7 @@ class Session:
         return [not isinstance(result, Exception) for result in self.ask(send, proves=True)]
 
     def tell(self, call: Callable[[str], None]) -> None:
-        """Have ``call`` told when the servers have ended the session."""
+        """Call ``call`` when the servers have ended the session."""
         with self._mark:
             self._told.add(call)
 
@@ -297,10 +300,10 @@ class Session:
         return float("inf") if cut_at is None else max(0.0, cut_at + self._timeout_s - self._env.monotonic())
 
     def _leave_the_dead(self) -> None:
-        """Give up a client that was cut off for a whole session: the next one begins anew.
+        """Drop a client that was cut off for a whole session, so that the next one starts afresh.
 
-        kazoo itself goes on for ever, and a server that was built anew refuses whoever has seen a larger zxid than its
-        own without a word.
+        kazoo itself retries for ever, and a rebuilt server silently refuses a client that has seen a
+        larger zxid than its own.
         """
         with self._opening:
             if self._dead_in_s or self.connected:
@@ -349,7 +352,7 @@ def _auth() -> tuple[list[tuple[str, str]], Any]:
         return [], None
     scheme, _, credential = text.partition(":")
     if scheme != "digest" or not all(credential.partition(":")):
-        raise ConfigError(f"{AUTH_VARIABLE} must read digest:user:password; what it has is not shown here.")
+        raise ConfigError(f"{AUTH_VARIABLE} must read digest:user:password; what it has is not shown here")
     return [(scheme, credential)], CREATOR_ALL_ACL
 
 

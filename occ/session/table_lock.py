@@ -93,7 +93,7 @@ class TableLease:
 
     def _lost(self, what: str, reason: str) -> LockLostError:
         return LockLostError(
-            f"{what} (own token {self.token}). Take the lock again and validate again before anything is published.",
+            f"{what} (own token {self.token}). Take the lock again and validate again before anything is published",
             key=self.lease.key, token=self.token, reason=reason,
         )  # fmt: skip
 
@@ -183,7 +183,7 @@ class TableLock:
             self._begin_generation(settings, give_up)
         raise LockError(
             f"The lock {settings.lock} of {self._store.url} gives tokens that do not grow, so its leases cannot be told "
-            "apart. Nothing is held; set another lock with `lakelatch locks set`.",
+            "apart. Nothing is held; set another lock with `lakelatch locks set`",
             key=self._store.url,
         )
 
@@ -287,7 +287,7 @@ class TableLock:
                         return NoLease()
             return self._acquire(settings, "becoming the table's lock", give_up=give_up)
         except LakeLatchError as e:
-            e.add_note(f"The lock of {self._store.url} stays what it was.")
+            e.add_note(f"The lock of {self._store.url} stays what it was")
             raise
 
     # --- guards ----------------------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ class TableLock:
             check_url(lock)
         except ConfigError as e:
             raise ConfigError(
-                f"The lock that is stored for {self._store.url} cannot be opened by anybody: {e} Nothing was written. Give the "
-                "table another one with `lakelatch locks set` or Table.set_lock.",
+                f"The lock that is stored for {self._store.url} cannot be opened by anybody: {e}. Nothing was written. Give the "
+                "table another one with `lakelatch locks set` or Table.set_lock",
                 table=self._store.url,
             ) from e
 
@@ -306,7 +306,7 @@ class TableLock:
         if self.expected is not None and settings.lock != self.expected:
             raise ConfigError(
                 f"The lock of {self._store.url} is {shown(settings.lock)} now, and this writer was opened for {self.expected}. "
-                "Nothing was written; open the table again with the new lock, or without naming one.",
+                "Nothing was written; open the table again with the new lock, or without naming one",
                 table=self._store.url, lock=shown(settings.lock), expected=self.expected,
             )  # fmt: skip
 
@@ -315,7 +315,7 @@ class TableLock:
             raise InputError(
                 f"The lock of {self._store.url} is shared with JVM writers ({', '.join(shared)}= in {shown(lock)}); they do not "
                 "read the log and would go on under the old lock. Stop them, configure them for the new one, and say so: "
-                "--jvm-writers-stopped, or set_lock(url, jvm_writers_stopped=True).",
+                "--jvm-writers-stopped, or set_lock(url, jvm_writers_stopped=True)",
                 table=self._store.url, lock=shown(lock),
             )  # fmt: skip
 

@@ -64,7 +64,7 @@ class CloudStore:
         version, _, e_tag = tag.partition(" ")
         mode = {key: value for key, value in (("e_tag", e_tag), ("version", version)) if value}
         if not mode:
-            raise InputError(f"{tag!r} is not a tag that this store has given.", path=path)
+            raise InputError(f"{tag!r} is not a tag that this store has given", path=path)
         return self._write(path, body, mode)
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:  # noqa: ARG002 - always durable
@@ -127,7 +127,7 @@ class CloudStore:
     def open(self, path: str) -> Iterator[IO[bytes]]:
         entry = self.head(path)
         if entry is None:
-            raise StorageError(f"{self.uri(path)} was not read: there is no such object.", path=path)
+            raise StorageError(f"{self.uri(path)} was not read: there is no such object", path=path)
         with io.BufferedReader(_Reader(self, entry), _READ_AHEAD_BYTES) as stream:
             yield stream
 
@@ -190,7 +190,7 @@ class CloudStore:
 
     def _refuse(self, failure: Failure, path: str, what: str) -> NoReturn:
         raise StorageError(
-            f"{self.uri(path)} {what}: {failure.text}. Check that the bucket exists and that this user may use it.",
+            f"{self.uri(path)} {what}: {failure.text}. Check that the bucket exists and that this user may use it",
             path=path,
         ) from failure
 
@@ -211,7 +211,7 @@ class _Upload:
         except OSError as error:
             raise StorageError(
                 f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()}. "
-                "Make room there or set TMPDIR.",
+                "Make room there or set TMPDIR",
                 path=self._path,
             ) from error
         self._file.seek(0)

@@ -32,13 +32,13 @@ _SPREAD = {".hoodie", ".lakelatch"}
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
 _NEXT_STEP = {
-    errno.ENOSPC: "Make room on the disk and run it again.",
-    errno.EDQUOT: "Make room in the quota and run it again.",
-    errno.EFBIG: "Raise the limit on file size and run it again.",
-    errno.EACCES: "Give this user permission on the folder.",
-    errno.EPERM: "Give this user permission on the folder.",
-    errno.EROFS: "Mount the file system for writing.",
-    errno.EMFILE: "Raise the limit on open files (ulimit -n).",
+    errno.ENOSPC: "Make room on the disk and run it again",
+    errno.EDQUOT: "Make room in the quota and run it again",
+    errno.EFBIG: "Raise the limit on file size and run it again",
+    errno.EACCES: "Give this user permission on the folder",
+    errno.EPERM: "Give this user permission on the folder",
+    errno.EROFS: "Mount the file system for writing",
+    errno.EMFILE: "Raise the limit on open files (ulimit -n)",
 }
 
 
@@ -103,7 +103,7 @@ class NewFile:
                 if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
                     raise StorageError(
                         f"{self.full} was not written: this file system has no hard links ({error.strerror}), without "
-                        "which writers cannot be kept apart. Put the table on one that has them, or into an object store.",
+                        "which writers cannot be kept apart. Put the table on one that has them, or into an object store",
                         path=self.full,
                     ) from error
                 refuse(error, self.full, "was not written")
@@ -448,7 +448,7 @@ def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
                 raise
             raise StorageError(
                 f"{folder} cannot be locked ({error.strerror}); replacing an object only if it is unchanged needs "
-                "that. NFS has no locks on folders: keep the table on a local disk or in an object store.",
+                "that. NFS has no locks on folders: keep the table on a local disk or in an object store",
                 path=folder,
             ) from error
         except BaseException:
@@ -468,7 +468,7 @@ def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
             if time.monotonic() > give_up:
                 raise StorageError(
                     f"{full} has been locked by another process for {wait_s:.0f} s; nothing was written. "
-                    "Look for a suspended process (fuser shows who has it open).",
+                    "Look for a suspended process (fuser shows who has it open)",
                     path=full,
                 ) from None
             time.sleep(backoff_s * random.uniform(0.5, 1.5))
@@ -498,6 +498,6 @@ def _exchange(one: str, other: str) -> bool:
 def refuse(error: OSError, full: str, what: str) -> NoReturn:
     """Raise what the store's caller is to see, with the next step."""
     if error.errno == errno.ENAMETOOLONG:
-        raise InputError(f"{full} {what}: a name in it is longer than the file system allows.", path=full) from error
-    step = _NEXT_STEP.get(error.errno or 0, "See the cause above.")
+        raise InputError(f"{full} {what}: a name in it is longer than the file system allows", path=full) from error
+    step = _NEXT_STEP.get(error.errno or 0, "See the cause above")
     raise StorageError(f"{full} {what}: {error.strerror or error}. {step}", path=full, errno=error.errno) from error

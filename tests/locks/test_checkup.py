@@ -22,7 +22,7 @@ def test_a_good_object_store_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert verdict.kept, [finding for finding in verdict.findings if not finding.kept]
     assert verdict.figures["requests_per_release"] == 1
     assert 1 <= verdict.figures["requests_per_acquire"] <= 3
-    assert verdict.limits[0] == "Waiters are not served strictly in the order they came."
+    assert verdict.limits[0] == "Waiters are not served strictly in the order they came"
 
 
 def test_a_closed_port_has_broken_no_promise() -> None:

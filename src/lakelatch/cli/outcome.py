@@ -71,11 +71,11 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(NOBODY_READS) from None
         except LakeLatchError as e:
-            _tell(e, _sentence(str(e)))
+            _tell(e, str(e))
             raise ends(type(e).__name__, str(e), COULD_NOT, e) from None
         except Exception as e:  # noqa: BLE001 - the outermost place; --debug shows all of it
             words = f"Something is wrong in lakelatch itself: {type(e).__name__}: {e}"
-            _tell(e, words, "Run again with --debug and report what it prints.")
+            _tell(e, words, "Run again with --debug and report what it prints")
             raise ends("Fault", words, OUR_FAULT) from None
 
     return run
@@ -114,7 +114,3 @@ def _tell(error: BaseException, words: str, *more: str) -> None:
     else:
         for line in (f"lakelatch: {words}", *more, *getattr(error, "__notes__", ())):
             typer.echo(visible(line), err=True)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -103,7 +103,7 @@ class Block:
     def _damaged(self, cause: Exception) -> CorruptTableError:
         return CorruptTableError(
             f"A block of commit {self.instant} in log file {self.path} cannot be decoded ({type(cause).__name__}: {cause}). "
-            "Restore the file from a copy, or roll the commit back with Hudi.",
+            "Restore the file from a copy, or roll the commit back with Hudi",
             path=self.path,
             instant=self.instant,
         )
@@ -163,7 +163,7 @@ def _block(frame: bytes, path: str) -> Block:
         block = Block(path, kind, header, frame[at + 8 : at + 8 + length])
     except (struct.error, ValueError) as e:
         raise CorruptTableError(
-            f"A block of log file {path} has a header that cannot be read ({e}). Restore the file from a copy.",
+            f"A block of log file {path} has a header that cannot be read ({e}). Restore the file from a copy",
             path=path,
         ) from e
     if version != 1:
@@ -204,7 +204,7 @@ def _version_3(block: Block) -> None:
 
 def _unsupported(path: str, what: str) -> UnsupportedTableError:
     return UnsupportedTableError(
-        f"Log file {path} has {what}, which is not read here. Compact the table with Hudi.",
+        f"Log file {path} has {what}, which is not read here. Compact the table with Hudi",
         path=path,
         feature="log_block",
     )

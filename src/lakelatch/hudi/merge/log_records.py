@@ -65,7 +65,7 @@ def merged_rows(
     except (TypeError, pa.ArrowException) as e:  # ordering values or columns of types that do not compare
         raise CorruptTableError(
             f"The log files of {group.group} do not fit together ({e}), the newest is {group.logs[-1].path}. Restore them "
-            "from a copy, or roll their commits back with Hudi.",
+            "from a copy, or roll their commits back with Hudi",
             path=group.logs[-1].path,
         ) from e
     wanted = [n for n in rows.column_names if columns is None or n in columns or n in META_COLUMNS]
@@ -80,7 +80,7 @@ def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Bl
         if stored is None:
             raise CorruptTableError(
                 f"Log file {log.path} has vanished since it was listed: it was compacted and cleaned meanwhile. Read the "
-                "table again; readers with a lease (`Table.reading`) keep their files.",
+                "table again; readers with a lease (`Table.pinned`) keep their files",
                 path=log.path,
             )
         for block in read_blocks(stored.body, log.path):
@@ -119,14 +119,14 @@ class _Changes:
         if _OPERATION in rows.column_names:
             raise UnsupportedTableError(
                 f"Log file {block.path} has rows that say which operation they are ({_OPERATION}), which is not read here. "
-                "Compact the table with Hudi.",
+                "Compact the table with Hudi",
                 path=block.path,
                 feature="operation_field",
             )
         if lacking := [name for name in META_COLUMNS if name not in rows.column_names]:
             raise CorruptTableError(
                 f"Commit {block.instant} has written rows without {', '.join(lacking)} into log file {block.path}, which no "
-                "reader can merge. Roll the commit back with Hudi.",
+                "reader can merge. Roll the commit back with Hudi",
                 path=block.path,
                 instant=block.instant,
             )

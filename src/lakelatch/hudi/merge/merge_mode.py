@@ -23,7 +23,7 @@ def ordering_of(config: TableConfig) -> str | None:
     if reason := _unknown(config, payload):
         raise UnsupportedTableError(
             f"Table {config.name} has log files, and {reason}: how to merge them is not known here. Read it with Hudi on "
-            "Spark, or compact it with Hudi.",
+            "Spark, or compact it with Hudi",
             table=config.name,
             feature="merge_rules",
         )

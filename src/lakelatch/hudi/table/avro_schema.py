@@ -46,7 +46,7 @@ def from_avro(text: str) -> pa.Schema:
         return pa.schema(_arrow_fields(read_schema(text), {}))
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptTableError(
-            f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`.",
+            f"The schema in a commit cannot be understood ({error!r}). Look at the commit with `lakelatch timeline`",
             schema=text,
         ) from error
 

@@ -58,12 +58,12 @@ def storable(schema: pa.Schema) -> pa.Schema:
         )
         if keeper:
             raise InputError(
-                f"Column {field.name!r} has a name that {keeper} keeps for itself. Rename it.", column=field.name
+                f"Column {field.name!r} has a name that {keeper} keeps for itself. Rename it", column=field.name
             )
         other = seen.setdefault(field.name.lower(), field.name)
         if other != field.name or field.name in {each.name for each in fields}:
             raise InputError(
-                f"Columns {other!r} and {field.name!r} have the same name for Spark, which ignores case. Rename one.",
+                f"Columns {other!r} and {field.name!r} have the same name for Spark, which ignores case. Rename one",
                 column=field.name,
             )
         _check_name(field.name, field.name)
@@ -93,7 +93,7 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
         problems.append(f"change the type of {_list(retyped)} (cast to the table's type)")
     if problems:
         raise InputError(
-            f"The rows {' and '.join(problems)}. A table's columns can only be added to.",
+            f"The rows {' and '.join(problems)}. A table's columns can only be added to",
             dropped=dropped,
             retyped=retyped,
         )
@@ -109,7 +109,7 @@ def to_storable(table: pa.Table) -> pa.Table:
         return table.select(schema.names).cast(schema)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"A value does not fit the stored type of its column ({error}). Round or cast it first."
+            f"A value does not fit the stored type of its column ({error}). Round or cast it first"
         ) from error
 
 
@@ -121,7 +121,7 @@ def _check_name(name: str, where: str) -> None:
     if not _AVRO_NAME.fullmatch(name):
         raise InputError(
             f"Column {where!r} has a name that Avro cannot hold: letters, digits and underscores, not beginning with a "
-            "digit. Rename it.",
+            "digit. Rename it",
             column=where,
         )
 
@@ -189,6 +189,4 @@ def _way_out(kind: pa.DataType) -> str:
 
 
 def _refused(kind: pa.DataType, where: str, way_out: str) -> InputError:
-    return InputError(
-        f"Column {where!r} has type {kind}, which is not stored: {way_out}.", column=where, type=str(kind)
-    )
+    return InputError(f"Column {where!r} has type {kind}, which is not stored: {way_out}", column=where, type=str(kind))

@@ -154,7 +154,7 @@ class TableConfig:
             # A custom key generator keeps types beside the field names, which would be lost.
             raise UnsupportedTableError(
                 f"The properties of table {self.name} (version {self.version}, key generator {self.keygen}) are only "
-                "read here; change them with Hudi.",
+                "read here; change them with Hudi",
                 table=self.name,
             )
         # The checksum comes last, so that it vouches for the lines above when a store tears the file.
@@ -228,13 +228,13 @@ class TableConfig:
         if self.version not in READABLE_VERSIONS:
             raise self._unsupported(
                 f"Table version {self.version} of {self.name} is not supported; versions 6, 8 and 9 are. "
-                + ("Upgrade it with Hudi's upgrade_table." if self.version < 9 else "Keep its writers at version 9."),
+                + ("Upgrade it with Hudi's upgrade_table" if self.version < 9 else "Keep its writers at version 9"),
                 "version",
             )
         if self.layout != _LAYOUT_OF_VERSION[self.version]:
             raise self._unsupported(
                 f"Table {self.name} has version {self.version} and timeline layout {self.layout}, which do not belong "
-                f"together; version {self.version} needs layout {_LAYOUT_OF_VERSION[self.version]}.",
+                f"together; version {self.version} needs layout {_LAYOUT_OF_VERSION[self.version]}",
                 "layout",
             )
 
@@ -244,19 +244,19 @@ class TableConfig:
         if self.base_file_format.upper() != "PARQUET" or self.several_base_formats:
             raise self._unsupported(
                 f"Table {self.name} keeps its rows in {self.base_file_format} files; only Parquet base files can be "
-                "read here. Its timeline and file slices can be listed; read its rows with Hudi itself.",
+                "read here. Its timeline and file slices can be listed; read its rows with Hudi itself",
                 "base_file_format",
             )
         if self.drop_partition_columns:
             raise self._unsupported(
                 f"Table {self.name} leaves its partition columns out of the data files "
-                "(hoodie.datasource.write.drop.partition.columns=true), which is not supported; use Hudi on Spark.",
+                "(hoodie.datasource.write.drop.partition.columns=true), which is not supported; use Hudi on Spark",
                 "drop_partition_columns",
             )
         if self.bootstrap_path:
             raise self._unsupported(
                 f"Table {self.name} is bootstrapped from {self.bootstrap_path}: part of its rows lie there. "
-                "Read it with Hudi on Spark.",
+                "Read it with Hudi on Spark",
                 "bootstrap",
             )
 
@@ -266,7 +266,7 @@ class TableConfig:
         if self.merge_on_read:
             raise self._unsupported(
                 f"Table {self.name} is merge-on-read, and Spark's own scan does not merge its log files. Read it with "
-                "`lakelatch.open(...).read()`, or with Hudi on Spark.",
+                "`lakelatch.open(...).read()`, or with Hudi on Spark",
                 "merge_on_read",
             )
 
@@ -289,7 +289,7 @@ class TableConfig:
                 "version",
                 (
                     f"version {self.version} has no completion times. Upgrade it with a Hudi 1.x writer "
-                    "(hoodie.write.table.version=8)."
+                    "(hoodie.write.table.version=8)"
                 ),
             )
         if self.metadata_partitions:
@@ -297,33 +297,33 @@ class TableConfig:
                 "metadata_table",
                 (
                     "it has a metadata table, which would hide our files from its readers. Remove it by one JVM write "
-                    "with hoodie.metadata.enable=false, and keep that option in every JVM writer."
+                    "with hoodie.metadata.enable=false, and keep that option in every JVM writer"
                 ),
             )
         if self.merge_on_read:
             yield (
                 "merge_on_read",
-                "it is merge-on-read, which is read, compacted and cleaned here, and nothing else. Write it with Hudi.",
+                "it is merge-on-read, which is read, compacted and cleaned here, and nothing else. Write it with Hudi",
             )
         if not self.populate_meta_fields:
             yield (
                 "no_meta_fields",
                 (
                     "it has no meta columns (hoodie.populate.meta.fields=false), so changed rows cannot be told apart. "
-                    "It can be read; write a copy of it into a new table."
+                    "It can be read; write a copy of it into a new table"
                 ),
             )
         if not self.record_key_fields:
             yield (
                 "no_record_key",
-                "it names no record key (hoodie.table.recordkey.fields). Write a copy of it into a new table.",
+                "it names no record key (hoodie.table.recordkey.fields). Write a copy of it into a new table",
             )
         if self.keygen not in _WRITABLE_KEYGENS:
             yield (
                 "keygen",
                 (
                     f"its partition paths come from key generator {self.keygen}; only SIMPLE, COMPLEX and "
-                    "NON_PARTITION are reproduced here. Write it with Hudi."
+                    "NON_PARTITION are reproduced here. Write it with Hudi"
                 ),
             )
         if len(ordering) > 1:
@@ -331,13 +331,13 @@ class TableConfig:
                 "ordering_fields",
                 (
                     f"it has several ordering fields ({', '.join(ordering)}), which not every reader understands. "
-                    "Keep one in hoodie.table.ordering.fields."
+                    "Keep one in hoodie.table.ordering.fields"
                 ),
             )
         if self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
-            yield "merge_mode", f"its merge mode {self.merge_mode} is not supported. Write it with Hudi."
+            yield "merge_mode", f"its merge mode {self.merge_mode} is not supported. Write it with Hudi"
         if self.cdc or self.partial_update_mode is not None:
-            yield "cdc", "it records change data or partial updates, which is not supported. Write it with Hudi."
+            yield "cdc", "it records change data or partial updates, which is not supported. Write it with Hudi"
 
     def _unsupported(self, message: str, feature: str) -> UnsupportedTableError:
         return UnsupportedTableError(message, table=self.name, feature=feature)
@@ -362,7 +362,7 @@ def _java(value: bool) -> str:
 
 def _damaged(where: str, what: str, table: str, **details: Any) -> CorruptTableError:
     return CorruptTableError(
-        f"{where} {what}. Restore it from {BACKUP_PATH} or a copy; `lakelatch check` tells more.",
+        f"{where} {what}. Restore it from {BACKUP_PATH} or a copy; `lakelatch check` tells more",
         table=table,
         path=PROPERTIES_PATH,
         **details,

@@ -76,7 +76,7 @@ def parse_partition_path(path: str, config: TableConfig) -> dict[str, str | None
     if len(fields) != len(elements):
         raise InputError(
             f"Partition path {path!r} has {len(elements)} levels, but table {config.name} is partitioned by "
-            f"{', '.join(fields) or 'nothing'}. Pass a path as `lakelatch files` prints it.",
+            f"{', '.join(fields) or 'nothing'}. Pass a path as `lakelatch files` prints it",
             path=path,
         )
     return {field: _value(field, element, config) for field, element in zip(fields, elements, strict=True)}
@@ -124,7 +124,7 @@ def _distinct(column: pa.ChunkedArray) -> list[Any]:
 def _column(table: pa.Table, field: str, config: TableConfig) -> pa.ChunkedArray:
     if field not in table.column_names:
         raise InputError(
-            f"The rows have no column {field!r}, which table {config.name} is partitioned by. Add it.", column=field
+            f"The rows have no column {field!r}, which table {config.name} is partitioned by. Add it", column=field
         )
     column = table.column(field)
     _check_type(field, column.type)
@@ -136,7 +136,7 @@ def check_partition_path(path: str) -> None:
     for element in path.split("/") if path else ():
         if not element or element.startswith(".") or _UNSAFE.search(element):
             raise InputError(
-                f"Partition path {path!r} has the part {element!r}, which is no folder that every reader finds.",
+                f"Partition path {path!r} has the part {element!r}, which is no folder that every reader finds",
                 path=path,
             )
 
@@ -216,7 +216,7 @@ def _check_type(field: str, kind: Any) -> None:
 def _wrong_type(field: str, kind: str) -> InputError:
     return InputError(
         f"Column {field!r} of type {kind} cannot be a partition column: readers spell such values differently. "
-        "Partition by a string, integer, boolean, decimal or date, for example one derived from it.",
+        "Partition by a string, integer, boolean, decimal or date, for example one derived from it",
         column=field,
     )
 
@@ -224,5 +224,5 @@ def _wrong_type(field: str, kind: str) -> InputError:
 def _refused(field: str, text: str, why: str) -> InputError:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return InputError(
-        f"Value {shown!r} of partition column {field!r} {why}. Nothing was written.", column=field, value=text
+        f"Value {shown!r} of partition column {field!r} {why}. Nothing was written", column=field, value=text
     )

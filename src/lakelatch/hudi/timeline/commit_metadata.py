@@ -426,7 +426,7 @@ def _json_record(body: bytes, name: str, table: str) -> Mapping[str, Any]:
 def _damaged(name: str, what: str, table: str) -> CorruptTableError:
     return CorruptTableError(
         f"Instant {name} {what}. No reader can trust the table until it is restored from a copy "
-        "or its commit is rolled back; `lakelatch check` tells more.",
+        "or its commit is rolled back; `lakelatch check` tells more",
         instant=name,
         table=table,
     )

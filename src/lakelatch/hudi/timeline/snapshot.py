@@ -122,7 +122,7 @@ class FileSlice:
         if self.base is None:
             raise UnsupportedTableError(
                 f"File group {self.file_id} in partition {self.partition!r} has only log files and no "
-                "base file yet. Compact the table.",
+                "base file yet. Compact the table",
                 group=self.group,
             )
         return self.base
@@ -281,7 +281,7 @@ def _with_file(current: FileSlice | None, file: BaseFile | LogFile) -> FileSlice
 def _two_base_files(one: BaseFile, other: BaseFile) -> CorruptTableError:
     return CorruptTableError(
         f"Commit {one.instant} left two base files of file group {one.file_id}: {one.path} and {other.path}. "
-        "The commit's statistics name the one that counts; delete the other (`lakelatch check` tells which).",
+        "The commit's statistics name the one that counts; delete the other (`lakelatch check` tells which)",
         instant=one.instant,
         group=one.group,
         paths=(one.path, other.path),

@@ -130,7 +130,7 @@ class Timeline:
             if stored is None:
                 raise CorruptTableError(
                     f"Instant {name} of table {self.config.name} has vanished since the timeline was listed; it was "
-                    "restored away meanwhile. Open the table again.",
+                    "restored away meanwhile. Open the table again",
                     instant=name,
                     table=self.config.name,
                 )
@@ -170,7 +170,7 @@ def _refuse_outside(content: CommitMetadata, name: str, table: str) -> None:
         if lies_outside(path):
             raise CorruptTableError(
                 f"Instant {name} of table {table} names {path}, which does not lie in the table. Nothing there was touched; "
-                "restore the instant from a copy, or roll its commit back with the engine that made it.",
+                "restore the instant from a copy, or roll its commit back with the engine that made it",
                 instant=name,
                 table=table,
                 outside=path,
@@ -200,7 +200,7 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
             if not tolerate_empty:
                 raise CorruptTableError(
                     f"Instant {entry.name} of table {config.name} is empty: one reader fails on it, the other takes it "
-                    "for one without rows. Restore it from a copy or delete it; `lakelatch check` names its files.",
+                    "for one without rows. Restore it from a copy or delete it; `lakelatch check` names its files",
                     instant=entry.name,
                     table=config.name,
                 )
