@@ -39,6 +39,7 @@ class Work:
         self.txn, self.attempt, self.luck, self.roots = txn, attempt, luck, roots
         self._changes: dict[FileGroupId, int] = {}  # of balances, by the first root of a file
         self._rows: dict[FileGroupId, Rows] = {}  # written, likewise
+        self._begun: dict[FileGroupId, Value] = {}  # file groups that it has made
 
     # --- kinds ------------------------------------------------------------------------------------------------
 
@@ -120,6 +121,7 @@ class Work:
             left = {root for own in unit.ours for root in self.roots(own.group)} & self._changes.keys()
             for now in unit.current:
                 mine = self.roots(now.group) & left  # several, if a clustering has joined what ours had changed
+                mine |= self._moved_into(now, {own.group for own in unit.ours})
                 if not mine:
                     continue
                 left -= mine
@@ -133,6 +135,19 @@ class Work:
                 self.attempt.writes |= content
             assert not left, f"{left} are in none of the file groups to merge with"
         return stats
+
+    def _moved_into(self, now: FileSlice, ours: set[FileGroupId]) -> frozenset[FileGroupId]:
+        """Its lists, if ours has begun a file group in a bucket in which somebody else has begun that one meanwhile."""
+        begun = ours & self._begun.keys()
+        if not begun:
+            return frozenset()
+        root = min(self.roots(now.group))
+        for group in begun:
+            value = self._begun.pop(group)
+            self.attempt.writes.pop(group, None)
+            self._changes[root] = self._changes.get(root, 0) + value.balance
+            self._rows[root] = self._rows.get(root, {}) | dict(value.rows)
+        return frozenset({root})
 
     def change_mind(self) -> None:
         self.append()
@@ -247,9 +262,9 @@ class Work:
                     return self._replace(group, self._read(group), balance, rows)
                 if not roots & self.attempt.drops:
                     return None  # changed already
-        file_id = new_file_id(self.txn.session.env.uuid(), bucket=bucket)
-        value = Value((self.attempt.name,), 1, balance, tuple(sorted(rows.items())))
-        return self._put(partition, file_id, {FileGroupId(partition, file_id): value}, self._facts(partition, rows, {}))
+        group = FileGroupId(partition, new_file_id(self.txn.session.env.uuid(), bucket=bucket))
+        value = self._begun[group] = Value((self.attempt.name,), 1, balance, tuple(sorted(rows.items())))
+        return self._put(partition, group.file_id, {group: value}, self._facts(partition, rows, {}))
 
     def _facts(self, partition: str, rows: Rows, seen: State) -> FileFacts | None:
         new = rows.keys() - rows_of(seen).keys()
