@@ -69,7 +69,8 @@ def _part(mine: Effects, held: list[pa.Array], number: int) -> Effects:
     def rows(table: pa.Table) -> pa.Table:
         return table.filter(_belongs(_array(table, RECORD_KEY), held, number))
 
-    return Effects(rows(mine.updated), rows(mine.added), mine.removed.filter(_belongs(mine.removed, held, number)))
+    removed = mine.removed.filter(_belongs(mine.removed, held, number))
+    return Effects(rows(mine.updated), rows(mine.added), removed, mine.settled)
 
 
 def _belongs(keys: pa.Array, held: list[pa.Array], number: int) -> pa.Array:
@@ -91,11 +92,23 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
         if len(missing):
             raise lost.same_row(missing.slice(0, 100).to_pylist())
     left = remove(base, mine.removed) if len(mine.removed) else Merged(base)
-    merged = merge(left.rows, rows, ordering=ordering) if rows.num_rows else Merged(left.rows)
+    merged = _merged(left.rows, rows, theirs, ordering, settled=mine.settled)
     done = Merged(merged.rows, merged.inserts, merged.updates, left.deletes)
     path = write_successor(files, current, done, lost.file_id(current))
     if files.kept is not None and path:
         files.kept[path] = mine
+
+
+def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, ordering: str | None, *, settled: bool) -> Merged:
+    """The ordering field decides between ours and theirs; what was there before both, ours has settled already."""
+    if not rows.num_rows:
+        return Merged(base)
+    if not settled or ordering is None:
+        return merge(base, rows, ordering=ordering)
+    both = pc.is_in(rows.column(RECORD_KEY), value_set=_array(theirs, RECORD_KEY))
+    first = merge(base, rows.filter(both), ordering=ordering)
+    rest = merge(first.rows, rows.filter(pc.invert(both)))
+    return Merged(rest.rows, rest.inserts, first.updates + rest.updates)
 
 
 def _theirs(lost: Lost, rows: pa.Table) -> pa.Table:
@@ -128,12 +141,15 @@ def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
 def effects_of(spec: FileSpec, unit: Unit, kept: Mapping[str, Effects]) -> Effects:
     """What the transaction of ``spec`` did in its files of this unit."""
     found = [kept.get(own.path) or _effects(spec, own) for own in unit.ours]
+    if len({each.settled for each in found}) > 1:
+        found = [_effects(spec, own) for own in unit.ours]
     if len(found) == 1:
         return found[0]
     return Effects(
         pa.concat_tables([each.updated for each in found], promote_options="permissive"),
         pa.concat_tables([each.added for each in found], promote_options="permissive"),
         pa.concat_arrays([each.removed for each in found]),
+        found[0].settled,
     )
 
 
@@ -141,7 +157,7 @@ def _effects(spec: FileSpec, own: OwnFile) -> Effects:
     rows, keys = _rows_of(spec, own.path)
     before = held_keys(spec, own.old) if own.old else pa.array([], pa.string())
     known = pc.is_in(rows.column(RECORD_KEY), value_set=before)
-    return Effects(rows.filter(known), rows.filter(pc.invert(known)), _not_in(before, keys))
+    return Effects(rows.filter(known), rows.filter(pc.invert(known)), _not_in(before, keys), settled=True)
 
 
 def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:

@@ -352,6 +352,36 @@ def test_unique_values_of_all_writes_count_and_those_taken_back_do_not(make_worl
         ours.commit()
 
 
+def _deleted_and_written_again(txn: Transaction) -> None:
+    txn.delete(keys("a", "a0"))
+    txn.upsert(rows("a", {"a0": 1}))
+
+
+def _replaced(txn: Transaction) -> None:
+    (group,) = txn.snapshot.file_slices("part=a")
+    held = txn.read(group, meta=True)
+    mine = dict.fromkeys(held.column_names) | {"id": "a0", "part": "a", "v": 1}
+    kept = [mine if row["id"] == "a0" else row for row in held.to_pylist()]
+    txn.rewrite(group).write(pa.Table.from_pylist(kept, schema=held.schema))
+    txn.merge_on_conflict()
+
+
+@pytest.mark.parametrize("write", [_deleted_and_written_again, _replaced])
+@pytest.mark.parametrize(("theirs", "stands"), [({"a1": 9}, 1), ({"a0": 7}, 7)], ids=["another-row", "the-same-row"])
+def test_an_ordering_field_settles_what_both_changed_and_nothing_else(make_world, write, theirs, stands):
+    """The row that was there is newer, and ours has put its own in its place all the same."""
+    world = make_world(ordering_field="v", empty=True)
+    a, b = world.writer("a"), world.writer("b")
+    with a.table.transaction() as txn:
+        txn.upsert(rows("a", {"a0": 5, "a1": 5}))
+    ours, winner = a.table.transaction(), b.table.transaction()
+    write(ours)
+    winner.upsert(rows("a", theirs))
+    winner.commit()
+    ours.commit()
+    end_sound(world, {"a0": stands, "a1": theirs.get("a1", 5)})
+
+
 def test_several_conditions_are_evaluated_again_together(world):
     """Each wrote a file of its own in the place of the same slice."""
     a, b = world.writer("a"), world.writer("b")

@@ -46,11 +46,15 @@ class Merged:
 
 @dataclass(frozen=True)
 class Effects:
-    """What one writer did in one place: rows that it set (of keys that it met, and new ones), keys that it removed."""
+    """What one writer did in one place: rows that it set (of keys that it met, and new ones), keys that it removed.
+
+    ``settled``: its rows stand in the place of those that were there, whatever the ordering field says of the two.
+    """
 
     updated: pa.Table
     added: pa.Table
     removed: pa.Array
+    settled: bool = False
 
     @classmethod
     def of(cls, base: pa.Table, incoming: pa.Table, *, delete: bool) -> Effects:
