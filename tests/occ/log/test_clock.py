@@ -13,7 +13,7 @@ from lakelatch.hudi.timeline.instant_time import AHEAD_MAX_S, EARLIEST, next_lab
 from lakelatch.occ.check.check import check
 from lakelatch.testing import FakeEnvironment
 
-from ..occ.world import BEGUN, World, check_sound, content, make_empty
+from ..world import BEGUN, World, check_sound, content, make_empty
 
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
