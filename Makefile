@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
+# Prints how long each stage took.
+STAGES := $(BIN)/python scripts/at_once.py
 
 .PHONY: help venv demo test test-fast test-spark test-jvm extras soak mutants lint types bench dist clean
 
@@ -37,16 +39,17 @@ test: lint types
 	@scripts/ensure_tools.sh all
 	@scripts/ensure_jvm.sh
 	$(FAST)
-	$(PYTEST) -m "spark or jvm"
+	$(STAGES) 'Spark: $(PYTEST) -m spark'
+	$(STAGES) 'JVM: $(PYTEST) -m "jvm and not spark"'
 
 test-fast: venv
 	$(FAST)
 
 # Half of the fast tests wait for servers and processes, the other half computes: each its own run, both at once.
 WAITING := tests/locks tests/process tests/storage
-FAST := $(BIN)/python scripts/at_once.py \
-	'$(PYTEST) -m "not spark and not jvm" $(addprefix --ignore=,$(WAITING))' \
-	'$(PYTEST) -m "not spark and not jvm" -p no:cacheprovider $(WAITING)'
+FAST := $(STAGES) \
+	'fast: $(PYTEST) -m "not spark and not jvm" $(addprefix --ignore=,$(WAITING))' \
+	'servers: $(PYTEST) -m "not spark and not jvm" -p no:cacheprovider $(WAITING)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java
@@ -74,11 +77,10 @@ mutants: venv
 	$(BIN)/python -m tests.simulation.hunt
 
 lint: venv
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(STAGES) 'lint: $(BIN)/ruff check .' 'format: $(BIN)/ruff format --check .'
 
 types: venv
-	$(BIN)/mypy
+	$(STAGES) 'types: $(BIN)/mypy'
 
 bench: venv
 	$(BIN)/python benchmarks/commit_path.py --seconds 4
