@@ -21,7 +21,7 @@ import lakelatch
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics
 from lakelatch.hudi.timeline.commit_metadata import WriteStat, decode_commit
 from lakelatch.occ.log.column_statistics import encoded
-from lakelatch.occ.log.publisher import SIDES
+from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.log.value_hashes import FileFacts
 
 PARTITIONS = 1000

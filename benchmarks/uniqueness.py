@@ -23,7 +23,7 @@ import lakelatch
 from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.unique import NEW_KEYS
 from lakelatch.hudi.files import FileGroupId
-from lakelatch.occ.log.publisher import SIDES
+from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.log.value_hashes import Hashed, from_entry, to_entry, together
 
 SCHEMA = pa.schema([("id", pa.string()), ("email", pa.string())] + [(f"v{n}", pa.float64()) for n in range(8)])

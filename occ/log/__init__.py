@@ -1,10 +1,9 @@
 """The commit log, the history of transactions: its entries, its state, and the publication of its commits on the timeline."""
 
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
-from .commit_log import EPOCH_SLOTS, CommitLog
+from .commit_log import EPOCH_SLOTS, CommitLog, Follower
 from .echo import echo, echo_of
-from .entries import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, Setting, decode, encode
-from .entry_rules import SIDES
+from .entries import Begin, Close, Commit, End, LogEntry, Open, Setting, decode, encode
 from .epochs import (
     LOG,
     chain,
@@ -18,9 +17,12 @@ from .epochs import (
     read_to_the_tear,
     slot_path,
 )
+from .operations import SERVICES, operation
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .service_content import Content, by_partition, extent, groups_of, held, hold, paths_of, plan_body, undone_by
 from .settings import FAIL, NO_LOCK, OFF, OWN_LOCK, Settings
+from .side_objects import SIDES
+from .state import LogState
 from .unknown_outcome import OutcomeGuard
 from .value_hashes import (
     FileFacts,
@@ -35,6 +37,7 @@ from .value_hashes import (
     together,
     without,
 )
+from .write_sets import write_set_of
 
 __all__ = [
     "EPOCH_SLOTS",
@@ -44,6 +47,7 @@ __all__ = [
     "NO_LOCK",
     "OFF",
     "OWN_LOCK",
+    "SERVICES",
     "SIDES",
     "Begin",
     "Close",
@@ -88,6 +92,7 @@ __all__ = [
     "metadata_of",
     "name_of",
     "of_footer",
+    "operation",
     "paths_of",
     "plain_metadata_of",
     "plan_body",
@@ -100,4 +105,5 @@ __all__ = [
     "together",
     "undone_by",
     "without",
+    "write_set_of",
 ]

@@ -29,7 +29,7 @@ from ...errors import (
     UnsupportedTableError,
 )
 from ...storage import Durable, Outcome, Put, Store
-from .entries import Begin, Close, Commit, End, Follower, LogEntry, LogState, Open, decode, encode
+from .entries import Begin, Close, Commit, End, LogEntry, Open, decode, encode
 from .epochs import (
     commits_since,
     epochs,
@@ -44,11 +44,20 @@ from .epochs import (
 from .foreign_commits import Strangers
 from .publisher import Publisher
 from .settings import Settings
+from .state import LogState
 from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
 _log = logging.getLogger("lakelatch.log")
+
+
+class Follower:
+    """Collects the commits that land after its transaction began."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
 
 
 class CommitLog:

@@ -1,4 +1,4 @@
-"""What the commit log says: its entries, and the state they add up to. Pure.
+"""What the commit log says: the kinds of its entries, and how each is written as JSON and read back. Pure.
 
 The log is the history of transactions. A transaction is open from its begin entry to its commit, rollback or abort.
 Slots are numbered on across epochs, so that two slots always compare.
@@ -14,7 +14,7 @@ from typing import Any
 from ...conflict import NOWHERE, Claim, Region, Reservation
 from ...environment import Process
 from ...errors import CorruptTableError, UnsupportedTableError
-from ...hudi.timeline import COMMIT_ACTIONS, EARLIEST, CommitMetadata, Instant, file_name
+from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name
 from .entry_rules import refuse_strange
 from .settings import VERSION, Settings
 
@@ -23,7 +23,7 @@ from .settings import VERSION, Settings
 class Begin:
     """A transaction has begun; everything before its slot is its snapshot.
 
-    ``plan``: of a table service that anybody may execute, what it will do (`plans.held`). Such a one has no heartbeat
+    ``plan``: of a table service that anybody may execute, what it will do (`service_content.held`). Such a one has no heartbeat
     until somebody executes it, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
     long as an executor does. ``planned_at`` is the slot that the plan was computed at.
     ``reserved``: what it keeps for itself while it is open. ``first``: slot of the first attempt, where it is another.
@@ -234,14 +234,6 @@ class Open:
 LogEntry = Begin | Commit | End | Setting | Close | Open
 
 
-class Follower:
-    """Collects the commits that land after its transaction began."""
-
-    def __init__(self) -> None:
-        self.commits: list[Commit] = []
-        self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
-
-
 def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
     """The entry's bytes at a slot. ``nonce`` tells two writers of the same words apart."""
     head = {"v": VERSION, "kind": entry.kind, "epoch": epoch, "slot": slot, "id": nonce}
@@ -360,72 +352,3 @@ _DECODERS: dict[str, Any] = {
     "close": _close,
     "open": _open,
 }
-
-
-@dataclass(slots=True)
-class LogState:
-    """The sum of all entries up to a slot.
-
-    ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
-    the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
-    """
-
-    settings: Settings = field(default_factory=Settings)
-    top: str = EARLIEST
-    token: int = 0
-    open: dict[str, Begin] = field(default_factory=dict)
-    last: Commit | None = None
-    ended: dict[str, str] = field(default_factory=dict)
-    undone: set[str] = field(default_factory=set)
-    closed: bool = False
-
-    def apply(self, entry: LogEntry) -> None:
-        """Add the next entry. Entries about a transaction that is not open say nothing and count for nothing."""
-        match entry:
-            case Begin():
-                self.open[entry.instant] = entry
-                self.top = max(self.top, entry.instant)
-            case Commit() if entry.instant in self.open:
-                del self.open[entry.instant]
-                self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
-                if entry.restores:
-                    self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
-                self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
-                self.top = max(self.top, entry.completion)
-                self.token = max(self.token, entry.token)
-                self.last = entry
-            case End() if entry.instant in self.open:
-                del self.open[entry.instant]
-                self.ended[entry.instant] = entry.kind
-            case Setting():
-                if entry.settings.generation != self.settings.generation:
-                    self.token = 0  # before the settings: whoever reads both without a lock reads this later
-                self.settings = entry.settings
-            case Close():
-                self.closed = True
-            case Open():
-                self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
-                self.open = {b.instant: b for b in entry.open}
-                self.closed = False
-
-    def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
-        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
-        match entry:
-            case Begin():
-                # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
-                # one, of a clock behind ours, has begun with that T since.
-                return entry.instant in self.open and self.open[entry.instant].slot == entry.slot
-            case Commit():
-                # By its C: the same T may have landed by the entry of another one, who executes the same plan.
-                return entry.instant not in self.open and landed(entry.instant) == entry.completion
-            case End():
-                return entry.instant not in self.open and landed(entry.instant) is None
-            case Setting():
-                return entry.settings == self.settings
-        return False
-
-    def carried(self, slot: int) -> Open:
-        """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
-        return Open(
-            self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot
-        )

@@ -6,14 +6,15 @@ deleted, and an error in the middle of that would be no sentence that anybody un
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ...hudi.files import join, lies_outside
 from ...hudi.timeline import ACTIONS, is_time, parse
+from .side_objects import is_side
 
-SIDES = ".hoodie/.lakelatch/sides"  # what is too large for an entry
 # Spares a look at the calendar on all but a few days: every entry that is read has one or two times.
 _SURELY_TIME = re.compile(
     r"(?!0000)[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|1[0-9]|2[0-8])(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9][0-9]{3}"
@@ -74,18 +75,13 @@ def _instants(value: Any) -> bool:
 
 
 def _aside(value: Any) -> bool:
-    return isinstance(value, dict) and _in_sides(value["path"]) and _text(value["sha256"])
-
-
-def _in_sides(path: Any) -> bool:
-    name = path.removeprefix(f"{SIDES}/") if type(path) is str else ""
-    return bool(name) and name != path and "/" not in name
+    return isinstance(value, dict) and is_side(value["path"]) and _text(value["sha256"])
 
 
 def _held(value: Any) -> bool:
-    """What `plans.hold` leaves in an entry."""
+    """What `service_content.hold` leaves in an entry."""
     if isinstance(value, dict) and "side" in value:
-        return _in_sides(value["side"]) and _text(value["sha256"])
+        return is_side(value["side"]) and _text(value["sha256"])
     return isinstance(value, dict) and isinstance(value["content"], dict)
 
 
@@ -147,8 +143,18 @@ def refuse_strange(kind: str, raw: Mapping[str, Any]) -> None:
         refuse_outside((raw.get("plan") or {}).get("content", {}))
 
 
+def content_of(body: bytes) -> dict[str, Any]:
+    """The content in the bytes of a side object. Raises ValueError when it cannot be understood."""
+    try:
+        content: dict[str, Any] = json.loads(body)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    refuse_outside(content)
+    return content
+
+
 def refuse_outside(content: Any) -> None:
-    """Raise ValueError when a content (`plans`, `CommitMetadata.to_json`) names files otherwise than as in the table."""
+    """Raise ValueError when a content (`service_content`, `CommitMetadata.to_json`) names a file outside of the table."""
     try:
         for path in _places(content):
             if lies_outside(path):

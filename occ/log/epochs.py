@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ...errors import CorruptTableError
 from ...hudi.timeline import COMMIT_ACTIONS, Instant, parse
 from ...storage import Store
-from .entries import Begin, Commit, End, LogEntry, LogState, Open, decode
-from .entry_rules import SIDES as SIDES
+from .entries import Begin, Commit, End, LogEntry, Open, decode
+from .state import LogState
 
 LOG = ".hoodie/.lakelatch/log"
 

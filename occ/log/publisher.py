@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,15 +32,14 @@ from ...hudi.timeline import (
 from ...storage import Outcome, Store
 from .echo import echo_body
 from .entries import Commit
-from .entry_rules import refuse_outside
-from .epochs import SIDES
+from .entry_rules import content_of
 from .service_content import held, instant_body, undone_by
+from .side_objects import INLINE_BYTES, hash_of, put_aside, read_aside
+from .value_hashes import to_entry
 
 FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
-_INLINE_BYTES = 64 * 1024
 # Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "rollback", "savepoint", "schemacommit"})
-_PIECE_BYTES = 1 << 20
 _TRIES = 8  # of a request without an answer
 _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
 _NONE: Mapping[str, Values] = {}
@@ -53,52 +51,21 @@ def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mappi
     Inline, or in side objects that are written and read back first.
     """
     bare, recent = replace(metadata, schema=None), weakref.ref(metadata)
-    unique = {}
-    if values:
-        from .value_hashes import to_entry
 
-        unique = to_entry(
-            values, lambda packed: _put_aside(store, f"{commit.instant}-{_sha256([packed])[:16]}.hashes", [packed])
-        )
+    def aside(name: str, pieces: Iterable[bytes]) -> dict[str, str]:
+        path, digest = put_aside(store, f"{commit.instant}-{name}", pieces)
+        return {"path": path, "sha256": digest}
+
+    unique = to_entry(values, lambda packed: aside(f"{hash_of([packed])[:16]}.hashes", [packed]))
     if len(bare.stats) <= _INLINE_FILES:
         plain = bare.to_json() | ({"unique": unique} if unique else {})
         body = json.dumps(plain, separators=(",", ":")).encode()
-        if len(body) <= _INLINE_BYTES:
+        if len(body) <= INLINE_BYTES:
             return replace(commit, metadata=plain, recent=recent)
     # The names of its files say which content it is, before all of it has been encoded.
-    paths = _sha256(stat.path.encode() for stat in bare.stats)[:16]
+    paths = hash_of(stat.path.encode() for stat in bare.stats)[:16]
     pieces = (piece.encode() for piece in bare.json_pieces({"unique": unique} if unique else {}))
-    return replace(commit, side=_put_aside(store, f"{commit.instant}-{paths}.json", pieces), recent=recent)
-
-
-def _sha256(pieces: Iterable[bytes]) -> str:
-    found = hashlib.sha256()
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
-
-
-def _put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> dict[str, str]:
-    """Bytes in a side object: where, and their hash."""
-    path, written = f"{SIDES}/{name}", hashlib.sha256()
-    with store.create(path) as new:
-        for piece in pieces:
-            written.update(piece)
-            new.stream.write(piece)
-        put = new.publish()
-    secured = put.done or store.secure(path).done
-    digest = written.hexdigest()
-    # Read back: the name may have been there already, and an answer may have been lost.
-    try:
-        with store.open(path) as stored:
-            whole = secured and _sha256(iter(lambda: stored.read(_PIECE_BYTES), b"")) == digest
-    except StorageError:
-        whole = False
-    if not whole:
-        raise StorageError(
-            f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path
-        )
-    return {"path": path, "sha256": digest}
+    return replace(commit, side=aside(f"{paths}.json", pieces), recent=recent)
 
 
 def metadata_of(store: Store, commit: Commit) -> CommitMetadata:
@@ -115,8 +82,8 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
         return commit.metadata if kept is None else {**commit.metadata, **held(store, kept)}
     assert commit.side is not None
     path = commit.side["path"]
-    stored = store.get(path)
-    if stored is None or hashlib.sha256(stored.body).hexdigest() != commit.side["sha256"]:
+    body = read_aside(store, path, commit.side["sha256"])
+    if body is None:
         if (published := _published(store, commit)) is not None:
             return published.to_json()
         raise CorruptTableError(
@@ -126,16 +93,14 @@ def plain_metadata_of(store: Store, commit: Commit) -> dict[str, Any]:
             instant=commit.instant,
         )
     try:
-        plain: dict[str, Any] = json.loads(stored.body)
-        refuse_outside(plain)
-    except (ValueError, RecursionError) as e:
+        return content_of(body)
+    except ValueError as e:
         raise CorruptTableError(
             f"{store.url}: the side object {path} of commit {commit.instant} cannot be understood: {e}. Restore it, or "
             "rebuild the log with `lakelatch adopt`",
             path=path,
             instant=commit.instant,
         ) from e
-    return plain
 
 
 def files_of(store: Store, commit: Commit) -> dict[str, Any]:

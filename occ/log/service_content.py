@@ -13,12 +13,11 @@ written and read back first, and that the entry names with its hash. ``slices`` 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import CorruptTableError, StorageError
+from ...errors import CorruptTableError
 from ...hudi.files import BaseFile, FileGroupId, LogFile, join
 from ...hudi.timeline import (
     Instant,
@@ -31,27 +30,22 @@ from ...hudi.timeline import (
     parse,
     to_epoch_ms,
 )
-from ...storage import Store, put_secured
-from .entry_rules import refuse_outside
-from .epochs import SIDES
+from ...storage import Store
+from .entry_rules import content_of
+from .side_objects import INLINE_BYTES, hash_of, put_aside, read_aside
 
 if TYPE_CHECKING:
     from .entries import Begin, Commit
 
 Content = dict[str, Any]
-_INLINE_BYTES = 64 * 1024
 
 
 def hold(store: Store, instant: str, content: Content) -> dict[str, Any]:
     """What a log entry says of a content: all of it, or where it is."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    if len(body) <= _INLINE_BYTES:
+    if len(body) <= INLINE_BYTES:
         return {"content": content}
-    digest = hashlib.sha256(body).hexdigest()
-    path = f"{SIDES}/{instant}-{digest[:16]}.json"
-    put, stored = put_secured(store, path, body), store.get(path)
-    if not put.done or stored is None or stored.body != body:
-        raise StorageError(f"{store.url}: {path} could not be written; nothing was planned, try again", path=path)
+    path, digest = put_aside(store, f"{instant}-{hash_of([body])[:16]}.json", [body])
     return {"side": path, "sha256": digest}
 
 
@@ -60,19 +54,17 @@ def held(store: Store, kept: Mapping[str, Any]) -> Content:
     if "content" in kept:
         content: Content = kept["content"]
         return content
-    stored = store.get(kept["side"])
-    if stored is None or hashlib.sha256(stored.body).hexdigest() != kept["sha256"]:
+    body = read_aside(store, kept["side"], kept["sha256"])
+    if body is None:
         raise CorruptTableError(
             f"{store.url}: {kept['side']} is missing or altered, which says what a table service does. Restore it; a plan "
             "that is pending ends with `lakelatch services cancel`",
             path=kept["side"],
         )
     try:
-        loaded: Content = json.loads(stored.body)
-        refuse_outside(loaded)
-    except (ValueError, RecursionError) as e:
+        return content_of(body)
+    except ValueError as e:
         raise CorruptTableError(f"{store.url}: {kept['side']} cannot be understood: {e}", path=kept["side"]) from e
-    return loaded
 
 
 def groups_of(content: Mapping[str, Any]) -> frozenset[FileGroupId]:

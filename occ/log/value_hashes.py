@@ -23,6 +23,7 @@ from ...conflict import NEW_KEYS, Values
 from ...errors import InputError
 from ...hudi.table import wide_hashes
 from ...storage import Store
+from .side_objects import read_aside
 
 Hashes = npt.NDArray[np.uint64]
 _INLINE_BYTES = 8192  # of packed hashes; every writer reads the entries that land beside it
@@ -205,9 +206,7 @@ def _stored(store: Store, plain: Mapping[str, Any]) -> Hashes | None:
     try:
         if "hashes" in plain:
             return unpack(base64.b64decode(plain["hashes"]))
-        found = store.get(plain["side"]["path"])
-        if found is None or hashlib.sha256(found.body).hexdigest() != plain["side"]["sha256"]:
-            return None
-        return unpack(found.body)
+        found = read_aside(store, plain["side"]["path"], plain["side"]["sha256"])
+        return None if found is None else unpack(found)
     except (ValueError, IndexError):
         return None

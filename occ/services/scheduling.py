@@ -30,6 +30,7 @@ from ...errors import ConflictError, InputError, RolledBackError
 from ...hudi.timeline import Instant, file_name, next_label, refuse_clock
 from ...storage import Outcome
 from ..log import (
+    SERVICES,
     Begin,
     Content,
     Follower,
@@ -42,9 +43,9 @@ from ..log import (
     hold,
     plain_metadata_of,
     plan_body,
+    write_set_of,
 )
 from ..session import undisturbed
-from ..staging import SERVICES, write_set_of
 from . import archive, clustering, compaction
 from . import clean as cleaning
 from .execution import DECIDED, Execution, end_plan

@@ -19,14 +19,13 @@ from .collected_facts import wanted_of
 from .file_spec import FileSpec, refuse_if_over
 from .meta_columns import COMMIT_TIME
 from .new_file import NewFile
-from .staged import SERVICES, Staged, operation, write_set_of
+from .staged import Staged
 
 __all__ = [
     "COMMIT_TIME",
     "GROUP_COLUMN",
     "NEW",
     "PARTITION_COLUMN",
-    "SERVICES",
     "FileSpec",
     "Files",
     "NewFile",
@@ -34,7 +33,6 @@ __all__ = [
     "Plan",
     "Staged",
     "apply",
-    "operation",
     "owners",
     "placed",
     "read_slice",
@@ -42,6 +40,5 @@ __all__ = [
     "remove_rows",
     "slices_by_partition",
     "wanted_of",
-    "write_set_of",
     "write_successor",
 ]

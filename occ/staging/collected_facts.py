@@ -7,9 +7,8 @@ import functools
 import pyarrow as pa
 
 from ...errors import InputError
-from ..log import Settings, columns_of, refuse_type
+from ..log import SERVICES, Settings, columns_of, refuse_type
 from .file_spec import Wanted
-from .staged import SERVICES
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,61 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from ...conflict import NOWHERE, FileStatistics, ReadSet, Region, Scan, Values, Where, WriteSet
+from ...conflict import NOWHERE, ReadSet, Region, Scan, Values, Where, WriteSet
 from ...errors import ConfigError, InputError
 from ...hudi.files import BaseFile, FileGroupId
-from ...hudi.timeline import COMPLETED_AS, CommitMetadata, FileSlice, Snapshot, State, WriteStat
-from ...storage import Store
-from ..log import Commit, groups_of
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """How one kind of write appears on the timeline, and whether it reads nothing of the table (blind).
-
-    ``announced``: states in which its pending instant stands there, as files without content. ``service``: it changes
-    no row, and says itself what it depends on.
-    """
-
-    action: str
-    hudi_name: str
-    blind: bool = False
-    announced: tuple[State, ...] = ("requested", "inflight")
-    service: bool = False
-
-
-OPERATIONS = {
-    "insert": Operation("commit", "INSERT", blind=True),
-    "bulk_insert": Operation("commit", "BULK_INSERT", blind=True),
-    "upsert": Operation("commit", "UPSERT"),
-    "delete": Operation("commit", "DELETE"),
-    "insert_overwrite": Operation("replacecommit", "INSERT_OVERWRITE"),
-    "insert_overwrite_table": Operation("replacecommit", "INSERT_OVERWRITE_TABLE"),
-    "delete_partition": Operation("replacecommit", "DELETE_PARTITION"),
-}
-
-# Begun by `services`, `savepoint` and `restore` only. The pending instants of plans have content.
-SERVICES = {
-    "clean": Operation("clean", "CLEAN", announced=(), service=True),
-    "archive": Operation("archive", "ARCHIVE", announced=(), service=True),
-    "compact": Operation("compaction", "COMPACT", announced=(), service=True),
-    "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
-    "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
-    "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),
-    "restore": Operation("restore", "RESTORE", service=True),
-}
-
-
-def operation(name: str) -> Operation:
-    """The operation of that name; `ConfigError` listing all for another name."""
-    if name not in OPERATIONS:
-        raise ConfigError(f"no operation {name!r}; known: {', '.join(OPERATIONS)}")
-    return OPERATIONS[name]
+from ...hudi.timeline import COMPLETED_AS, CommitMetadata, FileSlice, Snapshot, WriteStat
+from ..log import SERVICES, operation, together
 
 
 class Staged:
@@ -262,8 +215,6 @@ class Staged:
             facts = [(s.partition, s.facts.values) for s in self._stats.values() if s.facts]
             if not facts:
                 return {}
-            from ..log import together  # with what it needs, which who only looks at a table does not
-
             self._values = together(facts)
         return self._values
 
@@ -286,7 +237,7 @@ class Staged:
 
     def metadata(self, schema: str | None) -> CommitMetadata:
         """The commit as the timeline tells it."""
-        # Kept, so that the own commit is published without reading it back (`publish.metadata_of`).
+        # Kept, so that the own commit is published without reading it back (`log.metadata_of`).
         self._metadata = CommitMetadata(
             operation=self.operation.hudi_name,
             schema=schema,
@@ -301,48 +252,6 @@ class Staged:
         for partition, file_id in sorted(self._all_replaced()):
             replaced.setdefault(partition, []).append(file_id)
         return {partition: tuple(ids) for partition, ids in replaced.items()}
-
-
-def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
-    """The write set of a commit that has landed, from the plain values of its metadata.
-
-    Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
-    """
-    stats = plain.get("stats", ())
-    groups = {FileGroupId(s["partition"], s["file_id"]) for s in stats}
-    if "replaced" in plain:
-        groups |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
-    if "slices" in plain:
-        groups |= groups_of(plain)
-    unique: dict[str, Values] = {}
-    if "unique" in plain:
-        from ..log import from_entry
-
-        unique = from_entry(store, plain["unique"])
-    return WriteSet(frozenset(groups), commit.region, statistics=InEntry(stats), unique=unique)
-
-
-class InEntry(Mapping[FileGroupId, FileStatistics]):
-    """Statistics of a commit's files, looked up and decoded when a condition asks for them."""
-
-    def __init__(self, stats: Sequence[Mapping[str, Any]]) -> None:
-        self._stats = stats
-
-    @cached_property
-    def _plain(self) -> dict[FileGroupId, Mapping[str, Any]]:
-        return {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in self._stats if "columns" in s}
-
-    def __getitem__(self, group: FileGroupId) -> FileStatistics:
-        try:
-            return FileStatistics.from_json(self._plain[group])
-        except (AttributeError, TypeError, ValueError) as e:  # what cannot be understood excludes nothing
-            raise KeyError(group) from e
-
-    def __iter__(self) -> Iterator[FileGroupId]:
-        return iter(self._plain)
-
-    def __len__(self) -> int:
-        return len(self._plain)
 
 
 def _region(partition: str | None) -> Region:

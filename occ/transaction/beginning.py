@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..staging import operation as refuse_unknown
+from ..log import operation as refuse_unknown
 from ..turns import Asked, reservation_of
 from .transaction import Transaction
 

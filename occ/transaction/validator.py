@@ -25,8 +25,8 @@ from ...conflict import (
 from ...errors import ConflictError
 from ...hudi.files import BaseFile, LogFile
 from ..liveness import list_markers
-from ..log import Begin, Commit, LogState, groups_of, held, plain_metadata_of
-from ..staging import Staged, write_set_of
+from ..log import Begin, Commit, LogState, groups_of, held, plain_metadata_of, write_set_of
+from ..staging import Staged
 
 if TYPE_CHECKING:
     from ...storage import Store

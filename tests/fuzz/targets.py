@@ -53,11 +53,12 @@ from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, t
 from lakelatch.occ.check.footers import inspect
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
 from lakelatch.occ.liveness.reader_leases import Lease
-from lakelatch.occ.log.entries import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
+from lakelatch.occ.log.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
 from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.log.service_content import groups_of, held, paths_of
 from lakelatch.occ.log.settings import Settings
-from lakelatch.occ.staging.staged import write_set_of
+from lakelatch.occ.log.state import LogState
+from lakelatch.occ.log.write_sets import write_set_of
 from lakelatch.storage.local.store import LocalStore
 
 from ..occ.mor import data_block, delete_block, rollback_block, rows

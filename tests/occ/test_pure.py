@@ -15,9 +15,10 @@ from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, CorruptTableError, LakeLatchError, UnsupportedTableError
 from lakelatch.hudi.timeline.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
-from lakelatch.occ.log.entries import Begin, Close, Commit, End, LogState, Open, Setting, decode, encode
-from lakelatch.occ.log.entry_rules import SIDES
+from lakelatch.occ.log.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
 from lakelatch.occ.log.settings import Settings
+from lakelatch.occ.log.side_objects import SIDES
+from lakelatch.occ.log.state import LogState
 from lakelatch.plain_text import visible
 
 # --- the log ----------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.liveness.markers import MARKERS
 from lakelatch.occ.log.entries import Begin, Commit, End
-from lakelatch.occ.log.epochs import SIDES
 from lakelatch.occ.log.publisher import metadata_of, plain_metadata_of
 from lakelatch.occ.log.service_content import paths_of
+from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage.local.store import LocalStore

@@ -19,7 +19,7 @@ from lakelatch.hudi.files.file_names import bucket_of
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS
 from lakelatch.occ.log.entries import Begin, Commit, End, LogEntry, Open, Setting
 from lakelatch.occ.log.publisher import plain_metadata_of
-from lakelatch.occ.staging.staged import write_set_of
+from lakelatch.occ.log.write_sets import write_set_of
 from lakelatch.storage import Store
 
 

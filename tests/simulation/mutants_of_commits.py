@@ -10,8 +10,9 @@ from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import NOWHERE
 from lakelatch.errors import StorageError
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.entries import Begin, Commit, LogState
+from lakelatch.occ.log.entries import Begin, Commit
 from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.snapshot_cache import ViewCache, cold_view
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.table.table import Table

@@ -7,15 +7,17 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
+from lakelatch.occ.session.reading import Reading
+
 from lakelatch.conflict import unique
 from lakelatch.conflict.resolve import resolve
 from lakelatch.occ.liveness.reader_leases import Leases
 from lakelatch.occ.log import publisher as publish
-from lakelatch.occ.log.entries import Commit, LogState
+from lakelatch.occ.log.entries import Commit
 from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.log.state import LogState
 from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.services.execution import Execution
-from lakelatch.occ.session.reading import Reading
 from lakelatch.occ.transaction import validator as judge
 
 from .mutant import Patches, method, mutant

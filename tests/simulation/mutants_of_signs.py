@@ -13,7 +13,8 @@ from lakelatch.locks.core.lease import LeaseState
 from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, HeartbeatSender, heartbeat_path
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.entries import Begin, LogState
+from lakelatch.occ.log.entries import Begin
+from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.transaction import transaction
 from lakelatch.occ.transaction.transaction import Transaction

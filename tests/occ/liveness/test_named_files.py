@@ -13,7 +13,8 @@ import lakelatch
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
 from lakelatch.occ.log.entries import Begin, decode
-from lakelatch.occ.log.epochs import LOG, SIDES, slot_path
+from lakelatch.occ.log.epochs import LOG, slot_path
+from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.services.scheduling import finish_decided
 from lakelatch.storage.local.store import LocalStore
 

@@ -18,7 +18,8 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.entries import Begin, encode
 from lakelatch.occ.log.epochs import LOG, epochs, first_slot, read_epoch, slot_path
-from lakelatch.occ.log.publisher import SIDES, Publisher
+from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Durable, Put
 from lakelatch.storage.local.store import LocalStore

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.occ.log.publisher import SIDES
+from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.log.value_hashes import pack, unpack
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction import unique_constraints as constraints

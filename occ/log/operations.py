@@ -1,0 +1,52 @@
+"""The operations of transactions: their names, how each appears on the timeline, and what it may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import ConfigError
+from ...hudi.timeline import State
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How one kind of write appears on the timeline, and whether it reads nothing of the table (blind).
+
+    ``announced``: states in which its pending instant stands there, as files without content. ``service``: it changes
+    no row, and says itself what it depends on.
+    """
+
+    action: str
+    hudi_name: str
+    blind: bool = False
+    announced: tuple[State, ...] = ("requested", "inflight")
+    service: bool = False
+
+
+OPERATIONS = {
+    "insert": Operation("commit", "INSERT", blind=True),
+    "bulk_insert": Operation("commit", "BULK_INSERT", blind=True),
+    "upsert": Operation("commit", "UPSERT"),
+    "delete": Operation("commit", "DELETE"),
+    "insert_overwrite": Operation("replacecommit", "INSERT_OVERWRITE"),
+    "insert_overwrite_table": Operation("replacecommit", "INSERT_OVERWRITE_TABLE"),
+    "delete_partition": Operation("replacecommit", "DELETE_PARTITION"),
+}
+
+# Begun by `services`, `savepoint` and `restore` only. The pending instants of plans have content.
+SERVICES = {
+    "clean": Operation("clean", "CLEAN", announced=(), service=True),
+    "archive": Operation("archive", "ARCHIVE", announced=(), service=True),
+    "compact": Operation("compaction", "COMPACT", announced=(), service=True),
+    "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
+    "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
+    "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),
+    "restore": Operation("restore", "RESTORE", service=True),
+}
+
+
+def operation(name: str) -> Operation:
+    """The operation of that name; `ConfigError` listing all for another name."""
+    if name not in OPERATIONS:
+        raise ConfigError(f"no operation {name!r}; known: {', '.join(OPERATIONS)}")
+    return OPERATIONS[name]

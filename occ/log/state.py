@@ -1,0 +1,79 @@
+"""What the entries of the commit log add up to: the state at a slot, and what the next epoch begins with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...hudi.timeline import EARLIEST
+from .entries import Begin, Close, Commit, End, LogEntry, Open, Setting
+from .settings import Settings
+
+
+@dataclass(slots=True)
+class LogState:
+    """The sum of all entries up to a slot.
+
+    ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
+    the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    top: str = EARLIEST
+    token: int = 0
+    open: dict[str, Begin] = field(default_factory=dict)
+    last: Commit | None = None
+    ended: dict[str, str] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
+    closed: bool = False
+
+    def apply(self, entry: LogEntry) -> None:
+        """Add the next entry. Entries about a transaction that is not open say nothing and count for nothing."""
+        match entry:
+            case Begin():
+                self.open[entry.instant] = entry
+                self.top = max(self.top, entry.instant)
+            case Commit() if entry.instant in self.open:
+                del self.open[entry.instant]
+                self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
+                if entry.restores:
+                    self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
+                self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
+                self.top = max(self.top, entry.completion)
+                self.token = max(self.token, entry.token)
+                self.last = entry
+            case End() if entry.instant in self.open:
+                del self.open[entry.instant]
+                self.ended[entry.instant] = entry.kind
+            case Setting():
+                if entry.settings.generation != self.settings.generation:
+                    self.token = 0  # before the settings: whoever reads both without a lock reads this later
+                self.settings = entry.settings
+            case Close():
+                self.closed = True
+            case Open():
+                self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
+                self.open = {b.instant: b for b in entry.open}
+                self.closed = False
+
+    def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
+        """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
+        match entry:
+            case Begin():
+                # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
+                # one, of a clock behind ours, has begun with that T since.
+                return entry.instant in self.open and self.open[entry.instant].slot == entry.slot
+            case Commit():
+                # By its C: the same T may have landed by the entry of another one, who executes the same plan.
+                return entry.instant not in self.open and landed(entry.instant) == entry.completion
+            case End():
+                return entry.instant not in self.open and landed(entry.instant) is None
+            case Setting():
+                return entry.settings == self.settings
+        return False
+
+    def carried(self, slot: int) -> Open:
+        """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
+        return Open(
+            self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot
+        )

@@ -1,0 +1,54 @@
+"""The write sets of commits that have landed, as their log entries tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from ...conflict import FileStatistics, Values, WriteSet
+from ...hudi.files import FileGroupId
+from ...storage import Store
+from .entries import Commit
+from .service_content import groups_of
+from .value_hashes import from_entry
+
+
+def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> WriteSet:
+    """The write set of a commit that has landed, from the plain values of its metadata.
+
+    Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
+    """
+    stats = plain.get("stats", ())
+    groups = {FileGroupId(s["partition"], s["file_id"]) for s in stats}
+    if "replaced" in plain:
+        groups |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
+    if "slices" in plain:
+        groups |= groups_of(plain)
+    unique: dict[str, Values] = {}
+    if "unique" in plain:
+        unique = from_entry(store, plain["unique"])
+    return WriteSet(frozenset(groups), commit.region, statistics=InEntry(stats), unique=unique)
+
+
+class InEntry(Mapping[FileGroupId, FileStatistics]):
+    """Statistics of a commit's files, looked up and decoded when a condition asks for them."""
+
+    def __init__(self, stats: Sequence[Mapping[str, Any]]) -> None:
+        self._stats = stats
+
+    @cached_property
+    def _plain(self) -> dict[FileGroupId, Mapping[str, Any]]:
+        return {FileGroupId(s["partition"], s["file_id"]): s["columns"] for s in self._stats if "columns" in s}
+
+    def __getitem__(self, group: FileGroupId) -> FileStatistics:
+        try:
+            return FileStatistics.from_json(self._plain[group])
+        except (AttributeError, TypeError, ValueError) as e:  # what cannot be understood excludes nothing
+            raise KeyError(group) from e
+
+    def __iter__(self) -> Iterator[FileGroupId]:
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._plain)
