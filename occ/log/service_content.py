@@ -32,7 +32,7 @@ from ...hudi.timeline import (
 )
 from ...storage import Store
 from .entry_rules import content_of
-from .side_objects import INLINE_BYTES, hash_of, put_aside, read_aside
+from .side_objects import hash_of, is_large, put_aside, read_aside
 
 if TYPE_CHECKING:
     from .entries import Begin, Commit
@@ -43,7 +43,7 @@ Content = dict[str, Any]
 def hold(store: Store, instant: str, content: Content) -> dict[str, Any]:
     """What a log entry says of a content: all of it, or where it is."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    if len(body) <= INLINE_BYTES:
+    if not is_large(body):
         return {"content": content}
     path, digest = put_aside(store, f"{instant}-{hash_of([body])[:16]}.json", [body])
     return {"side": path, "sha256": digest}

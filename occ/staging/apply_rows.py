@@ -33,8 +33,9 @@ from ...hudi.table import (
     record_keys,
 )
 from ...hudi.timeline import FileSlice, WriteStat
-from .data_file import BaseFileWriter, FileSpec, RowNumbers, token
-from .meta_columns import FILE_NAME, PARTITION_PATH
+from .base_file import BaseFileWriter
+from .file_spec import FileSpec, token
+from .meta_columns import FILE_NAME, PARTITION_PATH, RowNumbers
 
 PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
 GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot

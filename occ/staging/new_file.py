@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
-from .data_file import BaseFileWriter, token
+from .base_file import BaseFileWriter
+from .file_spec import token
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import FileSlice, WriteStat
-    from .data_file import FileSpec
+    from .file_spec import FileSpec
 
 
 class Owner(Protocol):

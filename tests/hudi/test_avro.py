@@ -11,16 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.errors import CorruptTableError
+from lakelatch.hudi.timeline.avro_container import decode_container, encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
-from lakelatch.hudi.timeline.commit_metadata import (
-    CommitMetadata,
-    WriteStat,
-    decode_commit,
-    decode_container,
-    encode_commit,
-    encode_container,
-    encode_requested_replace,
-)
+from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 COUNTS = st.integers(0, 2**63 - 1)
@@ -123,11 +116,6 @@ def test_fields_of_later_versions_are_ignored():
     assert CommitMetadata.from_json(
         {"operation": "X", "stats": [{"file_id": "f", "path": "p", "partition": "", "new": 1}]}
     )
-
-
-def test_a_request_without_a_plan():
-    record = decode_container(encode_requested_replace(), name="x")
-    assert record == {"operationType": None, "clusteringPlan": None, "extraMetadata": None, "version": 1}
 
 
 def test_a_container_of_any_record():

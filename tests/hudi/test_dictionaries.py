@@ -18,7 +18,8 @@ from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.record_keys import RECORD_KEY
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.staging.apply_rows import read_slice
-from lakelatch.occ.staging.data_file import BaseFileWriter, FileSpec, group_id
+from lakelatch.occ.staging.base_file import BaseFileWriter
+from lakelatch.occ.staging.file_spec import FileSpec, group_id
 from lakelatch.storage.local.store import LocalStore
 
 T1 = "20260101000000001"

@@ -23,7 +23,7 @@ from lakelatch.hudi.files.file_names import (
 )
 from lakelatch.hudi.files.listing import list_data_files
 from lakelatch.hudi.table.avro_schema import to_avro
-from lakelatch.hudi.table.column_types import META_COLUMNS, to_storable
+from lakelatch.hudi.table.column_types import META_COLUMNS, storable
 from lakelatch.hudi.table.config import PROPERTIES_PATH, TableConfig
 from lakelatch.hudi.table.partition_path import partition_path
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, encode_commit
@@ -112,7 +112,8 @@ def read(store: LocalStore, options: HudiReadOptions | None = None) -> pa.Table:
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_every_type_is_read_back(tmp_path, version):
-    rows = to_storable(pa.table(TYPES))
+    rows = pa.table(TYPES)
+    rows = rows.cast(storable(rows.schema))
     store = LocalStore(tmp_path)
     write_table(store, dataclasses.replace(UNPARTITIONED, version=version), {"": rows})
     found = read(store).select(rows.column_names)

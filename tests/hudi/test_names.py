@@ -13,7 +13,6 @@ from lakelatch.hudi.files.file_names import (
     LogName,
     base_file_name,
     bucket_of,
-    is_data_file,
     log_file_name,
     new_file_id,
     parse_base_name,
@@ -140,7 +139,6 @@ def test_base_files_are_read_as_they_are_written(file_id, token, instant, extens
     name = BaseName(file_id, token, instant, extension)
     assert parse_base_name(base_file_name(name)) == name
     assert parse_log_name(base_file_name(name)) is None
-    assert is_data_file(base_file_name(name))
 
 
 @given(PARTS, TIMES, st.integers(0, 10**6), st.from_regex(r"[0-9]+-[0-9]+-[0-9]+|", fullmatch=True), st.booleans())
@@ -165,7 +163,7 @@ def test_log_files_are_read_as_they_are_written(file_id, instant, version, token
     ],
 )
 def test_stray_files_are_no_data_files(name):
-    assert not is_data_file(name)
+    assert parse_base_name(name) is parse_log_name(name) is None
 
 
 def test_file_ids_of_buckets():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakelatch.errors import CorruptTableError, InputError
 from lakelatch.hudi.table.avro_schema import decimal_bytes, from_avro, to_avro
-from lakelatch.hudi.table.column_types import META_COLUMNS, storable, to_storable, widen
+from lakelatch.hudi.table.column_types import META_COLUMNS, storable, widen
 
 PLAIN = [
     pa.bool_(),
@@ -112,15 +112,6 @@ def test_meta_columns_are_no_data_columns():
     schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), ("id", pa.int64())])
     assert storable(schema).names == ["id"]
     assert [field["name"] for field in json.loads(to_avro(schema, "t"))["fields"]] == ["id"]
-
-
-def test_rows_are_cast_and_lose_nothing():
-    rows = pa.table({"a": pa.array([1], pa.int8()), "t": pa.array([1000], pa.timestamp("ns", "UTC"))})
-    stored = to_storable(rows)
-    assert stored.schema == storable(rows.schema)
-    assert stored["t"].cast(pa.int64()).to_pylist() == [1]
-    with pytest.raises(InputError, match="does not fit"):
-        to_storable(pa.table({"t": pa.array([1], pa.timestamp("ns", "UTC"))}))
 
 
 def test_added_columns_come_last():

@@ -194,5 +194,9 @@ def test_following_commits_is_the_same_as_building_from_all_files(steps):
             stats = (WriteStat(each, name, partition, file_size=1) for each, name in zip(ids, names, strict=True))
             commit = CommitMetadata(stats=tuple(stats))
         followed = followed.after(commit, requested, completed)
-        seen = seen.plus(commit, requested, completed)
+        groups = tuple(FileGroupId(where, each) for where, gone in commit.replaced.items() for each in gone)
+        replaced = (Replacement(requested, completed, groups),) if groups else ()
+        seen = TimelineView(
+            {**seen.completion, requested: completed}, seen.first_active or requested, (*seen.replacements, *replaced)
+        )
         assert followed == build(Listing(tuple(bases), tuple(logs)), seen, V8)

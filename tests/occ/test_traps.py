@@ -28,7 +28,7 @@ from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.staging import data_file as basefile
-from lakelatch.occ.staging.data_file import BaseFileWriter
+from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import transaction as transaction_module
 from lakelatch.occ.transaction.transaction import Transaction
@@ -428,7 +428,7 @@ def test_trap_12_a_lock_that_was_rebuilt_blocks_nobody(world):
 
 def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monkeypatch):
     """Guards: an entry never names an object that might not be there; a put that comes late lands nothing."""
-    monkeypatch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
+    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
     a.store.add(Late(On("publish", "/sides/")))
     with pytest.raises(lakelatch.StorageError, match="nothing landed"):
@@ -442,7 +442,7 @@ def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monk
 
 def test_trap_12_a_side_object_lost_after_publication_blocks_nobody(world, monkeypatch):
     """Guards: what a published commit did is on the timeline as well."""
-    monkeypatch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
+    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
     disjoint, loser = b.begin_add("b"), b.begin_add("a")
     a.add("a")

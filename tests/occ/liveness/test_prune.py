@@ -160,7 +160,7 @@ def test_one_that_is_left_half_is_no_damage_and_goes_the_next_time(world, after)
 
 
 def test_side_objects_and_leftovers_go_with_the_epoch_that_tells_of_them(world, monkeypatch):
-    monkeypatch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
+    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, w = world.writer("A"), world.writer("W", host="host-b")
     w.store.add(Refuse(On("delete"), forever=True))  # lands, and dies before it removes its markers
     landed = w.add("a")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.hudi.timeline.avro_container import encode_container
 from lakelatch.hudi.timeline.avro_schemas import schema_of
-from lakelatch.hudi.timeline.commit_metadata import encode_container
 from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.occ.check.check import check
 from lakelatch.occ.table.table import Table

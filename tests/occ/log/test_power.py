@@ -151,7 +151,7 @@ class Life:
 
     def large(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lakelatch.occ.log.publisher._INLINE_BYTES", 0)
+            patch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
             self.add("a")
 
     def cluster(self) -> None:

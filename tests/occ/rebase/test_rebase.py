@@ -426,7 +426,7 @@ def test_a_change_of_the_pending_instant_that_fails_leaves_none(world, refused):
 
 def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
     """It announces, writes and publishes when the commit has landed already, or just before: swept all the same."""
-    from lakelatch.occ.staging.data_file import BaseFileWriter
+    from lakelatch.occ.staging.base_file import BaseFileWriter
 
     a, b = world.writer("a"), world.writer("b")
     winner, ours = begin(b, a1=7), begin(a, a0=5)

@@ -20,7 +20,7 @@ from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.rebase.rebase import Lost, OwnFile, Unit
 from lakelatch.occ.rebase.replay_rows import merge_unit
 from lakelatch.occ.staging.apply_rows import Files, Plan, apply
-from lakelatch.occ.staging.data_file import FileSpec
+from lakelatch.occ.staging.file_spec import FileSpec
 from lakelatch.storage.local.store import LocalStore
 
 Rows = dict[str, tuple[int | None, int]]  # key -> (ordering value, value)

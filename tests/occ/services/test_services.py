@@ -383,7 +383,7 @@ def test_a_bucketed_table_refuses_clustering(folder):
 
 
 def test_a_large_plan_lies_beside_the_log_and_goes_when_it_is_cancelled(old, monkeypatch):
-    monkeypatch.setattr("lakelatch.occ.log.service_content._INLINE_BYTES", 0)
+    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, b = old.writer("A"), old.writer("B")
     planned = a.table.plan_clustering(**SMALL)
     (side,) = old.folder.glob(f".hoodie/.lakelatch/sides/{planned}-*")

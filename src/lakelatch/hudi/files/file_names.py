@@ -83,11 +83,6 @@ def parse_log_name(name: str) -> LogName | None:
     return LogName(found[1], found[2], int(found[3]), found[4] or "", bool(found[5])) if found else None
 
 
-def is_data_file(name: str) -> bool:
-    """True for the name of a base file or log file."""
-    return parse_base_name(name) is not None or parse_log_name(name) is not None
-
-
 def new_file_id(uuid: str, *, bucket: int | None = None) -> str:
     """A file id made of a 36-character UUID; with ``bucket``, one that belongs to that bucket."""
     assert len(uuid) == 36, uuid

@@ -100,19 +100,6 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     return storable(pa.schema([*before, *(field for field in after if field.name not in before.names)]))
 
 
-def to_storable(table: pa.Table) -> pa.Table:
-    """The rows with `storable` types. Raises `InputError` when a value would be changed by that."""
-    import pyarrow as pa
-
-    schema = storable(table.schema)
-    try:
-        return table.select(schema.names).cast(schema)
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            f"A value does not fit the stored type of its column ({error}). Round or cast it first"
-        ) from error
-
-
 def _list(names: list[str]) -> str:
     return ", ".join(names)
 

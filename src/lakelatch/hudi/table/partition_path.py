@@ -131,16 +131,6 @@ def _column(table: pa.Table, field: str, config: TableConfig) -> pa.ChunkedArray
     return column
 
 
-def check_partition_path(path: str) -> None:
-    """Raise `InputError` for a path that would leave the table or be invisible to a reader."""
-    for element in path.split("/") if path else ():
-        if not element or element.startswith(".") or _UNSAFE.search(element):
-            raise InputError(
-                f"Partition path {path!r} has the part {element!r}, which is no folder that every reader finds",
-                path=path,
-            )
-
-
 def _element(field: str, value: Any, config: TableConfig) -> str:
     text = _spell(field, value)
     if not text:

@@ -1,12 +1,12 @@
 """Instants, active and archived: names, times, the Avro in them, and the file slices they make visible."""
 
 from .archived import Archived, History
+from .avro_container import decode_container
 from .commit_metadata import (
     NO_PREVIOUS_COMMIT,
     CommitMetadata,
     WriteStat,
     decode_commit,
-    decode_container,
     encode_commit,
 )
 from .instant import (

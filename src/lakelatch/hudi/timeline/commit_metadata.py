@@ -1,8 +1,6 @@
-"""Commit metadata: the records inside instants, to bytes and back.
+"""Commit metadata: what a completed commit says of itself, to the body of an instant and back.
 
-Layout 2 holds each as an Avro container of exactly one record, layout 1 as JSON with the same names. Readers match
-fields by name; both of them take a zero-byte or torn file for a broken table or, worse, for an empty commit, so
-everything that is not exactly one whole record is a `CorruptTableError` here.
+Layout 2 holds it as an Avro container of one record, layout 1 as JSON with the same names. Readers match fields by name.
 
 Source: schemas inside instants that Hudi 1.0 to 1.2 wrote; a test compares them field by field.
 """
@@ -10,19 +8,17 @@ Source: schemas inside instants that Hudi 1.0 to 1.2 wrote; a test compares them
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from ...errors import CorruptTableError
 from ..files import join
-from ..table import decoder_of, refuse_other
-from .avro_schemas import known_shape, schema_of, write_stats
+from .avro_container import contained, damaged, decode_container, header_of
+from .avro_schemas import schema_of, write_stats
 
 NO_PREVIOUS_COMMIT = "null"  # the JVM writes the word
 
@@ -150,7 +146,6 @@ def _known(stat: WriteStat) -> str:
 
 _BATCH = 1000  # files that are encoded together
 _COMMITS = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
-_UNPACKED_BYTES_MAX = 1 << 27
 
 # Field of WriteStat -> Hudi's field.
 _STAT_FIELDS = {
@@ -238,7 +233,7 @@ def _listed(values: Any) -> tuple[str, ...]:
     return tuple(values)
 
 
-# --- containers --------------------------------------------------------------------------------------------------
+# --- bodies of instants --------------------------------------------------------------------------------------------------
 
 
 def encode_commit(metadata: CommitMetadata, *, replace: bool) -> bytes:
@@ -260,12 +255,7 @@ def encode_commit(metadata: CommitMetadata, *, replace: bool) -> bytes:
             fastavro.schemaless_writer(content, write_stats(), batch)
     content.write(b"\0")  # the end of the map
     fastavro.schemaless_writer(content, schema_of(name, without_stats=True), _rest_of_record(metadata, replace=replace))
-    return _contained(_commit_header(name), content)
-
-
-def encode_requested_replace(operation: str | None = None) -> bytes:
-    """The body of `T.replacecommit.requested` for a replacement without a plan, such as an overwrite."""
-    return encode_container(schema_of("HoodieRequestedReplaceMetadata"), {"operationType": operation, "version": 1})
+    return contained(_commit_header(name), content)
 
 
 def decode_commit(body: bytes, *, name: str, layout: int, table: str = "") -> CommitMetadata:
@@ -275,7 +265,7 @@ def decode_commit(body: bytes, *, name: str, layout: int, table: str = "") -> Co
         CorruptTableError: the file is empty, torn or holds something else.
     """
     if not body:
-        raise _damaged(name, "is empty", table)
+        raise damaged(name, "is empty", table)
     json_record = layout == 1
     record = (
         _json_record(body, name, table) if json_record else decode_container(body, *_COMMITS, name=name, table=table)
@@ -285,7 +275,7 @@ def decode_commit(body: bytes, *, name: str, layout: int, table: str = "") -> Co
         if json_record:
             _refuse_types(metadata)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(name, f"is not commit metadata ({error!r})", table) from error
+        raise damaged(name, f"is not commit metadata ({error!r})", table) from error
     return metadata
 
 
@@ -303,130 +293,16 @@ def _refuse_types(metadata: CommitMetadata) -> None:
         raise TypeError("a number in place of a text")
 
 
-def encode_container(schema: Any, record: Mapping[str, Any]) -> bytes:
-    """An Avro container of this one record, not compressed. The sync marker is derived from the content."""
-    import fastavro
-
-    content = io.BytesIO()
-    fastavro.schemaless_writer(content, schema, record)
-    return _contained(_header(schema), content)
-
-
-def _header(schema: Any) -> bytes:
-    """What a container with this schema begins with; its sync marker follows."""
-    import fastavro
-
-    out = io.BytesIO()
-    fastavro.writer(out, schema, [], codec="null", sync_marker=bytes(16))
-    return out.getvalue()[:-16]
-
-
 @functools.cache  # to write the schema takes as long as all the rest
 def _commit_header(name: str) -> bytes:
-    return _header(schema_of(name))
-
-
-def _contained(header: bytes, content: io.BytesIO) -> bytes:
-    import fastavro
-
-    marker = hashlib.sha256(content.getbuffer()).hexdigest()[:16].encode()
-    out = io.BytesIO()
-    out.write(header + marker)
-    fastavro.schemaless_writer(out, "long", 1)  # one block of one record
-    fastavro.schemaless_writer(out, "bytes", content.getvalue())
-    out.write(marker)
-    return out.getvalue()
-
-
-def decode_container(body: bytes, *records: str, name: str, table: str = "") -> dict[str, Any]:
-    """The one record of an Avro container; ``records`` are those of Hudi's records that it may be, by default any.
-
-    Raises:
-        CorruptTableError: it is not exactly one, whole, or its schema is not that of such a record.
-    """
-    try:
-        return _only_record(io.BytesIO(body), records)
-    except Exception as error:  # on torn bytes fastavro raises whatever its decoder stumbles on
-        raise _damaged(
-            name, f"is torn or not an Avro file of its kind ({type(error).__name__}: {error})", table
-        ) from error
-
-
-def _only_record(file: io.BytesIO, records: Collection[str]) -> dict[str, Any]:
-    import fastavro
-
-    header: Any = fastavro.schemaless_reader(file, _container_header(), None)
-    schema = _understood(header["meta"]["avro.schema"], tuple(records))
-    codec = header["meta"].get("avro.codec", b"null")
-    found: list[Any] = []
-    while file.tell() < len(file.getbuffer()):
-        count: Any = fastavro.schemaless_reader(file, "long", None)
-        content: Any = fastavro.schemaless_reader(file, "bytes", None)
-        if file.read(16) != header["sync"]:
-            raise ValueError("a block does not end where it should")
-        if count not in (0, 1) or (found and count):
-            raise ValueError(f"it holds {max(count, 2)} records instead of one")
-        if count:
-            inside = io.BytesIO(_unpacked(content, codec))
-            found.append(fastavro.schemaless_reader(inside, schema, None))
-            if inside.read(1):
-                raise ValueError("more follows the record")
-    if not found:
-        raise ValueError("it holds 0 records instead of one")
-    record: dict[str, Any] = found[0]
-    return record
-
-
-@functools.cache
-def _container_header() -> Any:
-    import fastavro
-
-    meta = {"type": "map", "values": "bytes"}
-    sizes = {"magic": 4, "sync": 16}
-    magic, sync = ({"name": n, "type": {"type": "fixed", "name": f"{n}_", "size": sizes[n]}} for n in sizes)
-    return fastavro.parse_schema(
-        {"type": "record", "name": "Header", "fields": [magic, {"name": "meta", "type": meta}, sync]}
-    )
-
-
-@functools.lru_cache(maxsize=64)
-def _understood(text: bytes, records: tuple[str, ...]) -> Any:
-    """The schema of a container as fastavro takes it. Raises ValueError for one of another record."""
-    schema, shape = decoder_of(text, logical=False)
-    if shape.kind != "record" or (records and shape.name not in records):
-        raise ValueError(f"a {shape.name or shape.kind} instead of {' or '.join(records) or 'a record'}")
-    if (known := known_shape(shape.name)) is not None:
-        refuse_other(shape, known)
-    return schema
-
-
-def _unpacked(content: bytes, codec: bytes) -> bytes:
-    """Hudi compresses no instant; other writers of Avro do it with deflate where they are not told."""
-    if codec == b"null":
-        return content
-    if codec != b"deflate":
-        raise ValueError(f"compressed with {codec.decode(errors='replace')[:20]}")
-    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    unpacked = inflate.decompress(content, _UNPACKED_BYTES_MAX)
-    if not inflate.eof:
-        raise ValueError(f"it is torn, or has more than {_UNPACKED_BYTES_MAX} bytes when unpacked")
-    return unpacked
+    return header_of(schema_of(name))
 
 
 def _json_record(body: bytes, name: str, table: str) -> Mapping[str, Any]:
     try:
         record = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _damaged(name, f"is torn or not JSON ({error})", table) from error
+        raise damaged(name, f"is torn or not JSON ({error})", table) from error
     if not isinstance(record, dict):
-        raise _damaged(name, "holds no JSON object", table)
+        raise damaged(name, "holds no JSON object", table)
     return record
-
-
-def _damaged(name: str, what: str, table: str) -> CorruptTableError:
-    return CorruptTableError(
-        f"Instant {name} {what}. No reader can trust the table until it is restored from a copy "
-        "or its commit is rolled back; `lakelatch check` tells more",
-        instant=name,
-        table=table,
-    )

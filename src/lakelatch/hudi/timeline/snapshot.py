@@ -44,15 +44,6 @@ class TimelineView:
     first_active: str | None = None
     replacements: tuple[Replacement, ...] = ()
 
-    def plus(self, commit: CommitMetadata, requested: str, completed: str) -> TimelineView:
-        """The view with one more commit, for one that is decided but not yet published."""
-        added: tuple[Replacement, ...] = ()
-        if commit.replaced:
-            groups = tuple(FileGroupId(where, each) for where, ids in commit.replaced.items() for each in ids)
-            added = (Replacement(requested, completed, groups),)
-        first = requested if self.first_active is None else min(self.first_active, requested)
-        return TimelineView({**self.completion, requested: completed}, first, (*self.replacements, *added))
-
     def completed_at(self, requested: str) -> str | None:
         """C of a commit; T itself when it is archived, as nobody knows better; None while it is not committed."""
         completed = self.completion.get(requested)

@@ -15,7 +15,8 @@ from ...errors import CorruptTableError
 from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
 from .archived import History
-from .commit_metadata import CommitMetadata, decode_commit, decode_container
+from .avro_container import decode_container
+from .commit_metadata import CommitMetadata, decode_commit
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
 from .snapshot import Replacement, TimelineView
 
@@ -100,13 +101,6 @@ class Timeline:
                     ]
                     undone.update(dict.fromkeys(names, each.requested))
         return undone
-
-    def is_committed(self, requested: str) -> bool:
-        """Whether files of that T count."""
-        first = self.first_active
-        if first is not None and requested < first:
-            return True
-        return any(each.requested == requested for each in self.commits)
 
     def path(self, instant: Instant) -> str:
         """Where the instant's file lies, relative to the table."""

@@ -16,7 +16,8 @@ from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.record_keys import RECORD_KEY
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.liveness.markers import list_markers, remove
-from lakelatch.occ.staging.data_file import BaseFileWriter, FileSpec, group_id, token
+from lakelatch.occ.staging.base_file import BaseFileWriter
+from lakelatch.occ.staging.file_spec import FileSpec, group_id, token
 from lakelatch.storage.local.store import LocalStore
 
 T1, T2 = "20260101000000001", "20260101000000002"
@@ -116,7 +117,7 @@ def test_row_groups_are_whole_however_the_rows_arrive(tmp_path: Path) -> None:
     with BaseFileWriter(spec, partition="sf", file_id=group_id(T1, "sf", 0)) as writer:
         for first in range(0, 350, 35):
             writer.write(_rows(first, 35))
-            assert writer._buffered < 100
+            assert writer.waiting_rows < 100
     assert writer.stat is not None
     footer = pq.read_metadata(tmp_path / writer.stat.path)
     assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [100, 100, 100, 50]

@@ -1,0 +1,225 @@
+"""Writes one base file of one transaction: a Parquet file in a data file, and what the commit says of it.
+
+A task that meets the file of another run of itself reports that one, after a look whether it holds the same keys.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...conflict import NEW_KEYS
+from ...errors import CommitError
+from ...hudi.files import BaseName, base_file_name, note_of
+from ...hudi.table import RECORD_KEY
+from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
+from ..log import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
+from .data_file import DataFile
+from .file_spec import FileSpec
+from .meta_columns import FileRows, RowNumbers
+from .parquet_file import ParquetFile
+
+
+class BaseFileWriter:
+    """Writes ``<partition>/<file_id>_<token>_<T>.parquet``; a context manager that publishes at its end.
+
+    Args:
+        io: CREATE for a new file group, MERGE for the next version of one; ``prev_commit`` is T of the version before.
+        trusted: the caller has put every row into its partition; spares the check.
+        keep_hashes: collect `wide_hashes` of the new keys in `key_hashes`, eight bytes a row.
+        replaces: path of the version before, whose keys say which rows are inserted unless `counts` does.
+        begun: for a group whose rows an earlier write of the transaction has staged: path of the slice that it found, ""
+            for none. What the commit tells of its rows counts from there.
+
+    After the block `stat` says what stands. An exception inside the block leaves the marker and nothing else.
+    """
+
+    def __init__(
+        self,
+        spec: FileSpec,
+        *,
+        partition: str,
+        file_id: str,
+        token: str = "0-0-0",  # noqa: S107 - a write token is a part of a file name, no secret
+        io: Literal["CREATE", "MERGE"] = "CREATE",
+        prev_commit: str | None = None,
+        numbers: RowNumbers | None = None,
+        trusted: bool = False,
+        keep_hashes: bool = False,
+        replaces: str | None = None,
+        begun: str | None = None,
+    ) -> None:
+        self._spec, self.partition, self._file_id, self._io = spec, partition, file_id, io
+        self._replaces, self._begun = replaces if begun is None else begun or None, begun
+        self._prev_commit = prev_commit
+        self.name = base_file_name(BaseName(file_id, token, spec.instant))
+        self._file = DataFile(spec, partition=partition, name=self.name, io=io)
+        self.path = self._file.path
+        self.stat: WriteStat | None = None
+        self._shape = FileRows(
+            spec,
+            partition=partition,
+            name=self.name,
+            numbers=numbers or RowNumbers(int(token.partition("-")[0])),
+            trusted=trusted,
+            keep_hashes=keep_hashes or begun is not None,
+        )
+        self._counts: tuple[int, int, int] | None = None
+        self._inserted: pa.Array | None = None
+
+    def __enter__(self) -> BaseFileWriter:
+        spec = self._spec
+        self._parquet = ParquetFile(
+            self._file.open(), self._shape, codec=spec.codec, row_group_rows=spec.row_group_rows
+        )
+        return self
+
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
+        try:
+            if kind is None and self.stat is None:
+                self.publish()
+        finally:
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Leave without publishing; the marker stays for whoever cleans up."""
+        self._file.close()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that have left memory so far."""
+        return self._parquet.bytes_written
+
+    @property
+    def key_hashes(self) -> list[npt.NDArray[np.uint64]] | None:
+        """Hashes of the new keys so far, where they were asked for."""
+        return self._shape.key_hashes
+
+    # Rows --------------------------------------------------------------------------------------------------------
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows, with or without meta columns; a row whose meta columns are null or missing is new.
+
+        All calls hand in the same columns. Rows are looked at when a row group is full, so errors may come later.
+
+        Raises:
+            InputError: a column is missing, unknown or of another type, a new row has no key, or it belongs to
+                another partition.
+        """
+        self._parquet.write(rows)
+
+    @property
+    def waiting_rows(self) -> int:
+        """Rows in memory that no row group holds yet."""
+        return self._parquet.waiting_rows
+
+    def flush(self) -> None:
+        """Write the waiting rows as a row group now, though it is not full: memory is needed elsewhere."""
+        self._parquet.flush()
+
+    def counts(self, *, inserts: int, updates: int, deletes: int, inserted: pa.Array | None = None) -> None:
+        """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated.
+
+        ``inserted``: the keys that are new in the table.
+        """
+        self._counts, self._inserted = (inserts, updates, deletes), inserted
+
+    # File --------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
+        self._parquet.end_rows()
+        inserts, updates, deletes = self._settled_counts()
+        self._parquet.close(inserts=inserts, updates=updates, deletes=deletes)
+
+    def publish(self) -> WriteStat:
+        """The file stands under its name, this one or one with the same rows of another run of the same task.
+
+        Raises:
+            RolledBackError: the transaction has ended meanwhile.
+            CommitError: another run wrote other rows under this name; the transaction must be run again.
+            StorageError: the store gave no answer, or refused.
+        """
+        self.finish()
+        size = self._file.publish()
+        if size is None:
+            self.stat = self._existing()
+        else:
+            self.stat = self._stat(self._parquet.rows, size, *self._settled_counts(), self._parquet.footer)
+        self._file.close()
+        return self.stat
+
+    def _settled_counts(self) -> tuple[int, int, int]:
+        new = self._shape.new_rows
+        return self._counts or ((new, 0, 0) if self._io == "CREATE" else (0, new, 0))
+
+    def _existing(self) -> WriteStat:
+        with self._spec.store.open(self.path) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            footer = pq.read_metadata(stream)
+        note = note_of(footer)
+        if note.get("digest") != self._shape.digest or footer.num_rows != self._parquet.rows:
+            raise CommitError(
+                f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
+                "a task again; nothing landed. Write from a source that gives the same rows each time (store it first)",
+                path=self.path,
+                instant=self._spec.instant,
+            )
+        return self._stat(footer.num_rows, size, note["inserts"], note["updates"], note["deletes"], footer)
+
+    def _stat(
+        self, rows: int, size: int, inserts: int, updates: int, deletes: int, footer: pq.FileMetaData
+    ) -> WriteStat:
+        return WriteStat(
+            file_id=self._file_id,
+            path=self.path,
+            partition=self.partition,
+            prev_commit=self._prev_commit or NO_PREVIOUS_COMMIT,
+            num_writes=rows,
+            num_inserts=inserts,
+            num_updates=updates,
+            num_deletes=deletes,
+            total_write_bytes=size,
+            file_size=size,
+            errors=0,
+            facts=self._facts(footer),
+            whole=None if self._begun is None else self._counted_from_begin(rows),
+        )
+
+    def _counted_from_begin(self, rows: int) -> tuple[int, int, int]:
+        inserted = self._inserted_keys
+        inserts, old = len(inserted.hashes) if inserted else 0, self._old_keys
+        return inserts, self._shape.new_rows - inserts, (len(old.hashes) if old else 0) - (rows - inserts)
+
+    def _facts(self, footer: pq.FileMetaData) -> FileFacts | None:
+        wanted = self._spec.wanted
+        if not (wanted.keys or wanted.unique_constraints or wanted.statistics):
+            return None
+        values = self._shape.constrained()
+        if wanted.keys:
+            keys = self._inserted_keys
+            if keys is not None:
+                values[NEW_KEYS] = keys_in(self.partition, keys)
+        statistics = encoded(of_footer(footer, wanted.statistics)) if wanted.statistics else b""
+        return FileFacts(statistics, values)
+
+    @cached_property
+    def _inserted_keys(self) -> Hashed | None:
+        if self._inserted is not None and self._begun is None:
+            return hashed_keys(self._inserted)
+        changed = self._shape.new_keys()
+        return changed if changed is None or self._replaces is None else without(changed, self._old_keys)
+
+    @cached_property
+    def _old_keys(self) -> Hashed | None:
+        if self._replaces is None:
+            return None
+        with self._spec.store.open(self._replaces) as stream:
+            old = pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False).column(RECORD_KEY)
+        return hashed_keys(old.combine_chunks())
