@@ -6,6 +6,7 @@ Everything else of it runs as it is. What is decoded from the same bytes again i
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,10 +19,9 @@ from lakelatch.locks.core import lease as held
 from lakelatch.locks.core import renewer
 from lakelatch.locks.core import thread_queue as queue
 from lakelatch.locks.core.lease import LeaseState
-from lakelatch.occ.check import buckets, check
+from lakelatch.occ.check import buckets
 from lakelatch.occ.liveness import heartbeat
 from lakelatch.occ.log import commit_log
-from lakelatch.occ.log import epochs as log_files
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.services import scheduling as services
@@ -36,6 +36,9 @@ from .files import join_files, merge_logs
 from .history import Anomaly
 
 _KEPT = 4096
+# Their rooms export functions of the same names.
+check = importlib.import_module("lakelatch.occ.check.check")
+log_files = importlib.import_module("lakelatch.occ.log.epochs")
 _inside = 0
 
 

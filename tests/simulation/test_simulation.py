@@ -63,7 +63,7 @@ def test_every_kind_of_work_and_every_setting_occurs():
     assert {s.isolation for s in shapes} == {"snapshot", "write-serializable", "serializable"}
     assert {s.threads for s in shapes} == {1, 2}
     assert {s.admin for s in shapes} == {False, True}
-    assert {s.unique_constraints for s in shapes if s.mix == "keys"} == {False, True}
+    assert {s.unique for s in shapes if s.mix == "keys"} == {False, True}
     assert {s.keepers for s in shapes} == {0, 1, 2}
     assert {s.readers for s in shapes} == {0, 1}
     assert {s.power_cut for s in shapes} == {False, True}
