@@ -1,4 +1,4 @@
-"""Who may commit: pure functions over values. No I/O, no clock, no Spark."""
+"""Decides whether a transaction may commit: pure functions over values, without I/O, clock or Spark."""
 
 if __name__ != "lakelatch.conflict":
     raise ImportError(

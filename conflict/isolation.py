@@ -1,11 +1,11 @@
-"""What a transaction is protected from: which of its reads count, and whether a candidate changed what they gave.
+"""Isolation levels: which reads of a transaction count, and whether a candidate changed them.
 
     snapshot             what it writes: file groups, overwritten partitions, its own condition
     write-serializable   what it read too, but not rows that a blind insert added meanwhile: it comes before that insert
     serializable         all that it read: the result is that of running in commit order
 
-Of two commits under ``snapshot`` both may land although each read what the other changed (write skew), and a row may
-appear in what one has read (a phantom). docs/conflicts.md has an example of each.
+Under ``snapshot`` two commits may both land although each read what the other changed (write
+skew), and a row may appear in what one has read (a phantom). docs/conflicts.md has an example of each.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def refuse_isolation(level: str, *, below: str = SNAPSHOT) -> None:
 
 
 def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups: bool = True) -> tuple[Scan, ...]:
-    """What a candidate must have left alone.
+    """Return the reads that a candidate must not have changed.
 
     Args:
-        blind_insert: all the candidate did was to add rows without looking.
+        blind_insert: the candidate only added rows and read nothing.
         lookups: where keys were looked up counts as well.
     """
     if level == SNAPSHOT or (level == WRITE_SERIALIZABLE and blind_insert):
@@ -46,7 +46,7 @@ def scans_that_count(reads: ReadSet, level: str, *, blind_insert: bool, lookups:
 
 
 def changed(scan: Scan, writes: WriteSet) -> frozenset[FileGroupId]:
-    """The file groups by which ``writes`` may have changed what the scan gave.
+    """Return the file groups by which ``writes`` may have changed the result of the scan.
 
     What an overwrite took away is among its groups too; that it claimed a partition changes nothing by itself.
     """

@@ -1,4 +1,4 @@
-"""Which file groups of two write sets are the same place: by file id, or by bucket where the table has a bucket index.
+"""Finds the file groups that two write sets share, by file id or by bucket.
 
 Built once for the committing transaction; asked once for each candidate, so it must not cost more than a look at
 each of the candidate's groups.
@@ -16,7 +16,7 @@ _DIGITS = 8  # of a bucket's number, with which its file ids begin
 
 
 def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[frozenset[FileGroupId]], Pairs]:
-    """A function that gives the pairs of file groups, one of ours and one of theirs, that are the same place.
+    """Return a function that pairs our file groups with theirs where they are the same place.
 
     Two writers that make the first file of one bucket at the same time give it two file ids, and a bucket must not
     have two file groups. A file id without a bucket number stands for itself.

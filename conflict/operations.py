@@ -1,4 +1,4 @@
-"""Who may stand beside whom: the kinds of transactions, and what one means for another that shares a file group.
+"""The kinds of transactions, and which kinds may share a file group.
 
 This is data. `resolve` decides by it, and docs/conflicts.md is generated from it by `scripts/conflict_matrix.py`.
 """
@@ -52,7 +52,7 @@ BLIND = frozenset({"INSERT", "BULK_INSERT"})  # add rows and look at none
 
 @lru_cache(maxsize=256)  # asked several times for each candidate of each commit
 def kind_of(operation: str) -> Kind:
-    """The kind of an operation by Hudi's name. An unknown one is ingestion, which yields to most."""
+    """Return the kind of a Hudi operation. An unknown one is ingestion, which yields to most."""
     return _KINDS.get(operation.upper(), Kind.REWRITE)
 
 

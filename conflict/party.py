@@ -1,4 +1,4 @@
-"""A transaction as conflict resolution sees it, and which of them a committing one must be compared with."""
+"""Transactions as conflict resolution sees them, and the candidates for a commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Party:
         instant: its requested time T.
         completion: its completion time C; "" while it is pending.
         operation: Hudi's name of the operation; for clean, rollback, savepoint and restore the action.
-        writer: who.
+        writer: its name.
         writes: what it writes; of a pending one what its plan, its markers or its inflight instant name.
         priority: as its writer declared; the larger one goes first under strategy ``priority``.
         stranger: it belongs to an engine that does not read the log, such as JVM Hudi.
@@ -45,12 +45,12 @@ class Party:
 
     @property
     def claim(self) -> Claim:
-        """How it stands among those who wait for each other."""
+        """Its rank among waiting transactions."""
         return Claim(self.instant, self.age, self.priority, self.reserved)
 
     @property
     def landed(self) -> bool:
-        """Whether it counts already."""
+        """Whether it has landed."""
         return bool(self.completion)
 
     @property
@@ -60,7 +60,7 @@ class Party:
 
     @property
     def blind(self) -> bool:
-        """Whether it adds rows and has looked at none. Of a stranger's insert nobody knows."""
+        """Whether it adds rows and read none. Unknown, so False, for a foreign engine's insert."""
         return self.operation in BLIND and not self.stranger and not self.reads_too
 
     def kind_at(self, group: FileGroupId) -> Kind:
@@ -70,13 +70,14 @@ class Party:
 
 
 def candidates(landed_before: Collection[str], now: Iterable[Party], *, own: str) -> list[Party]:
-    """Those that a transaction must be compared with at its commit: what landed since it began, and what is pending.
+    """Return the transactions that a commit must be compared with: landed since its begin, or pending.
 
-    By what had landed at its begin and not by comparing times: one that was requested earlier and lands later is a
-    candidate (HUDI-3355), and one that was requested later and is in the snapshot already is none.
+    This depends on what had landed at its begin, not on times. A transaction that was requested
+    earlier and lands later is a candidate (HUDI-3355); one that was requested later but is in the
+    snapshot is not.
 
     Args:
-        landed_before: requested times of all that its snapshot holds.
+        landed_before: requested times of all transactions in its snapshot.
         now: what there is at the commit, in the order of landing; ``own`` is left out.
     """
     return [each for each in now if each.instant != own and each.instant not in landed_before]

@@ -1,4 +1,4 @@
-"""Conditions on columns as data, and whether a file's statistics prove that no row of it meets them. Pure.
+"""Conditions on columns as data, and whether a file's statistics exclude them. Pure.
 
 Only what is certain counts: another type, a bound that is missing or a column without statistics means "may match".
 """
@@ -50,7 +50,10 @@ Where = tuple[Condition, ...]  # all of them hold; empty: every row
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Bounds of a column's values, not necessarily reached; None is unknown. ``nulls`` counts them."""
+    """Bounds of a column's values, not necessarily reached; None is unknown.
+
+    ``nulls`` counts them.
+    """
 
     low: Any = None
     high: Any = None
@@ -68,7 +71,10 @@ class FileStatistics:
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a log entry. Dates, timestamps and decimals are tagged; other bounds become unknown."""
+        """Plain values for a log entry.
+
+        Dates, timestamps and decimals are tagged; other bounds become unknown.
+        """
         columns = {
             name: [_plain(each.low), _plain(each.high), each.nulls] for name, each in sorted(self.columns.items())
         }

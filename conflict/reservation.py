@@ -1,12 +1,12 @@
-"""What a transaction may keep for itself while it is open, and who goes first among those who do. Pure.
+"""Reservations of open transactions, and the order among them. Pure.
 
-A reservation stands in the begin entry of its transaction and ends with it. It is for progress only: what lands is
-still decided by comparing with what has landed.
+A reservation is part of its transaction's begin entry and ends with it. It only serves progress:
+validation still decides what lands.
 
-Who outranks whom: the larger priority (under strategy ``priority``), then whoever has reserved before whoever has not,
-then the older one. The age is the slot of the *first* attempt and is carried along, so a job that has lost grows older
-until nobody outranks it. Ages are slots, so no two are equal: among reservers this is a total order, the first in it
-waits for none of them, and nobody can wait in a circle.
+The larger priority goes first (under strategy ``priority``), then a transaction with a reservation,
+then the older one. The age is the slot of the *first* attempt and is carried along, so a job that
+lost grows older until none outranks it. Ages are slots, so no two are equal: among reservers this
+is a total order, the first in it waits for none of them, and there is no deadlock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Reservation:
         return ", ".join(parts) or "nothing"
 
     def met_by(self, writes: WriteSet, *, bucketed: bool) -> tuple[FileGroupId, ...]:
-        """Where the writes of another one lie in it; partitions as groups without file id. Empty: nowhere."""
+        """Where the writes of another one lie in it; partitions as groups without file id.
+
+        Empty: nowhere.
+        """
         met = {group for group in writes.groups if self.region.covers(group.partition)}
         met |= {theirs for _mine, theirs in meeting_of(self.groups, bucketed=bucketed)(writes.groups)}
         met |= {group for group in self.groups if writes.region.covers(group.partition)}
@@ -79,7 +82,7 @@ class Claim:
     reserved: Reservation | None = None
 
     def outranks(self, other: Claim, *, by_priority: bool) -> bool:
-        """Whether this one goes first."""
+        """Whether this transaction goes before the other."""
         if by_priority and self.priority != other.priority:
             return self.priority > other.priority
         if bool(self.reserved) != bool(other.reserved):
@@ -88,16 +91,17 @@ class Claim:
 
 
 def in_rank_order(claims: Iterable[Claim], *, by_priority: bool) -> list[Claim]:
-    """The first one waits for nobody."""
+    """Sort claims by rank; the first one waits for none."""
     return sorted(
         claims, key=lambda c: (-c.priority * by_priority, not c.reserved, c.age is None, c.age or 0, c.instant)
     )
 
 
 def first_in_the_way(mine: Claim, others: Iterable[Claim], *, by_priority: bool, bucketed: bool) -> Claim | None:
-    """Who must have ended before this one begins: the first of those that outrank it and have reserved what it wants.
+    """Return the transaction that must end before this one begins, or None.
 
-    Whoever has reserved nothing waits for the whole table only: of what else it will write nothing is known yet.
+    It is the first that outranks this one and has reserved what it wants. A transaction without a
+    reservation waits for the whole table only, because its other writes are not known yet.
     """
     wanted = mine.reserved or Reservation(EVERYWHERE)
     for each in in_rank_order(others, by_priority=by_priority):

@@ -1,4 +1,7 @@
-"""May this transaction still commit? Each check is a function; `_AGAINST_LANDED` and `_AGAINST_PENDING` list them in order."""
+"""Decides whether a transaction may still commit.
+
+Each check is a function; `_AGAINST_LANDED` and `_AGAINST_PENDING` list them in order.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ _MERGE = "merge again what both changed, on the new file slices"
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Who wins, who loses, where both meet, by which rule, and what the loser does next.
+    """A conflict: winner, loser, overlap, rule, and what the loser does next.
 
     ``overlap`` holds file groups, or partitions as groups without file id. ``waits``: the winner is still pending, and
-    when it has ended without landing the loser may commit without having to run again. ``final``: to run again does not
-    help, because the rows themselves are in the way.
+    if it ends without landing, the loser may commit without a retry. ``final``: a retry
+    does not help, because the rows themselves conflict.
     """
 
     winner: Party
@@ -40,7 +43,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """What the committing transaction can do once more, rather than lose.
+    """What the committing transaction can redo instead of losing.
 
     Attributes:
         groups: those of its file groups that it can merge again onto what others have made of them.
@@ -53,7 +56,7 @@ class Repeatable:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer: ``lost`` is why the transaction must not land, ``beats`` the pending ones that lose if it does.
+    """The result: ``lost`` is why the transaction must not land, ``beats`` the pending ones that lose.
 
     ``again``: nothing else is in the way, and these are no loss if the transaction repeats what they made outdated;
     ``groups`` are those of its own file groups that are concerned.
@@ -75,7 +78,7 @@ def resolve(
     bucketed: bool = False,
     repeatable: Repeatable | None = None,
 ) -> Verdict:
-    """Whether ``ours`` may land: the first candidate in its way, in the order given, or none.
+    """Decide whether ``ours`` may land. The first conflicting candidate, in order, decides.
 
     Pure: reads nothing and keeps nothing, so the same inputs give the same answer.
 
@@ -155,7 +158,7 @@ class _Case:
         return apart
 
     def turned(self) -> _Case:
-        """As theirs will see it at its own commit, should ours land now."""
+        """The same case from the other side: theirs commits after ours has landed."""
         case = self._turned
         if case is None:
             case = self._turned = _Case(
@@ -213,7 +216,7 @@ def _same_file_group(case: _Case) -> Conflict | None:
 
 
 def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
-    """What ours can do once more because of this one."""
+    """What ours can redo because of this candidate."""
     case.pairs = mergeable
     if (found := _same_file_group(case)) or not case.looks:
         return found
@@ -221,7 +224,7 @@ def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
 
 
 def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:
-    """Whether both changed rows of a file group and nothing else, so that ours can be merged again."""
+    """Whether both only changed rows of a file group, so that ours can be merged again."""
     return ours.kind_at(mine) is theirs.kind_at(other) is Kind.REWRITE and not theirs.stranger
 
 
@@ -330,7 +333,7 @@ def _still_to_say(case: _Case) -> Conflict | None:
 
 
 def _reserved(case: _Case) -> Conflict | None:
-    """What another one keeps for itself, and it goes first."""
+    """A reservation of a transaction that goes first."""
     ours, theirs = case.ours, case.theirs
     if not theirs.reserved or ours.kind not in INGESTION | PLANNED:
         return None
@@ -341,7 +344,7 @@ def _reserved(case: _Case) -> Conflict | None:
 
 
 def _has_right_of_way(ours: Party, theirs: Party, rules: Strategy) -> bool:
-    """Whoever has reserved waits for no table service: it may be waiting for us, and for others who have reserved."""
+    """A transaction with a reservation waits for no table service, which may wait for it."""
     if not ours.reserved or theirs.stranger or theirs.kind not in PLANNED:
         return False
     return ours.claim.outranks(theirs.claim, by_priority=rules.by_priority)

@@ -1,4 +1,7 @@
-"""Whose schema does a table have after two writers? Pure; schemas are texts that are only compared."""
+"""Settles the schema of a table after two writers.
+
+Pure: schemas are texts that are only compared.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from .resolve import Conflict
 def settle_schema(
     ours: Party, began: str | None, wanted: str | None, later: Sequence[tuple[Party, str | None]]
 ) -> str | Conflict | None:
-    """The schema that our commit shall leave, or the conflict with the first candidate that changed it otherwise.
+    """Return the schema for our commit, or the conflict with the first candidate that changed it.
 
     Args:
         ours: the committing transaction; a table service changes no schema and takes over what it finds.

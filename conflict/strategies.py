@@ -1,4 +1,4 @@
-"""Who yields when two transactions meet: one value per strategy; the name is a setting of the table.
+"""Conflict strategies: which of two transactions yields. The name is a setting of the table.
 
 A candidate that has landed cannot yield any more, so it wins under every strategy. They differ in what a committing
 transaction does about a pending one that would lose if it landed first.
@@ -14,7 +14,7 @@ from .operations import UNCHECKED_IN_JVM, YIELDS_ALWAYS, YIELDS_BY_PLAN, YIELDS_
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to say who yields.
+    """A rule for which transaction yields.
 
     Attributes:
         name: as in the settings.
@@ -61,7 +61,7 @@ _STRATEGIES = {
 
 
 def strategy(name: str) -> Strategy:
-    """The strategy of that name. Raises `ConfigError` listing what exists."""
+    """Return the strategy of that name. Raises `ConfigError` that lists the known ones."""
     if name not in _STRATEGIES:
         raise ConfigError(f"no conflict strategy {name!r}; known: {', '.join(strategy_names())}", strategy=name)
     return _STRATEGIES[name]

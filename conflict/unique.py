@@ -1,7 +1,7 @@
 """Values that no two rows may share: new record keys, and the columns of unique constraints. Pure.
 
-A transaction carries those that it wrote as 64 bits each. Two of them meet when they have one in common: two different
-values do with a probability of 2^-64, which costs a repetition and no row. The spans are looked at first; the hashes
+A transaction carries those that it wrote as 64 bits each. Two of them meet when they have one in common. Two
+different values collide with a probability of 2^-64, which costs a retry and no row. The spans are looked at first; the hashes
 of a large commit lie in an object of their own, and only one whose spans meet ours is read.
 """
 
@@ -21,8 +21,8 @@ class Values:
 
     Attributes:
         spans: smallest and largest text for each partition; for what is unique in the whole table there is one, "".
-        hashes: gives them as a sorted ``numpy.uint64`` array, the partition mixed in; None when nobody knows them any
-            more, so that any may be among them. May read, so it is asked only when spans meet.
+        hashes: gives them as a sorted ``numpy.uint64`` array, the partition mixed in; None when they are no
+            longer known, so any value may be among them. May read, so it is asked only when spans meet.
     """
 
     spans: Mapping[str, tuple[str, str]]

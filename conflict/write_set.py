@@ -76,7 +76,7 @@ class Scan:
     """Rows that were read: those of ``groups``, and the rows of ``region`` that meet ``where``, present and absent ones.
 
     ``groups`` names every file group of the snapshot that may hold such a row, so that of a group that is not among
-    them only what it gets anew matters. A scan without a condition reads its whole region, and needs no groups.
+    them only new rows matter. A scan without a condition reads its whole region, and needs no groups.
     """
 
     region: Region = field(default=NOWHERE)

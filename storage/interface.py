@@ -1,4 +1,4 @@
-"""What the rest of the library may ask of a store.
+"""The interface of a store: atomic operations on objects.
 
 A store gives three guarantees, and `probe.py` refuses one that does not:
 
@@ -26,7 +26,7 @@ Durable = bool | Literal["bytes"]
 
 
 class Outcome(Enum):
-    """What became of a write."""
+    """The outcome of a write."""
 
     DONE = "done"
     LOST = "lost"
@@ -35,9 +35,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Answer to a write: ``tag`` of what is there now when DONE; ``cause`` in words when UNKNOWN.
+    """The answer to a write: ``tag`` of the object when DONE, ``cause`` in words when UNKNOWN.
 
-    ``unflushed``: it is there, but the flush of its folder failed, which may have dropped other new names there as well.
+    ``unflushed``: the object exists, but the flush of its folder failed, which may have dropped
+    other new names there as well.
     """
 
     outcome: Outcome
@@ -47,7 +48,7 @@ class Put:
 
     @property
     def done(self) -> bool:
-        """True when this very write is what the store now holds, or held."""
+        """True when the store holds, or held, the result of this write."""
         return self.outcome is Outcome.DONE
 
 
@@ -55,7 +56,7 @@ class Put:
 class Stored:
     """An object's bytes and the tag to hand to `Store.replace_if_match`.
 
-    ``mtime`` is when it was written, by the server's own clock and cut to whole seconds; None where no server says so.
+    ``mtime`` is when it was written, by the server's clock in whole seconds; None where there is no server.
     """
 
     body: bytes
@@ -79,12 +80,15 @@ class Entry:
 
 @runtime_checkable
 class Store(Protocol):
-    """A place below one root. Holds addresses, not sockets, until first use: it pickles and survives fork."""
+    """Objects below one root. Connects at first use, so it can be pickled and survives a fork."""
 
     url: str  # canonical: one spelling per place (see location.py)
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:
-        """Create the object; LOST when the path is taken. ``durable`` says what a power cut may take away."""
+        """Create the object; LOST when the path is taken.
+
+        ``durable`` says what a power cut may take away.
+        """
         ...
 
     def settled(self, folder: str, body: bytes) -> AbstractContextManager[bytes]:
@@ -99,50 +103,55 @@ class Store(Protocol):
         ...
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
-        """Write or overwrite, atomically, whoever wrote before."""
+        """Create or overwrite the object atomically."""
         ...
 
     def secure(self, path: str) -> Put:
-        """The object there is on disk, name and bytes, when this is DONE; LOST when there is none.
+        """Make an existing object durable, name and bytes. LOST when there is none.
 
-        For whoever finds what he wants to put there already, and cannot know that it has been flushed: his own put was UNKNOWN,
-        or another's. On disk it is written anew, as a flush that has failed leaves nothing that another could flush.
+        For a writer that finds its object in place without knowing that it was flushed: its own put
+        was UNKNOWN, or another writer put it. A local store writes the object again, because after
+        a failed flush nothing is left to flush.
         """
         ...
 
     def sync(self, folder: str) -> None:
-        """What was deleted from the folder does not come back after a power cut. Raises `StorageError` when that is not known."""
+        """Make deletions in the folder survive a power cut.
+
+        Raises `StorageError` when that fails.
+        """
         ...
 
     def get(self, path: str) -> Stored | None:
-        """The whole object, or None when there is none."""
+        """Return the whole object and its tag, or None."""
         ...
 
     def body(self, path: str) -> bytes | None:
-        """The bytes of a small object without its tag, or None when there is none."""
+        """Return the bytes of a small object without its tag, or None."""
         ...
 
     def head(self, path: str) -> Entry | None:
-        """Size and time without the bytes, or None."""
+        """Return size and time without the bytes, or None."""
         ...
 
     def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
-        """Objects in the folder, sorted by path; ``after`` drops names (relative to the folder) up to and with it.
+        """List the objects in the folder, sorted by path.
 
-        A folder that does not exist is empty. Filtered and sorted by our own code, because stores differ.
+        ``after`` skips names (relative to the folder) up to and including it. A missing folder is
+        empty. Our own code filters and sorts, because stores differ.
         """
         ...
 
     def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
-        """The same objects as paths below the folder: an eighth of the cost where sizes are asked for one by one."""
+        """List the paths only: an eighth of the cost where each size needs a call of its own."""
         ...
 
     def folders(self, folder: str, *, after: str = "") -> builtins.list[str]:
-        """Names of the sub-folders, sorted. Only folders that hold something count; ``after`` as in `list`."""
+        """List the names of non-empty sub-folders, sorted; ``after`` as in `list`."""
         ...
 
     def delete(self, path: str) -> Outcome:
-        """Remove the object. DONE also when there was none; never LOST.
+        """Delete the object. DONE also when there was none; never LOST.
 
         Raises:
             InputError: the path leads out of the place of the store, by a symbolic link.
@@ -167,15 +176,15 @@ class NewObject(Protocol):
 
     @property
     def stream(self) -> IO[bytes]:
-        """Where the bytes go."""
+        """The stream to write to."""
         ...
 
     def publish(self, *, durable: Durable = True) -> Put:
-        """Put the object at its path if that is absent. LOST: another one stands there, ours is dropped."""
+        """Put the object at its path if that is free. LOST: the path is taken, ours is dropped."""
         ...
 
 
 def put_secured(store: Store, path: str, body: bytes) -> Put:
-    """Put the object unless there is one already. DONE: what is there, whoever put it, is on disk."""
+    """Put the object unless it exists. DONE: the object at the path is durable, ours or not."""
     put = store.put_if_absent(path, body)
     return put if put.done else store.secure(path)

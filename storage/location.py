@@ -1,6 +1,6 @@
-"""One spelling per place: what a table's URL means, whichever way it is written.
+"""Parses a table's URL into its canonical spelling.
 
-A lock is taken on a name, so two names of one table would be two locks. `canonical` is that name; it holds no
+A lock is taken on a name, so two spellings of one table would be two locks. `canonical` is that name; it holds no
 secrets, which is why it is a name and not an address: a store on a non-standard endpoint is handed to another
 process as a pickled `Store`, not as its `url`.
 """
@@ -40,7 +40,10 @@ _READABLE = "/=:@!$&'()*+,;~-._"  # left as they are in a canonical URL; all els
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A parsed URL. ``path`` is decoded and normal: absolute for files, without a leading slash for buckets."""
+    """A parsed URL.
+
+    ``path`` is decoded and normal: absolute for files, without a leading slash for buckets.
+    """
 
     kind: str
     bucket: str
@@ -63,7 +66,7 @@ class Location:
 
 
 def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Location:
-    """Read ``url``; ``options`` win over its query. Raises `InputError` for what is no address of a table."""
+    """Parse ``url``; ``options`` win over its query. Raises `InputError` for an invalid address."""
     text = os.fspath(url)
     if not text or _CONTROL.search(text):
         raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table")
@@ -94,12 +97,15 @@ def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
 
 
 def canonical(url: str | os.PathLike[str]) -> str:
-    """Give the one spelling of this place: absolute, links resolved, no secrets. Raises as `parse` does."""
+    """Return the canonical spelling: absolute, links resolved, no secrets.
+
+    Raises as `parse` does.
+    """
     return parse(url).url
 
 
 def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
-    """Say whether both name one place, also where a mount gives one folder two paths."""
+    """Whether both are the same place, even where a mount gives one folder two paths."""
     one, two = parse(a), parse(b)
     if one.kind == two.kind == "file" and one.path != two.path:
         try:
@@ -111,7 +117,7 @@ def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
 
 
 def check_path(path: str, *, folder: bool = False) -> str:
-    """``path`` itself when it stays below the root and is spelled in the one way. Raises `InputError` otherwise."""
+    """Return ``path``. Raises `InputError` unless it is canonical and stays below the root."""
     if folder:
         path = path.rstrip("/")
         if not path:
@@ -188,5 +194,5 @@ def _options(query: str, options: Mapping[str, Any], shown: str) -> dict[str, st
 
 
 def _shown(url: str) -> str:
-    """Give the URL without what may be secret: query, and anything before an '@'."""
+    """Return the URL without possible secrets: its query, and anything before an '@'."""
     return re.sub("//.*@", "//…@", url.partition("?")[0])  # a password may have a slash in it

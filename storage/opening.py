@@ -1,4 +1,4 @@
-"""From a URL to its store. A store's own library is imported when one of that kind is opened."""
+"""Opens the store for a URL. A store's client library is imported at its first use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
     """Open the store at ``url``; no request is sent yet.
 
     Cloud options (endpoint, region, keys, allow_http ...) are named as obstore names them and come from ``options``,
-    then the URL's query, then the environment variables that obstore reads. A local folder has one, ``flush``: what is
-    called with an open file to bring it to disk, `os.fsync` for short.
+    then the URL's query, then the environment variables that obstore reads. A local folder has one, ``flush``: the
+    function that flushes an open file to disk, `os.fsync` by default.
     """
     flush = options.pop("flush", os.fsync)
     place = parse(url, options)

@@ -1,4 +1,4 @@
-"""Is a store's conditional write atomic? Asked by racing, because that is the only way to know.
+"""Checks by racing writers that a store's conditional writes are atomic.
 
 A store can answer every question in a row correctly (create over existing: refused; wrong tag: refused) and still
 let several racers win: s3s-fs 0.14.1 does. So some processes write to one path at the same moment, for tens of paths
@@ -27,7 +27,7 @@ _SMALL_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was raced, all of it well: ``rounds`` had one winner each, ``unanswered`` of the writes had no answer."""
+    """The result of a passed probe: ``rounds`` with one winner each, ``unanswered`` writes."""
 
     url: str
     writers: int
@@ -67,7 +67,7 @@ def probe(store: Store, *, writers: int = 8, keys: int = 24, big: int = 256 * 10
 
 
 class Racers:
-    """Processes that do one thing to one path at the same moment, each with a store of its own."""
+    """Processes, each with its own store, that write to the same path at the same moment."""
 
     def __init__(self, store: Store, writers: int) -> None:
         self._stack = ExitStack()
@@ -91,7 +91,7 @@ class Racers:
             return [helper.receive(_ANSWER_S) for helper in self._helpers]
 
     def count(self, path: str, times: int) -> list[list[int]]:
-        """Let all writers add one to the number at ``path`` until each has done so ``times``; what each was told."""
+        """Let each writer increment the number at ``path`` ``times``; returns the values each got."""
         with _helpers_answer():
             for helper in self._helpers:
                 helper.send(("count", path, times))
@@ -105,7 +105,7 @@ class Racers:
 
 
 def race_on(fd: int) -> None:
-    """Be one of the racing processes, until the other end closes the line."""
+    """Run one of the racing processes until the other end closes the pipe."""
     line = line_of(fd)
     try:
         store, number = line.recv()
@@ -156,7 +156,7 @@ def _helpers_answer() -> Iterator[None]:
 
 
 def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> None:
-    """One winner at most, exactly one if all were answered; the store holds the winner's bytes, whole."""
+    """Refuse unless at most one writer won (exactly one if all got answers) and its bytes are whole."""
     winners = [number for number, answer in enumerate(answers) if answer.done]
     unsure = [number for number, answer in enumerate(answers) if answer.outcome is Outcome.UNKNOWN]
     what = f"{len(answers)} writers tried to {act} one object of {size} bytes at once"
@@ -168,7 +168,7 @@ def _judge(store: Store, act: str, path: str, size: int, answers: list[Put]) -> 
     possible = winners or unsure
     if found is None or found.body not in {_body(act, number, size) for number in possible}:
         if not winners and (found is None or act == "replace"):
-            return  # nobody was told that he won, and nobody did
+            return  # no writer was told that it won, and none did
         seen = "nothing" if found is None else f"{len(found.body)} bytes beginning with {found.body[:8]!r}"
         _unsafe(store, f"{what}; writer {possible} won, but afterwards there was {seen}")
 

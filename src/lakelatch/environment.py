@@ -1,4 +1,4 @@
-"""The outside world apart from storage and locks: clocks, sleep, randomness, threads, process identity.
+"""Clocks, sleep, randomness, threads and process identity, behind one interface.
 
 `occ/` and `locks/` reach all of these through an `Environment` that is handed to them, so a simulator can run the
 same code on a fake clock and decide who runs when. `SYSTEM` is the real one.
@@ -49,10 +49,10 @@ class Process:
 
 
 class Timer(Protocol):
-    """A repeated call on a thread of its own."""
+    """A periodic call on its own thread."""
 
     def cancel(self, *, join_s: float = 0.0) -> None:
-        """No new call starts after this; waits up to ``join_s`` for one that is running. Twice is fine."""
+        """Stop the calls; waits up to ``join_s`` for a running one. Idempotent."""
         ...
 
 
@@ -65,7 +65,7 @@ class Event(Protocol):
 
 
 class Environment(Protocol):
-    """Everything outside that is neither storage nor a lock server."""
+    """The outside world apart from storage and lock servers."""
 
     def now(self) -> float:
         """Wall clock, seconds since the epoch. May jump."""
@@ -88,7 +88,10 @@ class Environment(Protocol):
     def event(self) -> Event: ...
 
     def every(self, period_s: float, call: Callable[[], None], *, name: str) -> Timer:
-        """Call again and again, first after one period. An exception is logged and the calls go on."""
+        """Call once per period, first after one period.
+
+        Exceptions are logged, and the calls go on.
+        """
         ...
 
     def thread(self, call: Callable[[], None], *, name: str) -> None:
@@ -100,7 +103,7 @@ class Environment(Protocol):
         ...
 
     def is_dead(self, process: Process) -> bool:
-        """True only when that process certainly ended: same host, same boot, and no such process any more."""
+        """True only when that process has certainly ended: same host and boot, and it no longer exists."""
         ...
 
 
@@ -146,7 +149,10 @@ def _work(calls: _Calls) -> None:
 
 
 class SystemEnvironment:
-    """The real clocks, threads and processes. ``proc`` is where the kernel shows processes, if it does."""
+    """The real clocks, threads and processes.
+
+    ``proc`` is where the kernel shows processes, if it does.
+    """
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc

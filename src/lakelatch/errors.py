@@ -1,13 +1,13 @@
-"""Every error this library raises on purpose.
+"""All errors that this library raises on purpose.
 
-Each class answers two questions: whose fault is it, and did anything land?
+Each class says who can fix it and whether anything landed.
 
     LakeLatchError
     ├─ ConfigError               the settings cannot work; change them, never retry
     ├─ InputError                the rows or names handed in cannot be stored; nothing was written
-    │  └─ ConstraintError        a value that is unique in the table would stand twice; nothing landed
+    │  └─ ConstraintError        a unique value would be duplicated; nothing landed
     ├─ TableError                the table is not in a state that this call can use
-    │  ├─ TableNotFoundError         there is no table here
+    │  ├─ TableNotFoundError     there is no table here
     │  ├─ CorruptTableError      it was a table; `lakelatch check` says what is broken
     │  └─ UnsupportedTableError  a sound table, but not one this library can read or write
     ├─ StorageError              the store refused or failed (no space, no permission, not reachable)
@@ -15,15 +15,15 @@ Each class answers two questions: whose fault is it, and did anything land?
     ├─ LockError
     │  ├─ LockTimeoutError       nothing is held; safe to retry
     │  ├─ LockUnavailableError   the lock service did not answer or refused; nothing is held; safe to retry
-    │  ├─ TokenRegressedError       the service's tokens went back; nothing is held; begin a new generation of tokens
+    │  ├─ TokenRegressedError    the service's tokens went back; nothing is held; begin a new generation of tokens
     │  └─ LockLostError          was held, is not now; take it again and validate again before publishing
     └─ CommitError
        ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
-       │  └─ DuplicateKeyError   it inserted the same key; to insert the row again would make it stand twice
-       ├─ RolledBackError        somebody ended this transaction (its heartbeat had stopped); nothing landed
-       └─ CommitStateUnknownError     the store gave no answer; look before anything is deleted
+       │  └─ DuplicateKeyError   it inserted the same key; inserting the row again would duplicate it
+       ├─ RolledBackError        another writer ended this transaction (its heartbeat had stopped); nothing landed
+       └─ CommitStateUnknownError  the store gave no answer; look before anything is deleted
 
-``landed`` is True, False or None (nobody knows). ``retryable`` says whether running the same work again can help.
+``landed`` is True, False or None (unknown). ``retryable`` says whether running the same work again can help.
 Errors survive pickling, because Spark ships them between processes.
 """
 
@@ -91,7 +91,7 @@ class InputError(LakeLatchError):
 
 
 class ConstraintError(InputError):
-    """Rows have a value that a unique constraint allows once. ``constraint`` and some ``values`` and ``keys`` are named."""
+    """Rows break a unique constraint. Names ``constraint`` and some ``values`` and ``keys``."""
 
 
 class TableError(LakeLatchError):
@@ -139,7 +139,10 @@ class LockLostError(LockError):
 
 
 class LockUnavailableError(LockError):
-    """The lock service did not answer, or refused for want of capacity; nothing is held. Says which host and what was tried."""
+    """The lock service did not answer, or has no capacity; nothing is held.
+
+    The message names the host and what was tried.
+    """
 
     retryable = True
 
@@ -147,7 +150,7 @@ class LockUnavailableError(LockError):
 class TokenRegressedError(LockError):
     """The backend's tokens went back (it was rebuilt) and it cannot lift them; nothing is held.
 
-    ``token`` is what it would grant, ``above`` what was asked for. A table begins a new generation of tokens then.
+    ``token`` is what it would grant, ``token_above`` what was asked for. A table begins a new generation of tokens then.
     """
 
 
@@ -156,19 +159,25 @@ class CommitError(LakeLatchError):
 
 
 class ConflictError(CommitError):
-    """Another writer won. ``winner``, ``winner_op``, ``overlap`` and ``rule`` say who, with what, where and why."""
+    """Another writer won.
+
+    ``winner``, ``winner_op``, ``overlap`` and ``rule`` say who, with what, where and why.
+    """
 
     retryable = True
 
 
 class DuplicateKeyError(ConflictError):
-    """A concurrent writer inserted a key that this blind insert has too. Leave these rows out, or upsert them."""
+    """A concurrent writer inserted a key that this blind insert has too.
+
+    Leave these rows out, or upsert them.
+    """
 
     retryable = False
 
 
 class RolledBackError(CommitError):
-    """The transaction was ended by somebody else; its files are gone or will be."""
+    """Another writer rolled the transaction back; its files are or will be deleted."""
 
     retryable = True
 

@@ -47,7 +47,10 @@ class Helper:
         self._line.send(value)
 
     def receive(self, timeout_s: float | None = None) -> Any:
-        """Wait for the next value; an exception is raised. Raises EOFError when the helper has ended or is silent."""
+        """Wait for the next value; an exception is raised.
+
+        Raises EOFError when the helper has ended or is silent.
+        """
         if not self._line.poll(timeout_s):
             raise EOFError(f"no answer within {timeout_s} s")
         value = self._line.recv()
@@ -56,7 +59,7 @@ class Helper:
         return value
 
     def close(self) -> None:
-        """End the helper. Twice is fine."""
+        """End the helper. Idempotent."""
         self._line.close()
         try:
             self._process.wait(5)

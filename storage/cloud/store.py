@@ -4,8 +4,8 @@ A conditional write is sent once. When no clear answer comes (time-out, 5xx, a c
 ConditionalRequestConflict), the outcome is UNKNOWN and the caller sends *the same* bytes again or looks: a blind
 repetition here could find our own success and call it a loss.
 
-On S3 the tag of an object is that of its content: two writes of equal bytes have one tag. Whoever uses
-`replace_if_match` as a lock or counter puts something unique into the body.
+On S3 the tag of an object is that of its content: two writes of equal bytes have one tag. A caller that
+uses `replace_if_match` as a lock or counter puts something unique into the body.
 
 Not tested against a server: GCS (no emulator takes obstore's conditional puts, docs/storage.md).
 """
@@ -99,7 +99,7 @@ class CloudStore:
                 upload.close()
 
     def sync(self, folder: str) -> None:
-        """Nothing is to be done: what a store in the cloud has deleted stays so."""
+        """Does nothing: deletions in a cloud store are durable."""
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class _Upload:
         return self._store.put_if_absent(self._path, self._file.read(), durable=durable)
 
     def close(self) -> None:
-        with suppress(OSError):  # bytes that nobody published and the disk would not take
+        with suppress(OSError):  # unpublished bytes that the disk did not take
             self.stream.close()
 
 

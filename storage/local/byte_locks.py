@@ -1,5 +1,7 @@
-"""Locks on single bytes of an open file (Linux). They exclude threads too, and stay when another descriptor of the file
-is closed; the kernel frees those of a process that died.
+"""Locks on single bytes of an open file (Linux).
+
+They also exclude threads, and survive when another descriptor of the file is closed. The kernel
+frees those of a dead process.
 """
 
 from __future__ import annotations

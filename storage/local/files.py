@@ -70,7 +70,7 @@ class NewFile:
             refuse(error, self.full, "was not written")
 
     def copy(self, fd: int) -> None:
-        """Write what the other open file holds."""
+        """Copy the content of another open file."""
         size, at = os.fstat(fd).st_size, 0
         try:
             while at < size:
@@ -113,8 +113,8 @@ class NewFile:
     def naming(self, durable: Durable) -> Iterator[int]:
         """Yield what `done` flushes the new name by; -1 where that is not wanted.
 
-        The folder is opened before the name is made. Whose flush failed the kernel tells to everybody who had the folder
-        open then, and to nobody who opens it later: somebody else's failed flush may have lost our name.
+        The folder is opened before the name is made. The kernel reports a failed flush only to processes that
+        had the folder open then, and another process's failed flush may have lost our name.
         """
         if durable is not True:
             yield -1
@@ -156,7 +156,7 @@ class NewFile:
                 if os.path.samestat(os.fstat(folder), os.stat(folder_of(self.full))):
                     self._flush(folder)
                 else:
-                    sync_folder(folder_of(self.full), self._flush)  # pruned meanwhile, and made anew
+                    sync_folder(folder_of(self.full), self._flush)  # pruned meanwhile, and created again
             except OSError as error:
                 cause = f"{self.full} is there, but its folder was not flushed: {error.strerror}"
                 return Put(Outcome.UNKNOWN, cause=cause, unflushed=True)
@@ -177,7 +177,10 @@ class NewFile:
             self._link_unnamed(durable)
 
     def _link_unnamed(self, durable: Durable) -> None:
-        """Give the file its name. Without src_dir_fd CPython calls link(), which does not follow it; it says nothing else."""
+        """Give the file its name.
+
+        Without src_dir_fd CPython calls link(), which does not follow it; it says nothing else.
+        """
         try:
             os.link(f"/proc/self/fd/{self._fd}", self.full, src_dir_fd=self._fd, follow_symlinks=True)
         except FileExistsError:
@@ -242,7 +245,10 @@ def temporary(full: str, temp_folder: Callable[[str], str], durable: Durable, fl
 
 
 def create_empty(full: str, durable: Durable, flush: Flush) -> Put:
-    """Create the file if it is absent. Nothing can be torn in it, so it needs no name of its own before: a tenth of the cost."""
+    """Create an empty file if it is absent.
+
+    Nothing in it can be torn, so it needs no temporary name: a tenth of the cost.
+    """
     new = NewFile(full, -1, "", folder_of, flush)
     with new.naming(durable) as folder:
         try:
@@ -337,8 +343,8 @@ def make_folder(folder: str, flush: Flush | None) -> None:
     try:
         sync_folder(parent, flush)  # also when another process made it: that one may not have got here yet
     except OSError:
-        with suppress(OSError):  # somebody has put something into it already
-            os.rmdir(folder)  # or the next one would find it and flush its name no more
+        with suppress(OSError):  # another process has put something into it already
+            os.rmdir(folder)  # or the next process would find it and not flush its name
         raise
 
 
@@ -389,8 +395,8 @@ def exclusive(folder: str, *, required: bool, make: bool = False) -> Iterator[No
 def alone(full: str, *, required: bool, make: bool = False) -> Iterator[None]:
     """Hold the flock of one object, so that it is not replaced or deleted between another's look and its rename.
 
-    Whoever is suspended in it holds up that one object, and not the folder, of which all hold the flock together: that
-    keeps out `exclusive`, which versions before this one use for all. A delete (not ``required``) goes on after a second:
+    A suspended holder blocks this object only. All holders share the folder's flock, which keeps
+    out `exclusive`, as earlier versions use it for everything. A delete (not ``required``) goes on after a second:
     `NewFile.take_place` brings nothing back that was deleted.
     """
     folder = _open_locked(folder_of(full), fcntl.LOCK_SH, required, make)

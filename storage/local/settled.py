@@ -1,7 +1,7 @@
-"""Bytes that are on disk before it is known what their file will be called.
+"""Writes and flushes bytes before the name of their file is known.
 
-Who holds a lock while he writes lets others wait for the disk. What an object will say is often known before, and only
-its name is not: then it is written and flushed first, and under the lock there is nothing left but to link it.
+A lock holder that flushes makes all others wait for the disk. An object's content is often known
+before its name. Then it is written and flushed first, and under the lock it only needs a link.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class Settled(bytes):
 
 @contextmanager
 def settled(body: bytes, new: AbstractContextManager[NewFile]) -> Iterator[Settled]:
-    """Yield the bytes, written into the new file and flushed. If that fails, it is for the put to say so."""
+    """Yield the bytes, written into the new file and flushed.
+
+    If that fails, it is for the put to say so.
+    """
     found = Settled(body)
     del body  # that of a large commit is not kept twice
     with suppress(StorageError), ExitStack() as stack:

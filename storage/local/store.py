@@ -9,7 +9,7 @@ name by `link`: the one call that fails when the name is taken. Replacing goes b
 
 A flush that fails is not repaired by another one: the kernel may have dropped what it could not write, and then has nothing
 left to flush (fsync(2); since Linux 4.13 every descriptor that was open is told once). So the put's answer is UNKNOWN, and
-only `secure`, which writes the object anew, makes it DONE.
+only `secure`, which writes the object again, makes it DONE.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class LocalStore:
             try:
                 yield new
             except OSError as error:
-                if error.errno in DISK_FULL:  # met by whoever wrote to the stream; say it as every other write does
+                if error.errno in DISK_FULL:  # raised by a write to the stream; reported as for every other write
                     refuse(error, new.full, "was not written")
                 raise
 
@@ -254,9 +254,9 @@ class LocalStore:
         return f"{self.root}/{path}" if path else self.root
 
     def _refuse_links(self, path: str) -> None:
-        """Raise `InputError` when a symbolic link below the root leads to the path: what lies there is not the table's.
+        """Raise `InputError` when the path leads through a symbolic link below the root.
 
-        The root may be one, and so may ``.hoodie``, which is nobody's but the table's.
+        Such files do not belong to the table. The root and ``.hoodie`` may be links.
         """
         folders = path.split("/")[:-1]
         for depth in range(2 if folders[:1] == [_TABLE] else 1, len(folders) + 1):
@@ -312,7 +312,7 @@ class LocalStore:
                 with nullcontext() if folder.startswith(_MARKERS) else exclusive(full, required=False):
                     os.rmdir(full)
             except OSError:
-                return  # not empty, or somebody else's doing
+                return  # not empty, or removed by another process
             folder = folder_of(folder)
 
     def _new(self, path: str, durable: Durable) -> AbstractContextManager[NewFile]:

@@ -1,13 +1,14 @@
-"""Who puts an object that another is just putting waits for a moment, rather than flush for a name that will be taken.
+"""Makes a writer wait briefly while another one puts the same object, instead of a wasted flush.
 
-Exclusion is the link's business; this spares work. Of sixteen writers every second one met another at the slot of the log
-that it wanted, and a flush that is lost costs the lock's holder as much as one that counts.
+The link provides exclusion; this only saves work. Among sixteen writers every second one met
+another at the log slot that it wanted, and a wasted flush delays the lock holder as much as a
+useful one.
 
     t=0  A takes the turn of slot 7 and flushes its entry        t=1  B wants slot 7 too, and waits
     t=2  A links it and gives the turn back                      t=3  B finds the name taken: LOST, for a few microseconds
 
 A turn is a lock on one byte of a file that is there for nothing else, at the number that the name hashes to. Not the lock
-on the folder (`disk.exclusive`): a suspended writer would keep everybody from deleting something there.
+on the folder (`files.exclusive`): a suspended writer would keep all others from deleting anything there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _WAIT_S, _PAUSE_S = 0.02, 0.0002
 
 @contextmanager
 def turn(file: str, name: str) -> Iterator[None]:
-    """Wait while another has the turn of that name, 20 ms at most, then have it for the block.
+    """Wait at most 20 ms for the turn of that name, then hold it for the block.
 
     ``file`` is made if its folder is there; without that, and where bytes cannot be locked, nobody waits.
     """

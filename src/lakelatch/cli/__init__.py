@@ -1,4 +1,7 @@
-"""The command line: ``lakelatch``. What each command prints with ``--json`` is told in its own module."""
+"""The command line: ``lakelatch``.
+
+What each command prints with ``--json`` is told in its own module.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The commands and their options. Each calls one function of a module of its own, imported when it runs.
+"""The commands and their options. Each command imports its own module when it runs.
 
-Exit codes: 0 done or sound; 1 `check` found damage; 2 it could not be done, and a sentence on stderr says why;
-3 a fault of this program; 130 interrupted.
+Exit codes: 0 done or sound; 1 `check` found damage; 2 it could not be done, and stderr says why;
+3 a bug in this program; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 locks = typer.Typer(
-    help="Who holds a table's lock; set another; end one that hangs; try a service.",
+    help="Show or change a table's lock, end a stuck lease, check a lock service.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -60,7 +60,7 @@ def _version(wanted: bool) -> None:
 def general(
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks instead of sentences.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Tell on stderr what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Report progress on stderr.")] = False,
     version: Annotated[  # noqa: ARG001 - its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -219,7 +219,7 @@ def files(
 @app.command()
 @plainly
 def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, whoever wrote it.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Any Hudi table, from any writer.")],
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Also look for duplicate record keys.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Leftovers of dead writers count as damage.")] = False,
@@ -274,7 +274,7 @@ def demo(context: typer.Context) -> None:
 @locks.command("show")
 @plainly
 def locks_show(url: Url, *, json: Json = False) -> None:
-    """Say who holds the table's lock."""
+    """Print who holds the table's lock."""
     from .locks import show as command
 
     command(url, json=json)
@@ -324,10 +324,10 @@ def locks_check(
     seconds: Annotated[float, typer.Option(min=0.1, max=600, help="How long they do.")] = 2.0,
     json: Json = False,
 ) -> None:
-    """Try whether a lock service keeps what a lock must, and measure it.
+    """Check that a lock service keeps its promises, and measure it.
 
-    Takes some ten to thirty seconds, with keys that begin with lakelatch-check-. Exit code 0: every promise was kept;
-    1: one was broken; 2: one could not be tried, and the reason is told.
+    Takes ten to thirty seconds and uses keys that begin with lakelatch-check-. Exit code 0: every
+    promise was kept; 1: one was broken; 2: one could not be tried, with the reason.
     """
     from .locks_check import check as command
 
@@ -340,7 +340,7 @@ def locks_break(
     url: Url,
     *,
     token: Annotated[int, typer.Option(help="Token of the lease to end, as `locks show` prints it.")],
-    reason: Annotated[str, typer.Option(help="Why; kept with the lock.")],
+    reason: Annotated[str, typer.Option(help="Why; stored with the lock.")],
     json: Json = False,
 ) -> None:
     """End one lease of the table's lock. Its holder notices, and loses time, never data."""

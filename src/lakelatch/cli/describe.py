@@ -4,7 +4,7 @@ JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``
 ``ordering_field``, ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and ``lock`` (null without a
 commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``, ``writer``,
 ``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
-``behind``: instants of those that go first where it writes; whoever has reserved first, in the order in which they go),
+``behind``: instants of the transactions that go first where it writes; those with reservations come first),
 ``size`` (``partitions``, ``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``,
 ``pending``, ``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``,
 ``empty``: it changed nothing, as the commit that a table begins with).

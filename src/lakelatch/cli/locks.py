@@ -42,7 +42,7 @@ def holder_text(holder: Holder | None, now: float) -> str:
 
 
 def show(url: str, *, json: bool) -> None:
-    """Print the holder, the line behind it, and who has ended leases."""
+    """Print the holder, its queue and the broken leases."""
     import lakelatch
 
     with lakelatch.open(url) as table:
@@ -86,7 +86,7 @@ def watch(url: str, *, every_s: float, json: bool) -> None:
         before: dict[str, Any] = {}
         while True:
             facts, holder = facts_of(table)
-            # A renewal moves the end of the lease, which is no news.
+            # A renewal only moves the end of the lease, which is not reported.
             news = facts | {"holder": facts["holder"] and facts["holder"] | {"until": None}}
             if news != before:
                 if json:

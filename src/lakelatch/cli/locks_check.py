@@ -22,7 +22,10 @@ _MARKS = {True: "yes", False: "NO", None: "not tried"}
 
 
 def check(url: str, *, processes: int, seconds: float, json: bool) -> None:
-    """Try the locks at ``url`` and print a verdict. Exit code 1: a promise was broken; 2: one could not be tried."""
+    """Try the locks at ``url`` and print a verdict.
+
+    Exit code 1: a promise was broken; 2: one could not be tried.
+    """
     from ..locks.checkup import check_up
 
     with Waiting("trying the locks") as progress:

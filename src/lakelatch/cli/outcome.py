@@ -2,7 +2,7 @@
 
 With ``--json`` an error is one line of JSON on stdout besides the sentence on stderr: ``error`` with ``type`` (of
 `lakelatch.errors`, or ``Usage``, ``Aborted``, ``Interrupted``, ``Fault``), ``message``, ``landed`` (true, false, or null
-when nobody knows), ``retryable`` and ``exit_code``.
+when unknown), ``retryable`` and ``exit_code``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _state = {"debug": False}
 
 
 def set_up(*, debug: bool, verbose: bool) -> None:
-    """Choose how much is told on stderr."""
+    """Set how much is logged to stderr."""
     _state["debug"] = debug
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logger = logging.getLogger("lakelatch")
@@ -39,7 +39,7 @@ def set_up(*, debug: bool, verbose: bool) -> None:
 
 
 class _Stderr(logging.Handler):
-    """Writes to whatever stderr is now; tests exchange it."""
+    """Logs to the current `sys.stderr`, which tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = "" if record.levelno < logging.WARNING else "warning: "
@@ -47,7 +47,7 @@ class _Stderr(logging.Handler):
 
 
 def plainly(command: Callable[P, R]) -> Callable[P, R]:
-    """The command with errors as one to three sentences on stderr, and an exit code that says whose fault it is."""
+    """Wrap a command: errors become short messages on stderr, with an exit code for their cause."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -67,7 +67,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
             typer.echo("interrupted", err=True)
             raise ends("Interrupted", "interrupted", INTERRUPTED) from None
         except BrokenPipeError:
-            # Whoever reads has gone (`| head`). Nothing may be written at exit either.
+            # The reader has gone (`| head`). Nothing may be written at exit either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(NOBODY_READS) from None
         except LakeLatchError as e:
@@ -82,7 +82,7 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:
-    """One line, so that it can follow the lines of a command that prints many."""
+    """Print the error as one line of JSON, so that it can follow other lines of output."""
     landed, retryable = (error.landed, error.retryable) if error else (None if kind == "Fault" else False, False)
     facts = {"type": kind, "message": message, "landed": landed, "retryable": retryable, "exit_code": code}
     typer.echo(visible_json(json.dumps({"error": facts}, ensure_ascii=False)))
@@ -92,7 +92,7 @@ class Commands(TyperGroup):
     """The commands, with an argument that cannot be understood as JSON too where JSON was asked for."""
 
     def main(self, args: Any = None, prog_name: str | None = None, **more: Any) -> Any:  # type: ignore[override]
-        """Run them. As `TyperGroup.main`, whose own handling of errors prints text only."""
+        """Run a command. `TyperGroup.main` alone would print errors as text only."""
         given = list(sys.argv[1:] if args is None else args)
         if "--json" not in given or not more.get("standalone_mode", True):
             return super().main(given, prog_name, **more)

@@ -1,4 +1,4 @@
-"""What people see: aligned text without frames, at the width of the terminal or, in a pipe, as wide as it needs."""
+"""Output for people: aligned text without frames, as wide as the terminal; in a pipe uncut."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def width() -> int:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """One line, in which names of others can neither move the cursor nor begin another line."""
+    """Print one line, with control characters escaped."""
     typer.echo(visible(text), err=err)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     typer.echo(visible_json(json.dumps(value, indent=indent, ensure_ascii=False)))
 
 
@@ -64,7 +64,7 @@ def print_table(
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values, the values wrapped under each other."""
+    """Print names and values, with wrapped values aligned."""
     import textwrap
 
     indent = max((len(name) for name, _ in pairs), default=0) + 2

@@ -194,7 +194,7 @@ def forget(url: str, instant: str, *, json: bool) -> None:
 
 
 def restore(url: str, instant: str, *, yes: bool, json: bool) -> None:
-    """Go back."""
+    """Restore the table to the state of a commit."""
     import lakelatch
 
     with lakelatch.open(url) as table:

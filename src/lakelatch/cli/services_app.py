@@ -10,20 +10,22 @@ from .options import Json, Url
 from .outcome import plainly
 
 services = typer.Typer(
-    help="Clean, cluster, archive; what is planned, and who executes it.", no_args_is_help=True, rich_markup_mode=None
+    help="Clean, cluster, compact, archive; list, execute and cancel plans.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 savepoint = typer.Typer(
     help="Keep a state of a table until its savepoint is deleted.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Commit = Annotated[str, typer.Argument(metavar="INSTANT", help="Requested time T, as `lakelatch timeline` prints it.")]
-PlanOnly = Annotated[bool, typer.Option("--plan-only", help="Leave the execution to somebody else.")]
+PlanOnly = Annotated[bool, typer.Option("--plan-only", help="Leave the execution to another process.")]
 
 
 @services.command("list")
 @plainly
 def list_(url: Url, *, json: Json = False) -> None:
-    """List plans that nobody has finished, and readers' leases."""
+    """List pending plans and readers' leases."""
     from .services import list_ as command
 
     command(url, json=json)
@@ -119,7 +121,7 @@ def execute(
 @services.command()
 @plainly
 def cancel(url: Url, instant: Commit, *, json: Json = False) -> None:
-    """End a plan that nobody shall execute; writers who wait for it go on."""
+    """Cancel a pending plan; writers that wait for it go on."""
     from .services import cancel as command
 
     command(url, instant, json=json)
@@ -152,7 +154,7 @@ def saved(url: Url, *, json: Json = False) -> None:
 @savepoint.command("delete")
 @plainly
 def delete(url: Url, instant: Commit, *, json: Json = False) -> None:
-    """Let cleanings take that state again."""
+    """Delete a savepoint, so that cleans may remove its state."""
     from .services import forget
 
     forget(url, instant, json=json)
