@@ -345,7 +345,7 @@ def test_trap_11_on_a_young_table_a_zombie_file_is_not_read(make_world):
 def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, monkeypatch):
     """Readers take files older than the first instant for archived commits' files; the next cleaning removes this one."""
     monkeypatch.setattr(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
-    monkeypatch.setattr("lakelatch.occ.table.table.lay_floor", lambda table: None)
+    monkeypatch.setattr("lakelatch.occ.transaction.beginning.lay_floor", lambda table: None)
     world = make_world(empty=True)
     land_after_the_sweep(world)
     assert world.content() == independent_content(world.folder) == {"good": 1, "zombie": 1}

@@ -13,9 +13,9 @@ from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.entries import Begin, Commit
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
+from lakelatch.occ.session.session import Session
 from lakelatch.occ.session.snapshot_cache import ViewCache, cold_view
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction import validator as judge
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Outcome
@@ -257,7 +257,7 @@ def the_timeline_is_read_before_the_log() -> Patches:
 
     def begin(real: Any) -> Any:
         def begin(self: Any) -> None:
-            self._table.stale = self._table.timeline()
+            self._session.stale = self._session.timeline()
             real(self)
 
         return begin
@@ -265,4 +265,4 @@ def the_timeline_is_read_before_the_log() -> Patches:
     def cold(self: Any, top: str) -> Any:
         return cold_view(self.store, self.__dict__.pop("stale", None) or self.timeline(), as_of_completion=top)
 
-    return [method(Transaction, "_begin", begin), method(Table, "_cold_view", lambda _: cold)]
+    return [method(Transaction, "_begin", begin), method(Session, "_cold_view", lambda _: cold)]

@@ -9,7 +9,7 @@ from lakelatch.conflict import meeting
 from lakelatch.hudi.timeline.archived import History
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.services import archive
-from lakelatch.occ.session.reading import Reading
+from lakelatch.occ.session.session import Session
 from lakelatch.storage import Outcome, Put
 
 from .mutant import Patches, method, mutant
@@ -63,7 +63,7 @@ def what_is_older_than_the_timeline_is_taken_for_archived() -> Patches:
 @mutant(lambda shape: replace(shape, readers=2, transactions=2, faults={"torn at list timeline": 0.5}))
 def the_timeline_is_believed_alone() -> Patches:
     """A reader shows what one listing of the timeline does, whatever the log says."""
-    return [method(Reading, "_whole", lambda _: lambda self, timeline, follower: timeline)]
+    return [method(Session, "_whole", lambda _: lambda self, timeline, follower: timeline)]
 
 
 @mutant(lambda shape: replace(shape, bucket_count=2, mix="mixed", writers=3, transactions=2))

@@ -7,8 +7,6 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-from lakelatch.occ.session.reading import Reading
-
 from lakelatch.conflict import unique
 from lakelatch.conflict.resolve import resolve
 from lakelatch.occ.liveness.reader_leases import Leases
@@ -18,6 +16,7 @@ from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.services.execution import Execution
+from lakelatch.occ.session.session import Session
 from lakelatch.occ.transaction import validator as judge
 
 from .mutant import Patches, method, mutant
@@ -156,7 +155,7 @@ def a_view_is_taken_for_that_of_the_log_read_before() -> Patches:
 
         return latest
 
-    return [method(Reading, "_latest", make)]
+    return [method(Session, "latest", make)]
 
 
 @mutant(_keys)

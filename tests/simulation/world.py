@@ -37,8 +37,9 @@ from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.log.entries import Commit
 from lakelatch.occ.log.epochs import LOG, read_all
 from lakelatch.occ.services.clean import kept_from
+from lakelatch.occ.session import PROPERTIES
 from lakelatch.occ.session.snapshot_cache import cold_view
-from lakelatch.occ.table.table import PROPERTIES, Table
+from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
 

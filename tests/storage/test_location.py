@@ -125,5 +125,6 @@ segments = st.lists(
 
 @given(segments)
 def test_a_canonical_name_is_its_own_canonical_name(parts):
+    parts = [*parts, "end"]  # a blank at the end of an address is refused
     for name in (canonical("/" + "/".join(parts)), canonical(os.path.join("/tmp", *parts))):
         assert canonical(name) == name
