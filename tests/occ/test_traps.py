@@ -368,7 +368,7 @@ def test_trap_11_a_founder_who_died_before_the_floor_is_made_up_for(make_world, 
 def rebase_beside_a_late_attempt(world: World, winner: Transaction, ours: Transaction, first: pa.Table) -> None:
     """A second attempt of the task that wrote ours' first file of partition a, with the same rows, is suspended before
     its file appears, until ours has merged again and landed; then it dies before it looks at its marker."""
-    store = ours._table.store
+    store = ours.session.store
     (stat,) = (each for each in ours.files if each.partition == "part=a")
     winner.commit()
 
@@ -657,7 +657,7 @@ def test_trap_17_does_harm_when_files_are_deleted_on_absence(world, monkeypatch)
 
     def abort(self: Transaction, reason: str = "") -> None:
         self._over("aborted")
-        self._table.cleaner._sweep_dead(self.instant, "commit")
+        self.session.cleaner._sweep_dead(self.instant, "commit")
 
     monkeypatch.setattr(Transaction, "abort", abort)
     with pytest.raises(StorageError, match="absent"):
@@ -894,7 +894,7 @@ def test_trap_20_does_harm_when_a_beaten_writer_deletes_its_files(make_world, mo
     def abort(self: Transaction, reason: str = "") -> None:
         self._over("aborted")
         for path in self.changes.paths():
-            self._table.store.delete(path)
+            self.session.store.delete(path)
 
     monkeypatch.setattr(Transaction, "abort", abort)
     monkeypatch.setattr(CommitLog, "landed", lambda self, instant: None)

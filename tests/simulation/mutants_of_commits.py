@@ -257,7 +257,7 @@ def the_timeline_is_read_before_the_log() -> Patches:
 
     def begin(real: Any) -> Any:
         def begin(self: Any) -> None:
-            self._session.stale = self._session.timeline()
+            self.session.stale = self.session.timeline()
             real(self)
 
         return begin
