@@ -112,10 +112,6 @@ class HeartbeatSender:
             else:
                 self._tags[instant] = tag
 
-    def stopped(self, instant: str) -> bool:
-        """True when this transaction no longer beats: its file was taken away."""
-        return instant not in self._tags
-
     def stop(self, instant: str) -> None:
         """No more beats. The file is removed by whoever sweeps the transaction."""
         with self._mutex:
