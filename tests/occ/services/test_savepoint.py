@@ -341,7 +341,7 @@ def test_a_restore_is_known_in_later_epochs(folder):
     a.table.restore(times[-3])
     for _ in range(8):
         a.add("b")
-    assert a.table.session.log.epoch > world.fresh().log.epoch - 3
+    assert a.table.session.log.epoch > world.fresh().session.log.epoch - 3
     with world.fresh() as table:
         assert table.session.log.outcome(times[-1]) in ("undone", "rollback")
         check_sound(table)
