@@ -1,4 +1,4 @@
-"""Spark's schemas and columns: what a table can hold, and the key and bucket of a row as native expressions."""
+"""Converts schemas between Spark and Arrow; record key and bucket as native Spark expressions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = Fal
 
 
 def refuse_no_condition(condition: Any, url: str) -> None:
-    """Raise `InputError` for what says of no row that it is to go."""
+    """Raise `InputError` for anything that is not a condition."""
     from pyspark.sql import Column
 
     if not (condition.strip() if isinstance(condition, str) else isinstance(condition, Column)):
@@ -84,7 +84,10 @@ def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
 
 
 def bucket_column(fields: Sequence[str], buckets: int) -> Any:
-    """Hudi's bucket of a row without leaving the JVM; equals `occ.keys.bucket_ids`. Null where a key is null."""
+    """Hudi's bucket of a row without leaving the JVM; equals `record_keys.bucket_ids` of `hudi.table`.
+
+    Null where a key is null.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     mask = F.lit(0xFFFFFFFF)
@@ -119,7 +122,7 @@ def _java_hash(text: Any) -> Any:
 
 
 def column_of(expression: Any) -> Any:
-    """A column of Catalyst's expression."""
+    """Wrap a Catalyst expression in a column."""
     from pyspark import SparkContext
     from pyspark.sql.classic.column import Column
 
@@ -130,7 +133,7 @@ def column_of(expression: Any) -> Any:
 
 
 def key_column(fields: Sequence[str]) -> Any:
-    """The record key as text, as `occ.keys.record_keys` makes it."""
+    """The record key as text, as `record_keys.record_keys` of `hudi.table` makes it."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     if len(fields) == 1:

@@ -1,4 +1,4 @@
-"""What a Spark condition says in simple comparisons of columns with values, which the statistics of a file can exclude."""
+"""Extracts simple comparisons from a Spark condition, for pruning by file statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NULLS = {"IsNull": "is null", "IsNotNull": "is not null"}
 
 
 def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any, ...]]:
-    """Comparisons that every row meets for which the condition is true; those that cannot be told are left out."""
+    """Return comparisons that the condition implies. Parts without a simple form are left out."""
     empty = spark.createDataFrame([], spark_schema(schema))
     found = (_comparison(each) for each in conjuncts(analysed(empty, condition)))
     return [each for each in found if each is not None]
@@ -49,7 +49,7 @@ def _is_column(expression: Any) -> bool:
 
 
 def _value(expression: Any) -> Any:
-    """A constant as the value that statistics have for its type, or None. A literal may have got a cast around it."""
+    """Return a literal, possibly inside a cast, as statistics hold it, or None."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     inner = expression

@@ -1,4 +1,4 @@
-"""The incoming rows: small ones come to the driver, where a whole upsert takes less time than one more job."""
+"""The incoming rows. Few rows are collected on the driver, where an upsert is faster than a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHEAP = frozenset({"Project", "Filter", "LogicalRDD", "LocalRelation", "Union",
 
 
 class Shuffled:
-    """Rows that Spark has shuffled for the tasks of a write, however often these are run.
+    """Shuffled rows for the tasks of a write, which may run several times.
 
     Every run collects the same frame, whose shuffle stands after the first: what is upstream of it, the user's code
     among it, is not computed again, and nothing is cached for that. So the frame cannot hold the task; it is told of it
@@ -46,7 +46,10 @@ class Shuffled:
 
 
 class Source:
-    """The incoming rows. Computed once for all attempts where they are shuffled; else kept by Spark from the second on."""
+    """The incoming rows.
+
+    Computed once for all attempts where they are shuffled; else kept by Spark from the second on.
+    """
 
     def __init__(self, rows: Any, small: pa.Table | None) -> None:
         self.rows, self.small = rows, small
@@ -77,7 +80,7 @@ class Source:
 
     @contextmanager
     def until_done(self) -> Iterator[Source]:
-        """Whatever was kept is given back at the end."""
+        """Unpersist what was kept."""
         try:
             yield self
         finally:
@@ -107,7 +110,7 @@ def small_rows(rows: Any) -> pa.Table | None:
 
 
 def estimated_bytes(rows: Any) -> int | None:
-    """Spark's estimate of the size, None when it has none."""
+    """Return Spark's estimate of the size, or None."""
     size = int(str(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return size if size < _UNKNOWN_BYTES else None
 

@@ -25,7 +25,10 @@ _TASK_BYTES_MAX = 1 << 20
 
 
 def tag_of(instant: str) -> str:
-    """The tag of a transaction's Spark jobs: ``sc.cancelJobsWithTag`` with it stops them. Their group is the caller's."""
+    """The tag of a transaction's Spark jobs: ``sc.cancelJobsWithTag`` with it stops them.
+
+    Their group is the caller's.
+    """
     return f"lakelatch-{instant}"
 
 
@@ -50,7 +53,7 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
 
 @contextmanager
 def tagged(spark: Any, store: Store, instant: str, text: str) -> Iterator[None]:
-    """Jobs of this thread belong to the transaction, and end with it."""
+    """Tag the jobs of this thread, so that they end with the transaction."""
     context = spark.sparkContext
     before = {name: context.getLocalProperty(name) for name in _CHANGED}
     context.addJobTag(tag_of(instant))

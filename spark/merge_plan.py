@@ -1,4 +1,4 @@
-"""One merge of rows, or of keys to delete: by Spark's tasks, or by the driver where a job would take longer than that."""
+"""Plans a merge of rows or of keys to delete: in Spark tasks, or on the driver where that is faster."""
 
 from __future__ import annotations
 

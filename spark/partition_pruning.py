@@ -1,4 +1,4 @@
-"""Which partitions can a condition match? Asked of Spark itself, on the partitions' values instead of their rows."""
+"""Finds the partitions that a condition can match, by evaluating it on the partitions' values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TODAY = ("epoch", "now", "today", "tomorrow", "yesterday")  # texts that are ti
 def matching_partitions(
     spark: Any, config: TableConfig, schema: pa.Schema, partitions: Sequence[str], condition: Any
 ) -> set[str]:
-    """The partitions that may hold rows for which the condition is true; on any doubt all of them."""
+    """Return the partitions that may hold matching rows; all of them in doubt."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

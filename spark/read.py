@@ -1,4 +1,4 @@
-"""Reads: which files hold the rows is decided here, the rest is Spark's own Parquet scan, pruning included."""
+"""Reads: selects the files and leaves the rest, pruning included, to Spark's own Parquet scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def scan(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
-    """A DataFrame over base files; columns that a file does not have yet are null.
+    """Return a DataFrame over base files; columns that a file lacks are null.
 
     It is the relation that Spark's own reader would make. That one takes a path with a brace, bracket, star, question
     mark or backslash for a pattern, and reads the files beside it twice.

@@ -1,7 +1,8 @@
-"""A write that lost some file groups to others does again what it did there, and nothing else.
+"""Repeats a write in the file groups that it lost to other writers, and only there.
 
-What it did is in its own files (`occ.row_merge`), so no incoming row is needed: Spark does not compute the user's plan
-again, and nothing is kept for the case that it would be. A condition is evaluated on what has landed alone.
+The write's own files hold what it did (`occ.rebase.replay_rows`), so no incoming rows are needed:
+Spark does not compute the user's plan again, and nothing is cached for that case. A condition is
+evaluated only on what has landed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class RowsAgain:
 
 
 class ConditionAgain:
-    """The conditions by which a transaction deletes: rows that are new, or that others have set since, are looked at too.
+    """A transaction's delete conditions, evaluated again on rows that others have changed since.
 
     Args:
         collect: runs a task over rows.
@@ -65,7 +66,10 @@ class ConditionAgain:
         self._named: Named | None = None
 
     def add(self, condition: Any, named: Named) -> None:
-        """One more condition. ``named``: the rows of some slices for which one is true, by file and position."""
+        """One more condition.
+
+        ``named``: the rows of some slices for which one is true, by file and position.
+        """
         self._conditions.append(condition)
         self._named = named
 

@@ -1,4 +1,4 @@
-"""What became of a write."""
+"""The result of a write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WriteResult:
     Attributes:
         instant: requested time T.
         completion: completion time C, the checkpoint for `SparkTable.read_incremental`.
-        attempts: how often the transaction ran; each but the last lost against another writer.
+        attempts: how often the transaction ran; all but the last lost to another writer.
         losses: the errors of the lost attempts.
         stats: one entry for each file written.
     """
@@ -28,15 +28,15 @@ class WriteResult:
 
     @property
     def inserted(self) -> int:
-        """Rows that are new."""
+        """Inserted rows."""
         return sum(s.num_inserts for s in self.stats)
 
     @property
     def updated(self) -> int:
-        """Rows that replaced an older version."""
+        """Updated rows."""
         return sum(s.num_updates for s in self.stats)
 
     @property
     def deleted(self) -> int:
-        """Rows that are gone."""
+        """Deleted rows."""
         return sum(s.num_deletes for s in self.stats)

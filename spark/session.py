@@ -1,4 +1,4 @@
-"""What a session has to be, and which Python its workers start."""
+"""Checks a Spark session and sets the Python of its workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OLDEST = 4  # the major version
 
 
 def settle(spark: Any) -> None:
-    """Refuse a session that writes cannot run in, and let workers on this machine start the driver's own Python.
+    """Refuse an unsuitable session, and make local workers start the driver's Python.
 
     Raises:
         ConfigError: no session of PySpark, one of Spark Connect, or Spark below 4.

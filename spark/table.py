@@ -1,4 +1,4 @@
-"""`SparkTable`: what a PySpark user calls."""
+"""`SparkTable`, the table that PySpark users work with."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ T = TypeVar("T")
 class SparkTable(Writing):
     """A table in a Spark session; safe to use from several threads of one session.
 
-    Each write is one transaction. File groups that it lost to another writer are merged again; it is run again with a
-    fresh snapshot when that does not do, and its Spark jobs are cancelled when it is over. Writes raise `InputError`
-    for rows that the table cannot hold, and `ConflictError` when they kept losing; nothing landed then.
+    Each write is one transaction. File groups that it lost to another writer are merged again; where
+    that is not enough, the write is retried on a fresh snapshot. Its Spark jobs are cancelled when
+    it ends. Writes raise `InputError` for rows that the table cannot hold, and `ConflictError` after
+    the last retry; then nothing landed.
     """
 
     def __init__(self, spark: Any, table: Table) -> None:
@@ -31,7 +32,7 @@ class SparkTable(Writing):
         super().__init__(Writes(spark, table))
 
     def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
-        """Read and write in one transaction, run again as a whole when what it read has changed.
+        """Read and write in one transaction, retried as a whole when what it read has changed.
 
         Args:
             job: called with the transaction; reads and writes through it. It may run several times.
@@ -56,7 +57,7 @@ class SparkTable(Writing):
         as_of_completion: Time | None = None,
         meta: bool = False,
     ) -> Any:
-        """The rows as a DataFrame over Spark's own Parquet scan, fixed to the moment of this call.
+        """Return the rows at the time of this call as a DataFrame over Spark's own Parquet scan.
 
         Args:
             columns: names; all data columns otherwise.
@@ -77,10 +78,10 @@ class SparkTable(Writing):
         )
 
     def read_incremental(self, after: Time | None, until: Time | None = None, *, meta: bool = False) -> Any:
-        """The newest version of the rows changed by commits with completion time in (after, until].
+        """Return the newest version of rows changed by commits that completed in (after, until].
 
         ``after`` None is the beginning. Keep the completion time of the last commit seen as the next one: commits appear
-        in the order of completion times, so none is skipped. Deleted rows are not told.
+        in the order of completion times, so none is skipped. Deleted rows are not reported.
         """
         return reads.read_incremental(self.spark, self.table, after=after, until=until, meta=meta)
 
@@ -91,7 +92,7 @@ class SparkTable(Writing):
 def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     spark: Any, table: Table | str, **options: Any
 ) -> SparkTable:
-    """A table in a Spark session; ``options`` are those of `lakelatch.open`.
+    """Open a table in a Spark session; ``options`` are those of `lakelatch.open`.
 
     Raises:
         ConfigError: a session of Spark Connect, or Spark below 4.

@@ -1,4 +1,4 @@
-"""What Spark's Python workers run: functions over Arrow batches that write data files and answer with one row.
+"""The tasks of Spark's Python workers: they write data files from Arrow batches, and return one row.
 
 Everything here is found by import on the worker and gets plain values; nothing refers to the driver's objects.
 An error of this library comes back as a value, so that the driver raises the error itself and not Spark's report of
@@ -37,7 +37,7 @@ FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 
 @dataclass
 class Answer:
-    """What one task did: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each.
+    """The result of a task: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each.
 
     ``looked`` and ``idle`` as in `Files`.
     """
@@ -50,7 +50,7 @@ class Answer:
 
 
 def unpack(rows: Iterable[Any]) -> list[Answer]:
-    """The answers of all tasks; raises the first error among them."""
+    """Return the answers of all tasks, or raise the first error."""
     answers: list[Answer] = [pickle.loads(row[0]) for row in rows]  # noqa: S301 - written by our own workers
     for answer in answers:
         if answer.error is not None:
@@ -118,7 +118,7 @@ class Packed:
 
 
 def unpacked(rows: Iterable[Any], schema: pa.Schema) -> pa.Table | None:
-    """What `Packed` was handed; None when it was too much."""
+    """Return the rows given to `Packed`; None when there were too many."""
     bodies = [row[0] for row in rows]
     if None in bodies:
         return None
@@ -139,7 +139,7 @@ class Task(ABC):
 
     @abstractmethod
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Do the work of one task."""
+        """Run one task."""
 
 
 @dataclass
@@ -187,7 +187,10 @@ def applied(plan: Plan, rows: pa.Table, files: Files) -> Answer:
 
 @dataclass
 class MergeTask(Task):
-    """Rows, or keys to delete, into the file groups that hold them. All rows of one unit meet in one task."""
+    """Rows, or keys to delete, into the file groups that hold them.
+
+    All rows of one unit meet in one task.
+    """
 
     plan: Plan
 

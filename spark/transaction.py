@@ -1,4 +1,4 @@
-"""A Spark job as one transaction: what it reads is of one snapshot, and what its write depends on."""
+"""A Spark job as one transaction: it reads one snapshot, and its reads are validated at commit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .write_methods import Writing
 
 
 class SparkTransaction(Writing):
-    """Made by `SparkTable.run`, which commits it. Any number of reads and writes, each on what was staged before it.
+    """A transaction of `SparkTable.run`, which commits it. Each step sees what was staged before.
 
     A write is staged when it returns. Overwrites want a transaction begun as ``insert_overwrite``, which has no others.
 
     Attributes:
-        txn: the transaction, for what is beyond reads and writes; its ``current`` state is what is read.
+        txn: the transaction, for anything beyond reads and writes; its ``current`` state is what is read.
     """
 
     def __init__(self, spark: Any, table: Table, txn: Transaction) -> None:
@@ -37,12 +37,11 @@ class SparkTransaction(Writing):
         *,
         meta: bool = False,
     ) -> Any:
-        """The rows as a DataFrame of the transaction's snapshot, with what it has written before this call.
+        """Return the rows of the snapshot, with the transaction's own writes so far, as a DataFrame.
 
         Isolation above ``snapshot`` protects what the snapshot holds.
-        Say in ``filter`` what you need, and not in a ``where`` afterwards: what its comparisons of columns with values
-        exclude, by partition or by the statistics of a file, others may change meanwhile. The words are those of
-        `SparkTable.read`.
+        Put conditions into ``filter`` rather than a later ``where``: other writers may then change
+        whatever it excludes by partition or file statistics. Arguments as for `SparkTable.read`.
         """
         self._table.config.refuse_scanning()
         schema = self.txn.written_schema

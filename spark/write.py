@@ -1,4 +1,4 @@
-"""The writes, as the driver sees them: plan, one Spark action (or none), stage.
+"""The writes on the driver: plan, run one Spark action or none, stage.
 
     insert      rows -> new files, where Spark has them; no shuffle
     upsert      rows -> shuffled so that a file group's rows meet -> the worker merges them into the base file itself
@@ -391,7 +391,7 @@ class Writes:
             self._txn._refuse_merge(what)
 
     def _refuse_overwrite(self, what: str, *operations: str) -> None:
-        """Raise `InputError` in a transaction whose operation says something else."""
+        """Raise `InputError` in a transaction of another operation."""
         if self._txn is not None and self._txn.operation not in operations:
             raise InputError(
                 f"`{what}` in a transaction of {self._table.url} that was begun as {self._txn.operation!r}; nothing was written. "

@@ -1,4 +1,4 @@
-"""The writes that a PySpark user calls, of a table and of a transaction."""
+"""The write methods of `SparkTable` and `SparkTransaction`."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from .write import Writes
 
 
 class Writing:
-    """What `SparkTable` and `SparkTransaction` have in common."""
+    """Write methods that tables and transactions share."""
 
     def __init__(self, writes: Writes) -> None:
         self._writes = writes
 
     def insert(self, rows: Any) -> WriteResult:
-        """Add rows whose keys are new. Keys that the table holds already are not looked for, except with buckets.
+        """Add rows with new keys. Existing keys are not looked up, except with buckets.
 
         A key that occurs twice in the rows is resolved by the ordering field, or refused.
         """
         return self._writes.insert(rows, operation="insert")
 
     def bulk_insert(self, rows: Any) -> WriteResult:
-        """As `insert`, without the look for keys that occur twice in the rows."""
+        """As `insert`, but without the check for duplicate keys in the rows."""
         return self._writes.insert(rows, operation="bulk_insert")
 
     def upsert(self, rows: Any) -> WriteResult:
-        """Rows replace those with the same key in the same partition; new keys are inserted.
+        """Replace rows with the same key in the same partition; insert the others.
 
         With an ordering field an older row never replaces a newer one.
         """
@@ -40,7 +40,7 @@ class Writing:
     def delete_where(self, condition: Any) -> WriteResult:
         """Remove the rows for which a condition (SQL text or Column) is true; none is left when this returns.
 
-        No condition is an `InputError`: `delete_all` is the word for that.
+        Without a condition it raises `InputError`; use `delete_all`.
         """
         return self._writes.delete_where(condition)
 

@@ -1,4 +1,4 @@
-"""For people who write a lock provider, a store, or tests on top of this library. Needs ``lakelatch[testing]``.
+"""Tools to test a lock provider, a store or code that uses this library (``lakelatch[testing]``).
 
 class TestMyLocks(LockProviderContract):
     @pytest.fixture

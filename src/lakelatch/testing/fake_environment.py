@@ -1,4 +1,4 @@
-"""An `Environment` without surprises: time passes only when it is told to.
+"""A deterministic `Environment`: time passes only on request.
 
 `FakeEnvironment` is deterministic as long as one real thread uses it. Nothing runs at the same time as anything else:
 
@@ -27,7 +27,7 @@ _SLICE_S = 0.01  # how long real time passes before something is looked at that 
 
 
 class _Clock:
-    """Stands still until told."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self, now_s: float = _START) -> None:
         self._now_s = now_s
@@ -158,7 +158,10 @@ class FakeEnvironment:
     # What the test does.
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; timers fire at their due times. One that is overdue fires once, at once."""
+        """Let time pass; timers fire at their due times.
+
+        One that is overdue fires once, at once.
+        """
         self.sleep(seconds)
 
     def suspend(self, seconds: float) -> None:

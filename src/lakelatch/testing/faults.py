@@ -1,4 +1,4 @@
-"""A store that fails as told: at a counted call, or at the next call of a kind.
+"""A store that injects faults: at the nth call, or at the next matching one.
 
     store = FaultStore(LocalStore(folder))
     store.add(Crash(At(7), after=True))                       # the process is killed right after call 7 took effect
@@ -127,7 +127,10 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """``call`` runs before the call takes effect, or after it. Its own calls of this store are not counted."""
+    """``call`` runs before the call takes effect, or after it.
+
+    Its own calls of this store are not counted.
+    """
 
     when: Match
     call: Callable[[], object]
@@ -303,7 +306,10 @@ def _after(struck: builtins.list[Fault]) -> None:
 
 
 class _FaultyObject:
-    """An object being written whose publication can fail. One that is late is kept open until it has landed."""
+    """An object being written whose publication can fail.
+
+    One that is late is kept open until it has landed.
+    """
 
     def __init__(self, store: FaultStore, path: str) -> None:
         self._store, self._path = store, path

@@ -1,4 +1,4 @@
-"""What every lock provider promises, as tests.
+"""The promises of every lock provider, as tests.
 
 Subclass, say where, and pytest does the rest:
 

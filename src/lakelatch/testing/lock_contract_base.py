@@ -20,7 +20,7 @@ class LockContractBase:
     across_processes: ClassVar[bool] = False
     """True when other processes that open the same URL contend for the same keys."""
     breakable: ClassVar[bool] = True
-    """False when the backend has no way to end somebody else's lease."""
+    """False when the backend cannot end another owner's lease."""
     server_clock: ClassVar[bool] = False
     """True when the server itself ends leases, by a clock that no test can move: then tests wait, a few `lease_s`."""
     lease_s: ClassVar[float] = 10.0
@@ -79,7 +79,7 @@ class LockContractBase:
         return open_provider(url, env=env)
 
     def let_pass(self, env: FakeEnvironment, seconds: float) -> None:
-        """Let time pass for everybody; only ``env`` does anything meanwhile."""
+        """Let time pass everywhere; only ``env`` acts meanwhile."""
         env.advance(seconds)
 
     def outlast(self, locks: LockProvider, key: str, env: FakeEnvironment) -> None:
@@ -88,7 +88,10 @@ class LockContractBase:
         self.let_pass(env, self.lease_s * 1.5)
 
     def cut_off(self) -> AbstractContextManager[None]:
-        """Override: within this block the backend answers nobody. Requests made meanwhile may be lost or come late."""
+        """Override: the backend answers no request in this block.
+
+        Requests may be lost or come late.
+        """
         pytest.skip("cut_off() is not overridden: nobody told how to keep this backend from answering")
 
     def restart(self) -> None:

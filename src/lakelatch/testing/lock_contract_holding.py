@@ -28,7 +28,7 @@ from .lock_contract_base import LockContractBase
 
 
 class HoldingContract(LockContractBase):
-    """One holder at a time, who knows by itself when it is none any more."""
+    """One holder at a time, which notices by itself when it has lost the lock."""
 
     # One holder.
 

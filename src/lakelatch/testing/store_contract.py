@@ -1,4 +1,4 @@
-"""What every store promises, as tests: a store proves itself with one fixture.
+"""The promises of every store, as tests that need one fixture.
 
 class TestMyStore(StoreContract):
     @pytest.fixture
