@@ -295,7 +295,7 @@ def test_rollback_refuses_what_is_not_open(run, table):
 
 def test_locks_shows_the_holder_and_breaks_a_lease(run, table):
     assert run("locks", "show", table.url).stdout == "free\n"
-    lease = table.lease("for the test")
+    lease = table.session.lease("for the test")
     shown = run.json("locks", "show", table.url)
     assert (shown["lock"], shown["key"], shown["holder"]["token"]) == ("table", "table", lease.token)
     assert "held by A: for the test" in run("locks", "show", table.url).stdout

@@ -32,7 +32,7 @@ def write(table: lakelatch.Table, value: int) -> None:
 
 
 def test_describe_tells_who_ended_leases_and_the_last_token(run, table):
-    lease = table.lease("stuck")
+    lease = table.session.lease("stuck")
     run("locks", "break", table.url, "--token", str(lease.token), "--reason", "no sign of life")
     shown = run.json("locks", "show", table.url)
     assert shown["holder"] is None
@@ -49,7 +49,7 @@ def test_watch_prints_each_change_until_interrupted(table):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=listen) as watcher:
         assert watcher.stdout is not None
         assert json.loads(watcher.stdout.readline())["holder"] is None
-        with table.lease("watched"):
+        with table.session.lease("watched"):
             held = json.loads(watcher.stdout.readline())
         assert held["holder"]["reason"] == "A: watched"
         assert json.loads(watcher.stdout.readline())["holder"] is None

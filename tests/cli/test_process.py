@@ -76,7 +76,7 @@ def test_in_a_pipe_nothing_is_wrapped_or_coloured(table, command: str):
     assert not [line for line in out.splitlines() if line != line.rstrip()]
     if command == "timeline":
         with lakelatch.open(table.url) as opened:
-            transactions = {entry.instant for entry in opened.log.entries() if isinstance(entry, Begin)}
+            transactions = {entry.instant for entry in opened.session.log.entries() if isinstance(entry, Begin)}
         assert len(out.splitlines()) == 1 + len(transactions)
 
 

@@ -46,7 +46,7 @@ import lakelatch
 from lakelatch.locks import known_schemes
 assert "sqlite" in known_schemes()
 with lakelatch.create({str(tmp_path / "t")!r}, record_key="id", lock={url!r}) as table:
-    with table.lease("a look") as lease:
+    with table.session.lease("a look") as lease:
         print(table.settings.lock, lease.token)
 """
     stored, token = run(site, "-c", program).split()

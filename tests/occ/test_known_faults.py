@@ -579,7 +579,7 @@ def test_fault_14_a_lock_that_was_left_behind_blocks_for_ever(prove, host):
     def check(make_world: Callable[..., World]) -> None:
         world = make_world()
         a, b = world.writer("A", host="host-a"), world.writer("B", host=host)
-        lease = a.table.lease("about to be killed")
+        lease = a.table.session.lease("about to be killed")
         a.die()
         before = b.env.monotonic()
         b.add("a")
@@ -741,15 +741,15 @@ def test_fault_19_a_lock_is_released_by_another_or_entered_twice(prove):
 
         def second_thread() -> None:
             with suppress(LockError):
-                entered.append(a.table.lease("another thread of the same handle"))
+                entered.append(a.table.session.lease("another thread of the same handle"))
 
-        late = a.table.lease("about to sleep")
+        late = a.table.session.lease("about to sleep")
         thread = Thread(target=second_thread)
         thread.start()
         thread.join()
         assert not entered, "two threads are inside"
         a.env.suspend(a.table.settings.lease_s + 1)
-        lease = b.table.lease("after its end")
+        lease = b.table.session.lease("after its end")
         late.release()
         lease.ensure_held(fresh=True)
         lease.release()

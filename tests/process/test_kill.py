@@ -93,7 +93,7 @@ def test_a_cleaner_killed_at_every_call(forge, folder):
         assert forge.run("clean", folder=table, number=number, after=after) == -9
         use(table, BEGUN)
         with lakelatch.open(str(table)) as again:
-            (dead,) = [e.instant for e in again.log.entries() if getattr(e, "writer", "") == "dead"]
+            (dead,) = [e.instant for e in again.session.log.entries() if getattr(e, "writer", "") == "dead"]
             assert fate(again, dead) == ["begin", "rollback"]
         shutil.rmtree(table)
     assert turn > 20

@@ -256,7 +256,7 @@ class Upkeep:
     def _judge_kept(self, table: Table, story: Story) -> None:
         """States that no cleaning has been decided for, and those of savepoints, are whole."""
         timeline = table.timeline()
-        first, kept = kept_from(table), {each.instant for each in table.savepoints()}
+        first, kept = kept_from(table.session), {each.instant for each in table.savepoints()}
         for each in timeline.commits:
             if (each.completed or "") >= first or each.requested in kept:
                 state = self.world.content(

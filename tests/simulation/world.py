@@ -399,7 +399,7 @@ class World:
             self.base,
             unique=self.shape.unique,
             bucketed=self.shape.bucket_count is not None,
-            kept_from=kept_from(table),
+            kept_from=kept_from(table.session),
             ground=self.ground,
         )
         self.upkeep.judge(table, entries, story)

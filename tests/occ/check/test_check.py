@@ -139,7 +139,7 @@ def insert_again(table: Copy) -> None:
 def give_buckets(table: Copy) -> None:
     with lakelatch.open(str(table.root)) as handle:
         # No handle does that to a table with rows; a writer of before could.
-        handle.log.append(lambda state: Setting(replace(state.settings, bucket_count=4), "test"))
+        handle.session.log.append(lambda state: Setting(replace(state.settings, bucket_count=4), "test"))
         with handle.transaction("insert") as txn:
             txn.new_file(PARTITION, file_id="00000009-0000-0000-0000-000000000000-0").write(rows("JFK", 9))
 
@@ -150,7 +150,7 @@ def change_buckets(table: Copy) -> None:
         handle.change_settings(bucket_count=4)
         with handle.transaction("upsert") as txn:
             txn.upsert(rows("JFK", 9))
-        handle.log.append(lambda state: Setting(replace(state.settings, bucket_count=64), "test"))
+        handle.session.log.append(lambda state: Setting(replace(state.settings, bucket_count=64), "test"))
 
 
 def rename_completion(table: Copy, completion: str) -> None:
@@ -197,7 +197,7 @@ def hide_a_column(table: Copy) -> None:
             late.allow_empty()
         early.new_file("origin=LGA").write(rows("LGA", 9).append_column("more", pa.array([1] * 5)))
         early.commit()
-        echo = handle.log.state.last.echo
+        echo = handle.session.log.state.last.echo
     (table.timeline / echo).unlink()
     table.edit_slot("commit", echo="")
 
@@ -411,9 +411,9 @@ def test_a_dead_writers_remains_are_leftovers_until_it_is_rolled_back(table: Cop
         txn = handle.transaction("insert")
         with txn.new_file(PARTITION) as file:
             file.write(rows("JFK", 3))
-        begin = handle.log.state.open[txn.instant]
+        begin = handle.session.log.state.open[txn.instant]
         left = snapshot_of(table.root)
-        assert handle.cleaner.roll_back(begin, reason="for the test")
+        assert handle.session.cleaner.roll_back(begin, reason="for the test")
         for path, body in left.items():  # a cleaner that died after its entry in the log
             if not path.exists() and "/locks/" not in str(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -461,7 +461,7 @@ def test_a_rebuilt_log_leaves_the_table_sound(table: Copy):
 
 def test_epochs_are_followed(table: Copy):
     with lakelatch.open(str(table.root)) as handle:
-        handle.log.close_epoch()
+        handle.session.log.close_epoch()
         with handle.transaction("insert") as txn:
             txn.new_file("origin=LGA").write(rows("LGA", 1).set_column(0, "id", pa.array(list("abcde"))))
     assert len(list(table.session.log.parent.iterdir())) == 2

@@ -144,7 +144,7 @@ def test_a_clean_spares_slices_that_are_read_today(world):
     put(world.folder / partition / OWN)
     put(world.folder / "part=a/notes.txt")
     planned(one, {partition: [name, OWN], "part=a": ["notes.txt"]})
-    finish_decided(one.table)
+    finish_decided(one.table.session)
     assert (world.folder / live).exists()
     assert (world.folder / partition / OWN).exists(), "no commit of this table has written it"
     assert (world.folder / "part=a/notes.txt").exists()
@@ -157,7 +157,7 @@ def test_a_clean_takes_what_is_superseded(world):
     old = next(iter(one.table.snapshot().file_slices("part=a"))).path
     partition, _, name = old.rpartition("/")
     planned(one, {partition: [name]})
-    finish_decided(one.table)
+    finish_decided(one.table.session)
     assert not (world.folder / old).exists()
     assert content(one.table) == BEGUN | {"a0": 2, "a1": 2}
 

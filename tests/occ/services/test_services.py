@@ -277,13 +277,13 @@ def test_a_plan_is_validated_from_the_slot_that_it_was_computed_at(folder):
     table = a.table
 
     def stall(state):
-        found = clustering.find(table, state, Sizes(1 << 20, 2 << 20), None)
+        found = clustering.find(table.session, state, Sizes(1 << 20, 2 << 20), None)
         if not b_added:
             b_added.append(b.add("b", 5))
         return found
 
     b_added: list[object] = []
-    begin = schedule(table, "cluster", stall)
+    begin = schedule(table.session, "cluster", stall)
     assert begin
     assert begin.planned_at > b_added[0].slot, "planned again on what had landed"
     table.execute(begin.instant)
@@ -298,7 +298,7 @@ def test_what_landed_between_the_look_at_the_table_and_the_plans_entry_is_a_cand
     world = aged(folder / "table", strategy="prefer-writer")
     a, b = world.writer("A"), world.writer("B", host="host-b")
     log = a.table.session.log
-    found, slot = clustering.find(a.table, log.catch_up(), Sizes(1 << 20, 2 << 20), None), log.next_slot
+    found, slot = clustering.find(a.table.session, log.catch_up(), Sizes(1 << 20, 2 << 20), None), log.next_slot
     b.add("b", 5)
 
     def build(state):

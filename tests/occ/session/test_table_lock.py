@@ -157,7 +157,7 @@ def test_a_stored_lock_that_nobody_can_open_is_named_and_can_be_changed(world: W
         lambda state: Setting(replace(state.settings, lock=stored, generation=state.settings.generation + 1), "B")
     )
     b = world.writer("B")
-    for call in (lambda: b.add("b"), b.table.lock.provider, lambda: b.table.lease("x")):
+    for call in (lambda: b.add("b"), b.table.lock.provider, lambda: b.table.session.lease("x")):
         with pytest.raises(
             lakelatch.ConfigError, match=r"cannot be opened by anybody: .* `lakelatch locks set`"
         ) as caught:
@@ -198,7 +198,7 @@ def test_a_lock_that_cannot_be_taken_is_refused_before_anything_is_written(world
 
 
 def _token(table: Table) -> int:
-    with table.lease("to see its token") as lease:
+    with table.session.lease("to see its token") as lease:
         return lease.token
 
 
@@ -242,7 +242,7 @@ def test_a_holder_of_the_old_lock_does_not_land_under_it_alone(world: World, oth
 def test_a_lease_counts_only_in_the_generation_that_it_was_taken_in(world: World, other: str):
     """Whatever its own clock says, and whatever the tokens of the new lock are."""
     a, b = world.writer("A"), world.writer("B", host="host-b")
-    with a.table.lease("to outlive its lock") as lease:
+    with a.table.session.lease("to outlive its lock") as lease:
         assert lease.token_at(a.table.session.log.state) == lease.token
         b.table.change_settings(lease_s=30.0)
         assert lease.token_at(a.table.session.log.catch_up()) == lease.token, "another setting is another matter"
@@ -260,7 +260,7 @@ def test_a_lease_counts_only_in_the_generation_that_it_was_taken_in(world: World
 def test_a_token_that_a_commit_bears_already_lands_no_other(world: World, since: int):
     """A lock server that went back to an older copy of itself grants a token twice."""
     a = world.writer("A")
-    with a.table.lease("to be overtaken") as lease:
+    with a.table.session.lease("to be overtaken") as lease:
         state = a.table.session.log.catch_up()
         assert lease.token_at(replace(state, token=lease.token - 1)) == lease.token
         with pytest.raises(LockLostError, match="under a later lease") as caught:
@@ -394,7 +394,7 @@ def test_a_writer_that_cannot_open_the_new_lock_is_told_which_it_is(folder: Path
     assert child.stdout is not None
     assert child.stdout.readline() == "table\n"
     with lakelatch.open(str(table)) as mine:
-        slots = mine.log.next_slot
+        slots = mine.session.log.next_slot
         mine.set_lock(f"rebuilt://{folder}/strange")  # a scheme that only this process knows
         told = child.communicate("go\n", timeout=60)[0]
         assert told.startswith(

@@ -42,7 +42,7 @@ def test_every_spelling_is_the_same_table_and_the_same_lock(tmp_path, spell):
     (tmp_path / "link").symlink_to(tmp_path / "table")
     with lakelatch.open(spell(tmp_path / "table")) as other:
         assert other.url == table.url
-        with table.lease("first"):
+        with table.session.lease("first"):
             holder = holder_of(other)
             assert holder is not None
             assert "first" in holder.reason
@@ -242,6 +242,9 @@ TXN_CALLS = {
     "claim_turn": ((),),
     "abort": None,  # of one that is over: does nothing
     "touched": None,  # what `run` asks of one that has lost
+    "announced": None,  # what is asked of it while it is begun anew, by the room below
+    "begin_anew": None,
+    "require_open": (),
 }
 
 
@@ -273,4 +276,4 @@ def test_a_transaction_may_still_be_aborted_when_its_table_is_closed(tmp_path):
         txn = table.transaction("upsert")
     txn.abort()
     with lakelatch.open(table.url) as again:
-        assert again.log.catch_up().open == {}
+        assert again.session.log.catch_up().open == {}

@@ -201,7 +201,7 @@ def test_a_place_that_stays_reserved_is_not_waited_for_without_end(make_world):
     after(other, 5, lambda: (first.commit(), owner.table.transaction(reserve=["part=a"])))
     second = begin(other, a1=7)
     assert 15 <= passed(other) < 25
-    assert second._claim.reserved is None
+    assert second.claim.reserved is None
 
 
 @pytest.mark.parametrize("first_by", ["reservation", "lock"])
@@ -351,7 +351,7 @@ def test_run_comes_back_when_the_other_one_has_ended_with_the_place_reserved(fai
     after(other, 3, first.commit)
 
     def work(txn) -> None:
-        seen.append((txn._claim.reserved, txn._lease))
+        seen.append((txn.claim.reserved, txn._lease))
         txn.upsert(rows("a", {"a1": 7}))
 
     assert other.table.run(work, isolation="serializable").attempts == 2

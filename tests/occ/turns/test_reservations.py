@@ -243,7 +243,7 @@ def test_reservations_survive_the_epoch(world):
     with world.fresh() as table:
         begin = table.session.log.state.open[keeps.instant]
         assert begin.age == 2
-        assert begin.reserved == keeps._claim.reserved
+        assert begin.reserved == keeps.claim.reserved
         assert table.session.log.epoch > before
     assert decode(encode(begin, 1, begin.slot, "x"), "x") == begin
     whole = Reservation(EVERYWHERE)
@@ -349,7 +349,7 @@ def test_each_further_loss_reserves_more(world):
     seen = []
 
     def work(txn) -> None:
-        seen.append(txn._claim.reserved)
+        seen.append(txn.claim.reserved)
         add(txn, "a")
         writer.env.sleep(10)
         if len(seen) < 4:
