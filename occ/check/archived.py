@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError
@@ -12,7 +12,7 @@ from .findings import RESTORE, ROLL_BACK, Findings
 if TYPE_CHECKING:
     from ...hudi.table import TableConfig
     from ...storage import Store
-    from .commit_log import LogReport
+    from ..log import Commit
 
 
 def archived_instants(store: Store, config: TableConfig, out: Findings) -> dict[str, Instant] | None:
@@ -51,10 +51,10 @@ def check_archived(
     config: TableConfig,
     archived: dict[str, Instant] | None,
     first_active: str | None,
-    log: LogReport | None,
+    landed: Sequence[Commit],
     out: Findings,
 ) -> None:
-    """Compare what was archived with the active timeline and the log."""
+    """Compare what was archived with the active timeline and with the commits of the log, which ``landed`` holds."""
     if archived is None:
         return
     names = set(store.names(config.timeline_folder))
@@ -73,10 +73,10 @@ def check_archived(
             ),
             ROLL_BACK,
         )
-    undone = {name for commit in (log.commits if log else ()) for name in commit.undone if commit.restores}
-    for commit in log.commits if log else ():
-        landed = commit.published if commit.action in COMMIT_ACTIONS else ()
-        old = {name for name in landed if name.partition("_")[0] < (first_active or "")}
+    undone = {name for commit in landed for name in commit.undone if commit.restores}
+    for commit in landed:
+        names_of = commit.published if commit.action in COMMIT_ACTIONS else ()
+        old = {name for name in names_of if name.partition("_")[0] < (first_active or "")}
         if not old <= names | archived.keys() | undone:
             out.add(
                 "history-lacks",

@@ -73,7 +73,7 @@ def check(
     log = check_log(store, out)
     if log is not None:
         check_publication(store, history, log, out)
-    check_archived(store, config, history.history, history.first_active, log, out)
+    check_archived(store, config, history.history, history.first_active, log.commits if log else (), out)
     named = named_files(history, log)
     check_named(store, listing, history, named, out)
     check_listed(listing, history, log, named, out)

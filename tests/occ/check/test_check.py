@@ -464,7 +464,7 @@ def test_epochs_are_followed(table: Copy):
         handle.session.log.close_epoch()
         with handle.transaction("insert") as txn:
             txn.new_file("origin=LGA").write(rows("LGA", 1).set_column(0, "id", pa.array(list("abcde"))))
-    assert len(list(table.session.log.parent.iterdir())) == 2
+    assert len(list(table.log.parent.iterdir())) == 2
     assert table.check(deep=True).findings == ()
 
 
