@@ -797,7 +797,7 @@ def test_fault_20_two_spellings_of_a_table_are_two_locks(prove):
         for one, other in itertools.pairwise(spelled):
             with lakelatch.open(one, env=world.env.peer()) as a, lakelatch.open(other, env=world.env.peer()) as b:
                 locks, key = b.lock.provider()
-                with a.lease("the one"):
+                with a.session.lease("the one"):
                     assert locks.try_acquire(key) is None, f"{one} and {other} have two locks"
 
     prove(check, url=(the_url_is_taken_as_it_is_written(), "have two locks"))
