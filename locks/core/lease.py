@@ -19,7 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from ...environment import Environment, Process
 from ...errors import LakeLatchError, LockLostError
@@ -27,9 +27,6 @@ from ..interface import Release
 from .events import current, scheme_of
 from .grant import EXPIRED, FORKED, MAX_HOLD, MEANING, NO_ANSWER, RELEASED, STOLEN, UNREACHABLE, Grant, RenewMany
 from .thread_queue import Ticket
-
-if TYPE_CHECKING:
-    from .renewer import Renewer
 
 # Backends take these from here.
 __all__ = ["EXPIRED", "NO_ANSWER", "RELEASED", "STOLEN", "Grant", "HeldLease", "LeaseState", "RenewMany", "renew"]
@@ -248,10 +245,20 @@ def renew(holds: Sequence[LeaseState], ask: RenewMany) -> None:
             hold._io.release()
 
 
+class Keeper(Protocol):
+    """Who renews leases while their handles live: the process's renewer."""
+
+    def add(self, hold: LeaseState, handle: HeldLease) -> None:
+        """Renew it from now on."""
+
+    def released(self, hold: LeaseState) -> None:
+        """It was given back."""
+
+
 class HeldLease:
     """A `Lease` on a `Grant` of any backend."""
 
-    def __init__(self, hold: LeaseState, renewer: Renewer) -> None:
+    def __init__(self, hold: LeaseState, renewer: Keeper) -> None:
         self._hold = hold
         self._renewer = renewer
         self.key = hold.key

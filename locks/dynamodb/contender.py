@@ -82,17 +82,17 @@ class DynamoPlace:
         env, seen, ask = self._env, self._seen, self.ask
         self.until = env.monotonic() + limit_s
         if seen is None or ask is None:
-            backoff_s = _PAUSE_S_MAX * env.random()  # throttled before anything was seen
+            pause_s = _PAUSE_S_MAX * env.random()  # throttled before anything was seen
         else:
             behind = seen.queue.index(ask.owner) if ask.owner in seen.queue else len(seen.queue)
             lasted_s = env.monotonic() - self._since
             least_s = _PAUSE_OVERTAKEN_S if seen.overtakes else _PAUSE_S
-            backoff_s = min(max(lasted_s / 4, least_s), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
+            pause_s = min(max(lasted_s / 4, least_s), _PAUSE_S_MAX) * (0.75 + env.random() / 2)
             if behind:
-                backoff_s = min(max(backoff_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
+                pause_s = min(max(pause_s, behind * self._turns.get(self.item, 0.0) * _BEHIND_PART), _BEHIND_S_MAX)
             if env.monotonic() < self._ends_at:
-                backoff_s = min(backoff_s, self._ends_at - env.monotonic() + 0.001)
-        env.sleep(min(limit_s, backoff_s))
+                pause_s = min(pause_s, self._ends_at - env.monotonic() + 0.001)
+        env.sleep(min(limit_s, pause_s))
 
     def leave(self) -> None:
         """Take the name out of the queue, and give back what may have been granted without our knowing."""

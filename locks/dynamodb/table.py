@@ -150,10 +150,10 @@ class Table:
                 doubt |= not isinstance(e, EndpointConnectionError | ConnectTimeoutError)
                 code = ""
                 silent += 1
-            backoff_s = self._env.random() * min(_PAUSE_S * 2**tries, _PAUSE_S_MAX)
-            if silent == _SILENT_MAX or self._env.monotonic() + backoff_s >= until:
+            pause_s = self._env.random() * min(_PAUSE_S * 2**tries, _PAUSE_S_MAX)
+            if silent == _SILENT_MAX or self._env.monotonic() + pause_s >= until:
                 raise self._unavailable(cause, tries, throttled=code in _THROTTLED, doubt=doubt) from cause
-            self._env.sleep(backoff_s)
+            self._env.sleep(pause_s)
 
     def _once(self, operation: str, request: dict[str, Any]) -> _Item | None:
         try:

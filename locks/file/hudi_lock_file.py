@@ -75,7 +75,7 @@ def open_hudi_file(url: LockUrl, env: Environment) -> tuple[HudiLockFile | None,
             "it counts whole minutes; write 1m or more, or leave it out when they have 0",
             url=str(url),
         )
-    hudi = HudiLockFile(os.path.join(url.path, _FILE), env, expire_s=expire_s, backoff_s=times.get("jvm_pause"))
+    hudi = HudiLockFile(os.path.join(url.path, _FILE), env, expire_s=expire_s, pause_s=times.get("jvm_pause"))
     hudi.check_lease(url.lease_s)
     spelled = {"jvm": _FILE} | {name: format_duration(value) for name, value in times.items()}
     return hudi, replace(url, options=spelled)
@@ -87,11 +87,11 @@ class HudiLockFile:
     Only who holds our own lock (backend.py) takes it, so our processes never race for it.
     """
 
-    def __init__(self, path: str, env: Environment, *, expire_s: float | None, backoff_s: float | None) -> None:
+    def __init__(self, path: str, env: Environment, *, expire_s: float | None, pause_s: float | None) -> None:
         self.path = path
         self.expire_s = expire_s
         self._env = env
-        self._pause_s = backoff_s
+        self._pause_s = pause_s
 
     def check_lease(self, lease_s: float) -> None:
         """Raise `ConfigError` unless the holder stops well before a JVM may delete its file as expired."""
@@ -193,9 +193,9 @@ class HudiLockFile:
 
     def leave_room(self, folder: str, held_s: float) -> None:
         """Ask all of ours to leave the lock alone for as long as it was held, so that a JVM's next look can find it free."""
-        backoff_s = min(held_s, _POLL_S) if self._pause_s is None else self._pause_s
+        pause_s = min(held_s, _POLL_S) if self._pause_s is None else self._pause_s
         with open(os.path.join(folder, "room"), "wb") as file:
-            file.write(json.dumps({"v": 1, "until": self._env.now() + backoff_s, "backoff_s": backoff_s}).encode())
+            file.write(json.dumps({"v": 1, "until": self._env.now() + pause_s, "pause_s": pause_s}).encode())
 
     def is_room(self, folder: str) -> bool:
         """True while a pause lasts.
@@ -204,7 +204,7 @@ class HudiLockFile:
         """
         room = gen.read_json(os.path.join(folder, "room"))
         try:
-            return 0 < float(room["until"]) - self._env.now() <= float(room["backoff_s"])
+            return 0 < float(room["until"]) - self._env.now() <= float(room["pause_s"])
         except (KeyError, TypeError, ValueError):
             return False
 

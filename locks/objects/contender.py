@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...errors import LockUnavailableError
-from ...storage import Outcome
+from ...storage import Outcome, Put
 from ..interface import Release
 from .pacing import Found, Pace, Rhythm
 from .record import LockObject, Names, broken_of, ms
 
-if TYPE_CHECKING:
-    from .backend import ObjectBackend
-
 TRIES = 5
+
+
+class LockObjects(Protocol):
+    """What contenders and grants ask of their backend."""
+
+    @property
+    def where(self) -> str:
+        """The store, for messages."""
+
+    def write(self, path: str, body: bytes, tag: str | None) -> Put:
+        """Replace the version with that tag, or make the object."""
+
+    def now(self) -> float:
+        """The server's time."""
+
+    def look(self, names: Names) -> Found | None:
+        """The lock object as it is now."""
+
+    def told(self) -> AbstractContextManager[None]:
+        """Errors inside name the lock."""
+
+    def withdraw(self, place: ObjectPlace) -> None:
+        """No write of ``place`` without an answer may give it the lock from now on."""
 
 
 class ObjectPlace:
     """One wait for one key; ``unsure`` holds the version on which a write without answer may still land."""
 
-    def __init__(self, backend: ObjectBackend, names: Names, owner: str, pace: Pace, rhythm: Rhythm) -> None:
+    def __init__(self, backend: LockObjects, names: Names, owner: str, pace: Pace, rhythm: Rhythm) -> None:
         self.names = names
         self.owner = owner
         self.pace = pace
@@ -38,7 +59,7 @@ class ObjectPlace:
 class ObjectGrant:
     """The version that we wrote last."""
 
-    def __init__(self, backend: ObjectBackend, place: ObjectPlace, lease_s: float, found: Found) -> None:
+    def __init__(self, backend: LockObjects, place: ObjectPlace, lease_s: float, found: Found) -> None:
         self.token = found.lock.token
         self._backend = backend
         self._names = place.names

@@ -130,8 +130,8 @@ class Pace:
         """True when a look would be wasted: others are to go first, as we know from our own release, or may be."""
         if self.waited:
             return False
-        backoff_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * _SLEEP * self._rhythm.cycle_s
-        self._pause_s = min(max(backoff_s, self._rhythm.room_s()), self._pause_s_max)
+        pause_s = max(0.0, self._rhythm.behind(self._me) - 0.5) * _SLEEP * self._rhythm.cycle_s
+        self._pause_s = min(max(pause_s, self._rhythm.room_s()), self._pause_s_max)
         return self._pause_s > 0.0
 
     def saw_held(self, lock: LockObject, ends_in_s: float) -> None:
@@ -139,10 +139,8 @@ class Pace:
         now, seen_at = self._env.monotonic(), self._saw_turn(lock)
         # Half a hand-off before the end of the one that is before ours, then often; more seldom when it is overdue.
         elapsed_s, turn_s = now - seen_at, (self._rank(lock) + 0.5) * self._rhythm.cycle_s
-        backoff_s = max(self._look_s, (turn_s - elapsed_s) * _SLEEP, (elapsed_s - 2 * turn_s) / 4)
-        self._pause_s = min(
-            backoff_s * (0.75 + self._env.random() / 2), max(ends_in_s, _PAUSE_S_MIN), self._pause_s_max
-        )
+        pause_s = max(self._look_s, (turn_s - elapsed_s) * _SLEEP, (elapsed_s - 2 * turn_s) / 4)
+        self._pause_s = min(pause_s * (0.75 + self._env.random() / 2), max(ends_in_s, _PAUSE_S_MIN), self._pause_s_max)
 
     def saw_free(self, lock: LockObject, tag: str) -> bool:
         """Is it ours to take now? Others who came before get the time to see it too."""

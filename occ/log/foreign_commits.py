@@ -8,17 +8,24 @@ its share of the time), and whoever closes an epoch right before: what is older 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...environment import Environment
 from ...errors import UnsupportedTableError
 from ...hudi.timeline import EARLIEST, Instant
-
-if TYPE_CHECKING:
-    from .commit_log import CommitLog
+from .state import LogState
 
 _SHARE, _EVERY_S = 0.001, 1.0  # of the time, what looking may cost; and not more often than that
 _AWAITED_S = 600.0  # whoever was seen at work is looked for every time, for so long: it may also have died
+
+
+class _Log(Protocol):
+    """What is asked of the commit log."""
+
+    @property
+    def state(self) -> LogState: ...
+    def catch_up(self) -> LogState:
+        """Read to the head."""
 
 
 class Strangers:
@@ -34,7 +41,7 @@ class Strangers:
     """
 
     def __init__(
-        self, log: CommitLog, env: Environment, since: Callable[[str, Callable[[str], bool]], Sequence[Instant]]
+        self, log: _Log, env: Environment, since: Callable[[str, Callable[[str], bool]], Sequence[Instant]]
     ) -> None:
         self._log, self._env, self._since = log, env, since
         self.found: list[str] = []

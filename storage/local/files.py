@@ -466,7 +466,7 @@ def _open_locked(folder: str, how: int, required: bool, make: bool) -> int:
 def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
     """Take the lock, waiting in ever longer steps: a holder needs microseconds, unless it was suspended."""
     give_up = time.monotonic() + wait_s
-    backoff_s = 0.0002
+    pause_s = 0.0002
     while True:
         try:
             fcntl.flock(fd, how | fcntl.LOCK_NB)
@@ -477,8 +477,8 @@ def _flock(fd: int, full: str, how: int, wait_s: float) -> None:
                     "Look for a suspended process (fuser shows who has it open)",
                     path=full,
                 ) from None
-            time.sleep(backoff_s * random.uniform(0.5, 1.5))
-            backoff_s = min(backoff_s * 1.5, 0.01)
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(pause_s * 1.5, 0.01)
         else:
             return
 
