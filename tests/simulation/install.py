@@ -25,11 +25,11 @@ from lakelatch.occ.log import commit_log
 from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.services import scheduling as services
+from lakelatch.occ.session import memory as remembered
 from lakelatch.occ.session import snapshot_cache as view
 from lakelatch.occ.session import table_lock
 from lakelatch.occ.table import table
 from lakelatch.occ.transaction.unique_constraints import Checker
-from lakelatch.occ.turns import waiting
 
 from .environment import SimEnvironment, simulated_mutexes
 from .files import join_files, merge_logs
@@ -55,7 +55,7 @@ def simulated() -> Iterator[None]:
             logging.disable(logging.CRITICAL)  # tracebacks of simulated faults cost more than the schedule
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
-                simulated_mutexes(commit_log, heartbeat, view, table_lock, waiting, held, memory, queue, renewer)
+                simulated_mutexes(commit_log, heartbeat, view, table_lock, remembered, held, memory, queue, renewer)
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(LeaseState, "ensure", _watched(LeaseState.ensure)))

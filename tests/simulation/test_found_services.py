@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -196,7 +197,7 @@ def test_a_plan_whose_files_a_restore_took_away_ends(world: World, monkeypatch: 
     planned = a.table.plan_clustering()
     assert planned is not None
     monkeypatch.setattr(
-        "lakelatch.occ.services.restore.end_plan", lambda *_: None
+        sys.modules["lakelatch.occ.services.restore"], "end_plan", lambda *_: None
     )  # the restorer died before it came to that
     b.table.restore(first_of(b))
     with pytest.raises(lakelatch.ConflictError) as told:
