@@ -97,8 +97,8 @@ class Story:
     def roll_back(self, change: Change) -> None:
         """Another writer ends this transaction, as if its heartbeat had stopped."""
         with lakelatch.open(str(self.path), writer="cleaner") as other:
-            begin = other.log.catch_up().open[change.instant]
-            assert other.cleaner.roll_back(begin, reason="a test asked for it")
+            begin = other.session.log.catch_up().open[change.instant]
+            assert other.session.cleaner.roll_back(begin, reason="a test asked for it")
 
     def rows(self, *, as_of: str | None = None, begin: str = "", end: str | None = None) -> list[Row]:
         """What a reader must see: the changes with T not after ``as_of`` and C not after ``end``, and of their rows

@@ -162,7 +162,7 @@ def two(make_world):
     one, other = world.writer("one").table, world.writer("two").table
     with one.transaction("insert") as txn:
         insert(txn, "a", "large", v=100)
-    one.log.catch_up()
+    one.session.log.catch_up()
     return world, one, other
 
 

@@ -83,7 +83,7 @@ def test_commits_of_our_own_are_no_strangers(tmp_path):
         table.session.log.close_epoch()
         with lakelatch.open(url) as other:
             commit(other, rows("a", value=7))
-            assert other.log.look(now=True) == []
+            assert other.session.log.look(now=True) == []
         assert values(table) == [7]
         with pytest.raises(lakelatch.ConfigError, match="nothing to adopt"):
             lakelatch.adopt(url)

@@ -128,7 +128,7 @@ def test_no_promise_no_conflict(make_world, settings):
     insert(two, "a", "new")
     one.commit()
     two.commit()
-    assert "unique" not in two._table.log.state.last.metadata
+    assert "unique" not in two.session.log.state.last.metadata
     assert world.fresh().read()["id"].to_pylist().count("new") == 2
 
 
