@@ -210,9 +210,9 @@ class Table:
         Args:
             work: called with the transaction; may run several times, so it must keep nothing from one time to the next.
             attempts: how often at most.
-            time_s: no new attempt begins after so many seconds.
-            work_s: no new attempt begins when the lost ones took so many seconds together.
-            pause_s: jittered pause after the first loss, doubled with each, 5 s at most.
+            timeout_s: no new attempt begins after so many seconds.
+            lost_work_max_s: no new attempt begins when the lost ones took so many seconds together.
+            backoff_s: jittered pause after the first loss, doubled with each, 5 s at most.
             isolation, reserve: of each attempt, see `transaction`.
             reserve_after: after so many lost attempts the next ones reserve; None: never.
 
