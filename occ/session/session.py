@@ -5,8 +5,9 @@ A session changes nothing by itself but what dead writers left (`look_after_othe
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...environment import SYSTEM, Environment
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import FileSlice, Snapshot
+    from ..staging import FileSpec
 
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch")
@@ -189,6 +191,20 @@ class Session:
             if completion is None and (restore := read_timeline(self.store, self.config).taken_back().get(instant)):
                 raise forgotten(self.url, instant, restore)
             return completion
+
+    def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
+        """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
+        from ...hudi.table import META_COLUMNS
+        from ..staging import FileSpec
+
+        schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name)
+        missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
+        if missing:
+            raise InputError(
+                f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
+                columns=missing,
+            )
+        return FileSpec(self.store, instant, schema, self.config, self.settings.bucket_count), avro
 
     # --- what it shows -----------------------------------------------------------------------------------------
 
@@ -405,3 +421,17 @@ def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for f in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([f for f in schema if f.name not in names])
+
+
+@functools.lru_cache(maxsize=64)
+def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.Schema, str]:
+    from ...hudi.table import storable, to_avro, widen
+
+    schema = storable(rows) if current is None else widen(current, rows)
+    return schema, to_avro(schema, name)

@@ -5,7 +5,6 @@ No protocol in here: that is `transaction`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -223,12 +222,12 @@ class Work:
         from ..staging import wanted_of
 
         self.require_open()
-        spec, self._schema = _spec_of(self.session, self.instant, schema, self.schema)
+        spec, self._schema = self.session.file_spec(self.instant, schema, self.schema)
         if self._columns is not None and self._columns.names != spec.schema.names:
             # Another file of this transaction has other new columns: the table gets the new columns of all of them.
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
-            spec, self._schema = _spec_of(self.session, self.instant, wide, self.schema)
+            spec, self._schema = self.session.file_spec(self.instant, wide, self.schema)
         spec = replace(
             spec,
             wanted=wanted_of(self.session.settings, spec.schema, self.operation),
@@ -438,32 +437,3 @@ class Work:
         self.session.require_open()
         if self._state != "open":
             raise is_over(self, self._state)
-
-
-def _spec_of(session: Session, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
-    """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
-    from ...hudi.table import META_COLUMNS
-    from ..staging import FileSpec
-
-    config = session.config
-    schema, avro = _settled(current, _without(rows, META_COLUMNS), config.name)
-    missing = [f for f in (*config.record_key_fields, *config.partition_fields) if f not in schema.names]
-    if missing:
-        raise InputError(
-            f"the rows lack {', '.join(missing)}, which {session.url} needs as record key or partition", columns=missing
-        )
-    return FileSpec(session.store, instant, schema, config, session.settings.bucket_count), avro
-
-
-def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([f for f in schema if f.name not in names])
-
-
-@functools.lru_cache(maxsize=64)
-def _settled(current: pa.Schema | None, rows: pa.Schema, name: str) -> tuple[pa.Schema, str]:
-    from ...hudi.table import storable, to_avro, widen
-
-    schema = storable(rows) if current is None else widen(current, rows)
-    return schema, to_avro(schema, name)

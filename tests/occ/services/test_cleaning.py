@@ -55,8 +55,10 @@ def test_exactly_the_files_that_no_kept_moment_sees_go(history, kept):
     needed = {
         each.path for moment in moments for each in build(left, view, CONFIG, as_of_completion=moment).file_slices()
     }
+    later = {f.path for f in files if completion[f.instant] > max(moments, default="")}
+    assert not gone & later, "what landed after the timeline was listed was seen at no moment of it"
     several = {f.path for f in files if sum(o.group == f.group for o in files) > 1 or f.group in _groups(replaced)}
-    assert {f.path for f in left.bases} & several <= needed
+    assert ({f.path for f in left.bases} & several) - later <= needed
 
 
 def _groups(replaced):
