@@ -27,7 +27,8 @@ def session() -> Any:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     made = (
-        SparkSession.builder.master("local[2]")
+        # A process has one session, and the first to ask makes it: three tries for a task, as tests/spark wants them.
+        SparkSession.builder.master("local[2,3]")
         .appName("differential")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
