@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
+import threading
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+import lakelatch
 
 ROOT = Path(__file__).parents[1]
 _spec = spec_from_file_location("rooms", ROOT / "scripts/rooms.py")
@@ -89,3 +94,26 @@ def test_a_room_says_what_it_is_for(room: str):
 def test_the_picture_shows_the_rooms_as_they_are():
     """To renew it: ``python scripts/rooms.py --draw docs/rooms.svg``."""
     assert (ROOT / "docs/rooms.svg").read_text() == rooms.drawing(KNOWN)
+
+
+def test_one_warm_upserted_row_passes_at_most_25_rooms(tmp_path):
+    """Rooms whose functions are called, on any thread, by an upsert of one row into a table that the handle knows."""
+    modules = {str(path.resolve()): name for name, path in KNOWN.items()}
+    passed: set[str] = set()
+
+    def called(frame, event, _arg):
+        if event == "call" and (module := modules.get(os.path.realpath(frame.f_code.co_filename))):
+            passed.add(rooms.room_of(module))
+
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", bucket_count=2) as table:
+        for value in range(3):
+            if value == 2:
+                threading.setprofile(called)
+                sys.setprofile(called)
+            try:
+                table.run(lambda txn, value=value: txn.upsert(pa.table({"id": ["a"], "v": [value]})))
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)
+    assert {"storage.local", "locks.core", "conflict", "occ.log", "occ.staging", "occ.transaction"} <= passed
+    assert len(passed) <= 25, sorted(passed)  # 21 on 23 November 2026
