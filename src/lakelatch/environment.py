@@ -127,25 +127,61 @@ class _SystemTimer:
 
 
 _Calls = SimpleQueue[tuple[Callable[[], None], str]]
-_spare: deque[_Calls] = deque()  # of threads that have made their call: whoever waits for a lock needs one, each time
-_SPARE_MAX, _SPARE_S = 8, 1.0
 
 
-def _work(calls: _Calls) -> None:
-    while True:
+class SpareThreads:
+    """Threads that have made their call and wait for another: whoever waits for a lock needs one, each time.
+
+    A thread ends when it has waited ``idle_s`` seconds for a call, or when `MAX` others wait already.
+    """
+
+    MAX = 8
+
+    def __init__(self, idle_s: float) -> None:
+        self._idle_s = idle_s
+        self._waiting: deque[_Calls] = deque()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._waiting.clear)  # those threads are not in the child
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def run(self, call: Callable[[], None], name: str) -> None:
+        """Make the call on a thread that waits, or on a new one."""
         try:
-            call, threading.current_thread().name = calls.get(timeout=_SPARE_S)
-        except Empty:
+            calls = self._waiting.pop()
+        except IndexError:
+            calls = SimpleQueue()
+            threading.Thread(target=self._work, args=(calls,), name=name, daemon=True).start()
+        calls.put((call, name))
+
+    def _work(self, calls: _Calls) -> None:
+        while True:
             try:
-                _spare.remove(calls)
-            except ValueError:
-                continue  # it has just been chosen: the call comes
-            return
-        call()
-        del call  # and with it what it has held
-        if len(_spare) >= _SPARE_MAX:
-            return
-        _spare.append(calls)
+                call, threading.current_thread().name = calls.get(timeout=self._idle_s)
+            except Empty:
+                if self._leaves(calls):
+                    return
+                continue
+            call()
+            del call  # and with it what it has held
+            self._waiting.append(calls)
+            if len(self._waiting) > self.MAX and self._leaves(calls):
+                return
+
+    def _leaves(self, calls: _Calls) -> bool:
+        """Whether the thread may end. It has been chosen otherwise: its call comes."""
+        try:
+            self._waiting.remove(calls)
+        except ValueError:
+            return False
+        return True
+
+    def __reduce__(self) -> str:
+        return "SPARE_THREADS"  # threads don't travel: elsewhere it is that process's own
+
+
+SPARE_THREADS = SpareThreads(idle_s=1.0)
 
 
 class SystemEnvironment:
@@ -154,8 +190,9 @@ class SystemEnvironment:
     ``proc`` is where the kernel shows processes, if it does.
     """
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str = "/proc", threads: SpareThreads = SPARE_THREADS) -> None:
         self._proc = proc
+        self._threads = threads
 
     def now(self) -> float:
         return time.time()
@@ -179,12 +216,7 @@ class SystemEnvironment:
         return _SystemTimer(period_s, call, name)
 
     def thread(self, call: Callable[[], None], *, name: str) -> None:
-        try:
-            calls = _spare.pop()
-        except IndexError:
-            calls = SimpleQueue()
-            threading.Thread(target=_work, args=(calls,), name=name, daemon=True).start()
-        calls.put((call, name))
+        self._threads.run(call, name)
 
     def process(self) -> Process:
         return _this_process(self._proc)
@@ -240,7 +272,6 @@ def _exists(pid: int) -> bool:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_this_process.cache_clear)
-    os.register_at_fork(after_in_child=_spare.clear)  # those threads are not in the child
 
 
 def _start_time(proc: str, pid: int) -> str:
