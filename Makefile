@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo test test-fast test-spark test-jvm extras soak mutants lint types bench dist clean
+.PHONY: help venv demo test test-fast test-spark test-jvm extras soak mutants lint types bench docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
@@ -19,6 +19,7 @@ help:
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
+	@echo "make docs       the site from docs/ in build/site, without warnings"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
 	@echo "make dist       wheel and sdist in dist/"
 	@echo "make clean      remove what was built; keeps $(VENV) and .cache"
@@ -88,6 +89,10 @@ bench: venv
 	$(BIN)/python benchmarks/commit_latency.py --history 1000
 	@scripts/ensure_tools.sh all
 	-$(BIN)/python benchmarks/locks.py --processes 8 --hold 0,5 --seconds 3 --peers
+
+docs: venv
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	@echo "build/site/index.html"
 
 dist: venv
 	$(BIN)/python -m build --no-isolation

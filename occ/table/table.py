@@ -147,7 +147,8 @@ class Table:
         Args:
             partition: its path (``origin=JFK``), as `snapshot` and ``lakelatch files`` tell it.
             columns: names; all otherwise.
-            as_of, as_of_completion: as of `snapshot`.
+            as_of: as of `snapshot`.
+            as_of_completion: as of `snapshot`.
 
         Raises:
             InputError: no such partition or column, or no such time.
@@ -213,7 +214,8 @@ class Table:
             timeout_s: no new attempt begins after so many seconds.
             lost_work_max_s: no new attempt begins when the lost ones took so many seconds together.
             backoff_s: jittered pause after the first loss, doubled with each, 5 s at most.
-            isolation, reserve: of each attempt, see `transaction`.
+            isolation: of each attempt, see `transaction`.
+            reserve: of each attempt, see `transaction`.
             reserve_after: after so many lost attempts the next ones reserve; None: never.
 
         Raises:
@@ -560,7 +562,9 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     Args:
         url: a path, ``file://``, ``s3://``, ``gs://`` or ``az://``; every spelling of one place is the same table.
         writer: a name for logs and conflict messages; host and process number otherwise.
-        lock, strategy, isolation: what this writer expects; refused when the table says otherwise.
+        lock: what this writer expects; refused when the table says otherwise.
+        strategy: likewise.
+        isolation: likewise.
         priority: of this writer's transactions, on tables with strategy ``priority``; the larger goes first.
         clock_is_right: begin also when this host's clock is years ahead of all that the table has: nothing was written
             for so long.
