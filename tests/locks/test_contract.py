@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lakelatch.locks import open_provider
+from lakelatch.testing.thread_count import threads_of
+
 HERE = Path(__file__).parent
 # Who breaks what, and a test that has to notice it.
 NOTICED_BY = {
@@ -59,3 +62,11 @@ def test_every_broken_service_is_run() -> None:
     text = (HERE / "broken.py").read_text()
     classes = {line.partition("(")[0].removeprefix("class Test") for line in text.splitlines() if "(TestSound)" in line}
     assert classes == set(NOTICED_BY)
+
+
+def test_a_thread_that_stays_is_named_with_its_stack() -> None:
+    threads = threads_of(open_provider("memory://named"), "k", patience_s=0)
+    (left,) = threads.left  # it ends some ticks later
+    assert left.startswith("lakelatch-renewer (_SystemTimer._run):")
+    assert "self._stop.wait(period_s)" in left
+    assert [each.splitlines()[0] for each in threads.started] == [left.splitlines()[0]]

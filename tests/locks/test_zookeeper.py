@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from lakelatch.locks.interface import BREAKS_KEPT
 from lakelatch.locks.zookeeper.nodes import node_name
 from lakelatch.testing import FakeEnvironment, LockProviderContract
 from lakelatch.testing.contention import PATIENCE_S, until
+from lakelatch.testing.thread_count import threads_of
 
 from ..servers import Wire, free_port
 from ..servers.zookeeper_server import Node, Relay, zookeeper
@@ -371,13 +371,14 @@ def test_a_provider_that_stays_open_reaches_a_server_that_was_built_anew(tmp_pat
 
 
 def test_an_unreachable_server_is_named_and_no_thread_stays() -> None:
-    before = set(threading.enumerate())
     url = f"zk://127.0.0.1:{free_port()}/tests?session=1s"
     with open_provider(url, env=SystemEnvironment()) as locks:
         with pytest.raises(LockUnavailableError, match=r"No ZooKeeper server of 127\.0\.0\.1:\d+ answered") as caught:
             locks.try_acquire("k")
         assert caught.value.retryable
-    until(lambda: set(threading.enumerate()) <= before, "a thread stays behind")
+        threads = threads_of(locks, "k")
+    assert "No ZooKeeper server of" in threads.error
+    assert not threads.left, "\n".join(threads.left)
 
 
 def test_kazoos_own_lock_is_waited_for(locks: LockProvider, admin: KazooClient, key: str) -> None:

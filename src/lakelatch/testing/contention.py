@@ -73,9 +73,9 @@ def run_threads(threads: list[threading.Thread], *, start: bool = True) -> None:
         assert not thread.is_alive(), "a thread still waits for the lock"
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def until(true: Callable[[], bool], what: str, *, patience_s: float = PATIENCE_S) -> None:
     """Look at the real state until it is as it should be; ``what`` says what is wrong if it never is."""
-    give_up = time.monotonic() + PATIENCE_S
+    give_up = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < give_up, what
         time.sleep(0.01)  # a foreign server's or process's state, of which nothing tells us

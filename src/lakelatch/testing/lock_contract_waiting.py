@@ -16,6 +16,7 @@ from ..locks import Lease, LockProvider, Release
 from .contention import PATIENCE_S, CountingEnvironment, WatchedEnvironment, run_threads, until
 from .fake_environment import FakeEnvironment
 from .lock_contract_base import LockContractBase
+from .thread_count import threads_of
 
 
 class WaitingContract(LockContractBase):
@@ -204,13 +205,9 @@ class WaitingContract(LockContractBase):
             assert unicodedata.is_normalized("NFC", lease.key)
 
     def test_many_leases_need_no_more_threads(self, url: str, key: str) -> None:
-        before = set(threading.enumerate())
-        with self.open(url, SYSTEM) as locks:
-            leases = [locks.acquire(f"{key}/{i}", wait_s=PATIENCE_S) for i in range(self.many)]
-            assert len(set(threading.enumerate()) - before) <= self.threads_max
-            for lease in leases:
-                lease.ensure_held()
-                assert lease.release() is Release.RELEASED
+        threads = threads_of(self.open(url, SystemEnvironment()), key, leases=self.many)
+        assert threads.error == ""
+        assert len(threads.started) <= self.threads_max, "\n".join(threads.started)
 
     # Odds and ends.
 
@@ -240,10 +237,9 @@ class WaitingContract(LockContractBase):
             locks.inspect(key)
 
     def test_close_leaves_no_thread_behind(self, url: str, key: str) -> None:
-        before = set(threading.enumerate())
-        with self.open(url, SystemEnvironment()) as locks:
-            locks.acquire(key, wait_s=PATIENCE_S).release()
-        until(lambda: set(threading.enumerate()) <= before, "a thread of the closed provider still runs")
+        threads = threads_of(self.open(url, SystemEnvironment()), key)
+        assert threads.error == ""
+        assert not threads.left, "\n".join(["threads of the closed provider still run", *threads.left])
 
     def test_senseless_requests_are_refused(self, provider: LockProvider) -> None:
         with pytest.raises(ConfigError):
