@@ -24,6 +24,7 @@ Each class says who can fix it and whether anything landed.
        └─ CommitStateUnknownError  the store gave no answer; look before anything is deleted
 
 ``landed`` is True, False or None (unknown). ``retryable`` says whether running the same work again can help.
+``docs`` is the page that says what to do about its class; a note repeats it, so that a traceback ends with it.
 Errors survive pickling, because Spark ships them between processes.
 """
 
@@ -57,15 +58,25 @@ __all__ = [
 ]
 
 
+_PAGE = "https://github.com/lakelatch/lakelatch/blob/main/docs/errors.md"
+
+
 class LakeLatchError(Exception):
     """Base of all; ``details`` holds the facts of the message by name, and each is an attribute too."""
 
     landed: ClassVar[bool | None] = False
     retryable: ClassVar[bool] = False
+    docs: ClassVar[str] = f"{_PAGE}#lakelatcherror"
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if cls.__module__ == __name__:  # a class of somebody else has no section there
+            cls.docs = f"{_PAGE}#{cls.__name__.lower()}"
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(visible(message, lines=True))  # names of others stand in it, and it is made to be printed
         self.details = details
+        self.add_note(f"see {self.docs}")
 
     def __getattr__(self, name: str) -> Any:
         # Called only for names that are not found otherwise. ``details`` itself is missing while unpickling.

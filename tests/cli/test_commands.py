@@ -357,7 +357,7 @@ def test_errors_are_sentences(run, table, tmp_path: Path, arguments: list[str], 
     assert "Traceback" not in result.stderr
     if arguments[0] != "demo":
         assert result.stderr.startswith("lakelatch: ")
-        assert len(result.stderr.strip().splitlines()) == 1
+        assert [line[:4] for line in result.stderr.strip().splitlines()] == ["lake", "see "]
 
 
 def test_debug_shows_the_traceback(run, tmp_path: Path):

@@ -57,7 +57,9 @@ def test_an_error_is_a_sentence_and_with_json_also_json(run, table, tmp_path, co
     told = run(*command, *arguments, "--json", code=2)
     assert told.stderr == plain.stderr
     error = json.loads(told.stdout)["error"]
-    assert set(error) == {"type", "message", "landed", "retryable", "exit_code"}
+    assert set(error) == {"type", "message", "landed", "retryable", "exit_code", "docs", "facts"}
+    assert error["docs"].endswith(f"docs/errors.md#{error['type'].lower()}")
+    assert plain.stderr.splitlines()[-1] == f"see {error['docs']}"
     assert (error["landed"], error["exit_code"]) == (False, 2)
     assert error["message"].rstrip(".") in plain.stderr
     assert error["type"].endswith("Error")

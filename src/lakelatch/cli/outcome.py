@@ -2,7 +2,8 @@
 
 With ``--json`` an error is one line of JSON on stdout besides the sentence on stderr: ``error`` with ``type`` (of
 `lakelatch.errors`, or ``Usage``, ``Aborted``, ``Interrupted``, ``Fault``), ``message``, ``landed`` (true, false, or null
-when unknown), ``retryable`` and ``exit_code``.
+when unknown), ``retryable``, ``exit_code``, ``docs`` (the page about its class, null where there is none) and ``facts``:
+what the message names, by name.
 """
 
 from __future__ import annotations
@@ -84,8 +85,16 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
 def print_error(kind: str, message: str, code: int, error: LakeLatchError | None = None) -> None:
     """Print the error as one line of JSON, so that it can follow other lines of output."""
     landed, retryable = (error.landed, error.retryable) if error else (None if kind == "Fault" else False, False)
-    facts = {"type": kind, "message": message, "landed": landed, "retryable": retryable, "exit_code": code}
-    typer.echo(visible_json(json.dumps({"error": facts}, ensure_ascii=False)))
+    told = {
+        "type": kind,
+        "message": message,
+        "landed": landed,
+        "retryable": retryable,
+        "exit_code": code,
+        "docs": error.docs if error else None,
+        "facts": error.details if error else {},
+    }
+    typer.echo(visible_json(json.dumps({"error": told}, ensure_ascii=False, default=str)))
 
 
 class Commands(TyperGroup):
@@ -112,5 +121,7 @@ def _tell(error: BaseException, words: str, *more: str) -> None:
         for line in "".join(traceback.format_exception(error)).splitlines():
             typer.echo(visible(line), err=True)
     else:
-        for line in (f"lakelatch: {words}", *more, *getattr(error, "__notes__", ())):
+        notes = list(getattr(error, "__notes__", ()))
+        # An error has its link from the first, and learns the rest on its way here.
+        for line in (f"lakelatch: {words}", *more, *notes[1:], *notes[:1]):
             typer.echo(visible(line), err=True)

@@ -211,7 +211,7 @@ class HoldingContract(LockContractBase):
 
         with pytest.raises(KeyError, match="the body's own") as caught:
             fail()
-        assert "was lost meanwhile" in caught.value.__notes__[0]
+        assert "was lost meanwhile" in caught.value.__notes__[-1]
 
     def test_a_loss_that_the_body_did_not_notice_is_raised(
         self, provider: LockProvider, key: str, env: FakeEnvironment

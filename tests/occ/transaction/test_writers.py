@@ -439,7 +439,7 @@ def test_bounds_of_run_are_told(world):
 
     with pytest.raises(lakelatch.ConflictError) as told:
         a.table.run(work, attempts=1)
-    assert "gave up after 1 attempts" in told.value.__notes__[0]
+    assert "gave up after 1 attempts" in told.value.__notes__[-1]
 
 
 # --- odd ends -------------------------------------------------------------------------------------------------
