@@ -12,7 +12,7 @@ that must not count: it is swept before, and where it is not ours to sweep, noth
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -161,9 +161,11 @@ def _names(session: Session, timeline: Timeline, commits: list[Instant], stay: i
     ]
     going.sort(key=lambda each: each.requested)
     names: list[str] = []
+    size = 0
     for stays in commits[1 : stay + 1]:
-        more = [file_name(each) for each in going[len(names) :] if each.requested < stays.requested]
-        size = sum(sizes.get(name, 0) for name in (*names, *more))
+        end = bisect_left(going, stays.requested, lo=len(names), key=lambda each: each.requested)
+        more = [file_name(each) for each in going[len(names) : end]]
+        size += sum(sizes.get(name, 0) for name in more)
         if names and (len(names) + len(more) > _INSTANTS_MAX or size > _BYTES_MAX):
             break
         names += more

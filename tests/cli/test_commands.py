@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
+from lakelatch.cli.timeline import newest
 from lakelatch.hudi.table.avro_schema import to_avro
+from lakelatch.hudi.timeline.archived import Archived
+from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, encode_commit
+from lakelatch.hudi.timeline.instant import Instant, from_epoch_ms
 
 from ..hudi.conftest import unzip
 from .conftest import rows
@@ -149,6 +155,43 @@ def test_timeline_files_and_describe_work_on_tables_of_other_writers(run, name: 
     assert run.json("files", root)["files"]
     for command in ("timeline", "files", "describe"):
         assert run(command, root).stdout
+
+
+def _lines(act: Callable[[], object]) -> int:
+    """How many lines of Python run, each turn of a loop among them."""
+    number = 0
+
+    def count(_frame: object, event: str, _argument: object) -> Callable[..., object]:
+        nonlocal number
+        number += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        act()
+    finally:
+        sys.settrace(None)
+    return number
+
+
+@pytest.mark.parametrize(("ended", "few", "many"), [(False, 100, 800), (True, 50, 250)], ids=["archived", "aborted"])
+def test_the_work_of_timeline_grows_no_faster_than_the_history(tmp_path: Path, few: int, many: int, *, ended: bool):
+    """Each instant is looked up once, whatever else there is."""
+
+    def work(number: int) -> int:
+        with lakelatch.create(str(tmp_path / str(number)), record_key="id", lock="none://") as table:
+            if ended:
+                for _ in range(number):
+                    table.transaction("insert").abort()
+            else:
+                times = [(from_epoch_ms(n), from_epoch_ms(n + 1)) for n in range(1_000_000, 1_000_000 + number)]
+                body = encode_commit(CommitMetadata(operation="INSERT"), replace=False)
+                table.session.history.add([Archived(Instant(t, "commit", "completed", c), body) for t, c in times])
+            newest(table, 5)  # reads what it keeps
+            assert len(newest(table, 10_000)) == number + 1
+            return _lines(lambda: newest(table, 5))
+
+    assert work(many) / work(few) < 1.25 * many / few
 
 
 def test_a_new_table_says_that_it_was_created(run, tmp_path: Path):

@@ -11,6 +11,7 @@ has or had reserved, in words) and ``reason`` of an end without landing. Null wh
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -94,16 +95,19 @@ def newest(table: Table, limit: int) -> list[Row]:
         instants[key] = instant
         row = rows[key] = Row(instant.requested, instant.completed, instant.action, state=instant.state)
         if instant.state == "completed":
-            done = "archived" if instant in archived else "committed"
+            done = "committed" if instant in shown else "archived"
             row.outcome = done if instant.action in COMMIT_ACTIONS else "done"
     if table.writable:
+        first = min(instants, default=None)
         for entry in table.session.log.entries():
             _add_entry(rows, entry)
-            if isinstance(entry, Commit) and entry.empty and (entry.instant, "") == min(instants, default=None):
+            if isinstance(entry, Commit) and entry.empty and (entry.instant, "") == first:
                 rows[entry.instant, ""].outcome = "created"
     chosen = sorted(rows, reverse=True)[:limit]
+    gone = [each for key in chosen if (each := instants.get(key)) and rows[key].outcome == "archived"]
+    bodies = table.session.history.contents(gone)  # at once: each would read a whole file of the history
     for key in chosen:
-        _complete(rows[key], instants.get(key), seen)
+        _complete(rows[key], instants.get(key), seen, bodies)
     return [rows[key] for key in chosen]
 
 
@@ -120,8 +124,7 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
                 row.outcome = "planned" if entry.plan is not None else "open"
         case Commit():
             _add_commit(rows, entry)
-        case End() if _row_of(rows, entry.instant).outcome not in _LANDED:
-            row = _row_of(rows, entry.instant)
+        case End() if (row := _row_of(rows, entry.instant)).outcome not in _LANDED:
             row.outcome = "rolled back" if entry.kind == "rollback" else "aborted"
             # Of a conflict the first sentence says who won; the table is known here.
             reason = _HERE.sub("", entry.reason).partition(". ")[0]
@@ -156,20 +159,24 @@ def _key(entry: Begin | Commit, named: str = "") -> tuple[str, str]:
 
 
 def _row_of(rows: dict[tuple[str, str], Row], instant: str) -> Row:
-    found = next((row for (t, _), row in rows.items() if t == instant), None)
-    return found or rows.setdefault((instant, ""), Row(instant))
+    from ..hudi.timeline import ACTIONS
+
+    found = (rows.get((instant, action)) for action in ("", *sorted(ACTIONS - _WRITES)))
+    return next(filter(None, found), None) or rows.setdefault((instant, ""), Row(instant))
 
 
-def _complete(row: Row, instant: Instant | None, seen: Timeline) -> None:
+def _complete(row: Row, instant: Instant | None, seen: Timeline, archived: Mapping[Instant, bytes]) -> None:
     from ..errors import CorruptTableError
-    from ..hudi.timeline import COMMIT_ACTIONS, to_epoch_ms
+    from ..hudi.timeline import COMMIT_ACTIONS, decode_commit, file_name, to_epoch_ms
 
     if row.completed:
         row.duration_s = round((to_epoch_ms(row.completed) - to_epoch_ms(row.requested)) / 1000, 3)
     if instant is None or instant.state != "completed" or instant.action not in COMMIT_ACTIONS:
         return
     try:
-        _count(row, seen.metadata(instant))
+        body = archived.get(instant)
+        known = None if body is None else decode_commit(body, name=file_name(instant), layout=2, table=seen.config.name)
+        _count(row, known or seen.metadata(instant))
     except CorruptTableError as e:
         row.reason = str(e).partition(". ")[0]
 

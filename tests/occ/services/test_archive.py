@@ -37,6 +37,20 @@ def archived(world: World) -> list[str]:
         return sorted(table.session.history.instants())
 
 
+def test_the_history_is_looked_up_as_often_for_many_instants_as_for_few(make_world):
+    def requests(commits: int) -> int:
+        world = make_world()
+        writer = world.writer("A")
+        for number in range(commits):
+            writer.insert("a", f"x{number}")
+        writer.store.reset()
+        writer.store.add(LoseReply(On("put_if_absent", "/history/_version_")))
+        assert writer.table.archive(**ALL).instants == commits
+        return sum("/history/" in call.path for call in writer.store.calls)
+
+    assert requests(3) == requests(12)
+
+
 # --- what happens --------------------------------------------------------------------------------------------------
 
 

@@ -198,7 +198,7 @@ class History:
             # Of a JVM that died, or of a put that is still on its way and would then take back what came after it.
             self._store.put_if_absent(path, str(manifest.version).encode())
             return False
-        if all(each in self.instants() for each in wanted):
+        if wanted <= self.instants().keys():
             return self._store.secure(path).done  # another put it in force, or we without an answer
         files = [*manifest.files, (name, size)]
         body = json.dumps({"files": [{"fileName": n, "fileLen": length} for n, length in files]}, indent=2).encode()
