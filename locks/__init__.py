@@ -6,18 +6,23 @@ if __name__ != "lakelatch.locks":
     )
 
 from .core import metrics
+from .front_door import Lock, lock
 from .interface import BreakRecord, Holder, Lease, LockProvider, Release
 from .lock_url import shown
 from .registry import check_url, known_schemes, open_provider
+from .revocation import ask_revoke
 
 __all__ = [
     "BreakRecord",
     "Holder",
     "Lease",
+    "Lock",
     "LockProvider",
     "Release",
+    "ask_revoke",
     "check_url",
     "known_schemes",
+    "lock",
     "metrics",
     "open_provider",
     "shown",

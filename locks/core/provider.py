@@ -7,7 +7,7 @@ queue, a grant, a lease.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -25,7 +25,7 @@ from .backend import Backend, Contender, LockRequest
 from .events import current
 from .lease import STOLEN, Grant, HeldLease, LeaseState
 from .renewer import Renewer, shared_renewer
-from .thread_queue import FrontQueue, Ticket, shared_queue
+from .thread_queue import LOOK_S, WAIT_S_MAX, FrontQueue, Ticket, shared_queue
 
 __all__ = ["Backend", "Contender", "LeasedLocks", "LockRequest"]
 
@@ -112,12 +112,15 @@ class LeasedLocks:
         token_above: int = 0,
         reason: str = "",
         max_hold_s: float | None = None,
+        given_up: Callable[[], bool] | None = None,
     ) -> HeldLease:
         """Wait for the key and return its lease.
 
-        Raises `LockTimeoutError`, which names the holder.
+        ``given_up()`` is asked about once a second, for callers that cannot interrupt this thread; when it is true the
+        wait is over. Raises `LockTimeoutError`, which names the holder.
         """
-        lease = self._grant(self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0), wait_s=wait_s)
+        ask = self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
+        lease = self._grant(ask, wait_s=wait_s, given_up=given_up)
         assert lease is not None
         return lease
 
@@ -220,7 +223,9 @@ class LeasedLocks:
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=key)
         return self._settings.key or normal_key(key)
 
-    def _grant(self, ask: LockRequest, *, wait_s: float | None) -> HeldLease | None:
+    def _grant(
+        self, ask: LockRequest, *, wait_s: float | None, given_up: Callable[[], bool] | None = None
+    ) -> HeldLease | None:
         """Return the lease. When busy: None if ``wait_s`` is None, else `LockTimeoutError`."""
         most = self._backend.max_leases
         if most is not None and self._renewer.count(self._place) >= most:
@@ -229,9 +234,9 @@ class LeasedLocks:
         until = None if wait_s is None else start + wait_s
         lease = None
         try:
-            ticket = self._front.enter(ask.key, until=until, owner=ask.owner)
+            ticket = self._front.enter(ask.key, until=until, owner=ask.owner, given_up=given_up)
             if isinstance(ticket, Ticket):
-                lease = self._take(ask, ticket, wait_s, until)
+                lease = self._take(ask, ticket, wait_s, until, given_up)
             elif wait_s is not None:
                 raise self._busy(ask, wait_s, ticket, ours=self._front.is_held(ask.key))
         finally:
@@ -240,7 +245,14 @@ class LeasedLocks:
                 current.observer.waited(self._settings.scheme, ask.key, waited_s, granted=lease is not None)
         return lease
 
-    def _take(self, ask: LockRequest, ticket: Ticket, wait_s: float | None, until: float | None) -> HeldLease | None:
+    def _take(
+        self,
+        ask: LockRequest,
+        ticket: Ticket,
+        wait_s: float | None,
+        until: float | None,
+        given_up: Callable[[], bool] | None,
+    ) -> HeldLease | None:
         """Acquire with a ticket; leaves ticket and place unless a lease took them over."""
         env = self._env
         place: Contender | None = None
@@ -261,14 +273,15 @@ class LeasedLocks:
                     # The lease expired while the answer was on its way: never hand out a lost lease.
                     _give_back(ask, grant)
                 left = 0.0 if until is None else until - env.monotonic()
-                if left <= 0:
+                if left <= 0 or (given_up is not None and given_up()):
                     if wait_s is None:
                         return None
                     raise failure or self._busy(ask, wait_s, None)
                 if failure is not None:
                     env.sleep(min(left, _OUTAGE_S * (0.5 + env.random())))
                 elif place is not None:
-                    _wait(place, left)
+                    # Each look may cost a request, so where leases are long it looks less often.
+                    _wait(place, min(left, WAIT_S_MAX if given_up is None else max(LOOK_S, ask.lease_s / 10)))
         finally:
             try:
                 if place is not None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...environment import Environment, Event
 
-_WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
+WAIT_S_MAX = 3600.0  # one blocking call; an endless wait is many of these
+LOOK_S = 1.0  # how soon a waiter sees that its caller has given up
 
 # One queue per environment, process and place, shared by all its providers. Two threads at once may
 # create two; the backend still excludes them, so no lock is needed (it could be held at a fork).
@@ -64,8 +66,10 @@ class FrontQueue:
         self._lines: dict[str, deque[_Waiter]] = {}
         self._fronts: dict[str, Ticket] = {}
 
-    def enter(self, key: str, *, until: float | None, owner: str = "") -> Ticket | int:
-        """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait).
+    def enter(
+        self, key: str, *, until: float | None, owner: str = "", given_up: Callable[[], bool] | None = None
+    ) -> Ticket | int:
+        """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait), or until ``given_up()``.
 
         Returns the ticket, or how many were ahead when the time was up.
         """
@@ -80,10 +84,10 @@ class FrontQueue:
             line.append(mine)
         while not mine.turn.is_set():
             left = until - self._env.monotonic()
-            if left <= 0:
+            if left <= 0 or (given_up is not None and given_up()):
                 break
             try:
-                mine.turn.wait(min(left, _WAIT_S_MAX))
+                mine.turn.wait(min(left, WAIT_S_MAX if given_up is None else LOOK_S))
             except BaseException:  # KeyboardInterrupt in a waiter must not leave its place behind
                 if not self._give_up(key, mine):
                     self.leave(key)

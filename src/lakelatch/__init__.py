@@ -36,6 +36,8 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from . import locks
+    from .locks import lock
     from .occ.log import Settings
     from .occ.session import CommitResult
     from .occ.table import Table, adopt, create, open  # noqa: A004 - lakelatch.open is the name people expect
@@ -51,6 +53,7 @@ _LAZY = {
     "Transaction": "occ.transaction",
     "adopt": "occ.table",
     "create": "occ.table",
+    "lock": "locks",
     "open": "occ.table",
 }
 
@@ -82,15 +85,19 @@ __all__ = [
     "UnsupportedTableError",
     "adopt",
     "create",
+    "lock",
+    "locks",
     "open",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "locks":
+        return import_module(".locks", __name__)
     if name in _LAZY:
         return getattr(import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted({*globals(), *_LAZY, "locks"})

@@ -1,0 +1,409 @@
+"""One lock, or several, in a ``with`` block, an ``async with`` block or around a function."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from ..environment import SYSTEM, Environment
+from ..errors import ConfigError, InputError, LakeLatchError, LockError
+from .core import LeasedLocks
+from .interface import Holder, Lease, LockProvider
+from .lock_keys import normal_key
+from .registry import open_provider
+from .revocation import Listening, ask_revoke
+
+_log = logging.getLogger("lakelatch.locks")
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_L = TypeVar("_L")  # what the block gets: a lease, or a tuple of them
+WAIT_S = 60.0
+
+
+class _Hold:
+    """A lease that a block holds; the block keeps it alive."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+
+    def kept(self, *_: object) -> None:
+        """What a block does at its end, so that it keeps this object until then."""
+
+
+# (process, thread or task, place, key) -> what it holds by a block, to refuse a second block instead of waiting for the first.
+_held: weakref.WeakValueDictionary[tuple[int, object, str, str], _Hold] = weakref.WeakValueDictionary()
+
+
+@overload
+def lock(  # type: ignore[overload-overlap] # a str is an iterable of str, and matches here first
+    url: object, key: str, *, wait_s: float = ..., lease_s: float | None = ..., token_above: int = ..., reason: str = ...,
+    max_hold_s: float | None = ..., on_lost: Callable[[str], object] | None = ...,
+    on_revoke: Callable[[Holder], object] | None = ..., env: Environment = ...,
+) -> Lock[Lease]: ...  # fmt: skip
+@overload
+def lock(
+    url: object, key: Iterable[str], *, wait_s: float = ..., lease_s: float | None = ..., token_above: int = ...,
+    reason: str = ..., max_hold_s: float | None = ..., on_lost: Callable[[str], object] | None = ...,
+    on_revoke: Callable[[Holder], object] | None = ..., env: Environment = ...,
+) -> Lock[tuple[Lease, ...]]: ...  # fmt: skip
+def lock(
+    url: object,
+    key: str | Iterable[str],
+    *,
+    wait_s: float = WAIT_S,
+    lease_s: float | None = None,
+    token_above: int = 0,
+    reason: str = "",
+    max_hold_s: float | None = None,
+    on_lost: Callable[[str], object] | None = None,
+    on_revoke: Callable[[Holder], object] | None = None,
+    env: Environment = SYSTEM,
+) -> Lock[Any]:
+    """Return a lock to use as a context manager, an async context manager or a decorator; nothing is asked yet.
+
+        with lakelatch.lock("redis://redis1", "nightly report", wait_s=600) as lease:
+            write(report, token=lease.token)
+
+    Several keys are taken in one order, whatever order they are given in, so two callers never wait for each other; the block
+    gets their leases as a tuple in the order given. If one is not to be had within ``wait_s``, all are given back.
+
+    Args:
+        url: a lock URL, an open `LockProvider`, or a client: `redis.Redis`, `kazoo.client.KazooClient`, DynamoDB's client,
+            resource or Table of boto3. What was handed in is never closed here.
+        key: the name of the lock, or several names.
+        wait_s: how long to wait for all keys together; 0 tries once.
+        lease_s: how long the lease lasts without renewal; the URL's by default.
+        token_above: the lease's token is larger than this.
+        reason: shown to others while the lock is held.
+        max_hold_s: the lease ends after this, however well it is renewed.
+        on_lost: called with the reason when a lease is lost. Keep it short.
+        on_revoke: called once with the `Holder` of the wish when somebody asks for the lock back (`Lock.ask_revoke`). The
+            lock stays held until the block ends; the call may ask the work to stop.
+        env: clock and threads.
+
+    Under ``async with`` both callbacks run in the event loop and may be coroutine functions.
+
+    Raises `LockTimeoutError` when the wait is over, `LockLostError` at the end of a block that did not notice its loss, and
+    `LockError` at once when this thread or task holds the key by such a block already: locks are not re-entrant.
+    """
+    if isinstance(key, str):
+        keys: tuple[str, ...] = (key,)
+    else:
+        keys = tuple(key)
+        if not keys or not all(isinstance(each, str) for each in keys):
+            raise InputError(f"The keys of a lock are one text or several, not {key!r}", key=str(key))
+    if not (isinstance(wait_s, int | float) and wait_s >= 0):
+        raise InputError(f"wait_s={wait_s!r} is not a number of seconds; 0 tries once", wait_s=wait_s)
+    options = {"lease_s": lease_s, "token_above": token_above, "reason": reason, "max_hold_s": max_hold_s}
+    return Lock(url, keys, isinstance(key, str), wait_s, options, on_lost, on_revoke, env)
+
+
+class Lock(Generic[_L]):
+    """A lock that is taken for a block or a call. Make one with `lock`.
+
+    It may be used again and again, also by many threads and tasks, which then wait for each other. It opens its provider at the
+    first use and closes it when it is closed or dropped. It pickles, and then opens one anew.
+
+    Async: the wait and the release run on a thread of their own, because the clients of most lock services block, and a second,
+    asynchronous copy of each provider would be a second protocol to prove. The loop's executor is left alone: waiters that fill
+    it would keep the holder from its release. The lease is renewed by threads, also while the loop is busy. A task that is
+    cancelled while it waits goes on at once; its thread leaves the line within a second, or a tenth of a lease if that is longer,
+    and gives back what it is granted until then.
+    """
+
+    def __init__(
+        self,
+        url: object,
+        keys: tuple[str, ...],
+        single: bool,
+        wait_s: float,
+        options: dict[str, Any],
+        on_lost: Callable[[str], object] | None,
+        on_revoke: Callable[[Holder], object] | None,
+        env: Environment,
+    ) -> None:
+        self._given = (url, keys, single, wait_s, options, on_lost, on_revoke, env)
+        self._url, self._keys, self._single, self._wait_s, self._options, self._on_lost, self._on_revoke, self._env = (
+            self._given
+        )
+        self._opening = threading.Lock()
+        self._provider: LockProvider | None = None
+        self._close: Callable[[], object] = lambda: None
+        self._blocks: dict[object, list[ExitStack]] = {}  # of each thread or task
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lock, self._given
+
+    def __repr__(self) -> str:
+        return f"<lock {', '.join(map(repr, self._keys))}>"
+
+    def close(self) -> None:
+        """Close the provider that was opened here; the next use opens one again. Held leases stay held. Idempotent."""
+        with self._opening:
+            self._close()
+            self._provider = None
+
+    def ask_revoke(self, *, wait_s: float = WAIT_S, reason: str = "") -> bool:
+        """Ask whoever holds the lock to give it back; see `lakelatch.locks.ask_revoke`. Of several keys each in turn."""
+        locks = self._open()
+        until = self._env.monotonic() + wait_s
+        answers = [
+            ask_revoke(locks, key, wait_s=max(0.0, until - self._env.monotonic()), reason=reason, env=self._env)
+            for key in self._keys
+        ]
+        return all(answers)
+
+    # A block.
+
+    def __enter__(self) -> _L:
+        """Wait for the lock."""
+        me = threading.get_ident()
+        block, leases = self._take(me, self._on_lost, self._on_revoke, None)
+        self._blocks.setdefault(me, []).append(block)
+        return leases
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Give it back; raises `LockLostError` for a loss that the block did not notice."""
+        self._leave(threading.get_ident()).__exit__(exc_type, exc, tb)
+
+    async def __aenter__(self) -> _L:
+        """Wait for the lock on another thread."""
+        me, loop, wait = asyncio.current_task(), asyncio.get_running_loop(), _Wait()
+        on_lost, on_revoke = (call and partial(_in_loop, loop, call) for call in (self._on_lost, self._on_revoke))
+        granted: asyncio.Future[None] = loop.create_future()
+
+        def work() -> None:
+            _settle(granted, lambda: wait.keep(self._take(me, on_lost, on_revoke, wait.is_given_up)))
+
+        self._env.thread(work, name="lakelatch-wait")
+        try:
+            await granted
+        except BaseException:  # cancelled, perhaps in the very moment of the grant
+            if (taken := wait.give_up()) is not None:
+                self._env.thread(partial(_give_back, taken[0]), name="lakelatch-wait")
+            raise
+        block, leases = wait.taken
+        self._blocks.setdefault(me, []).append(block)
+        return cast(_L, leases)
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Give it back on another thread, which goes on if this task is cancelled."""
+        block = self._leave(asyncio.current_task())
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def leave() -> None:
+            block.__exit__(exc_type, exc, tb)
+
+        self._env.thread(partial(_settle, left, leave), name="lakelatch-wait")
+        await left
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Take the lock for each call. A function with a parameter ``lease`` is given the lease, unless the caller gives one."""
+        wants = "lease" in inspect.signature(function).parameters
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InputError(
+                f"{function.__qualname__} is a generator: its lock would be given back before it does its work. "
+                "Use `with lakelatch.lock(...)` inside it"
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def run_async(*args: Any, **named: Any) -> Any:
+                async with self as lease:
+                    return await function(*args, **({"lease": lease} if wants else {}) | named)
+
+            return cast("Callable[_P, _R]", run_async)
+
+        @functools.wraps(function)
+        def run(*args: Any, **named: Any) -> Any:
+            with self as lease:
+                return function(*args, **({"lease": lease} if wants else {}) | named)
+
+        return cast("Callable[_P, _R]", run)
+
+    # Taking it.
+
+    def _take(
+        self,
+        me: object,
+        on_lost: Callable[[str], object] | None,
+        on_revoke: Callable[[Holder], object] | None,
+        given_up: Callable[[], bool] | None,
+    ) -> tuple[ExitStack, _L]:
+        """The leases, and what ends them; `me` is the thread or task that they are for."""
+        locks = self._open()
+        names = self._names(locks)
+        place = locks.url.partition("?")[0]
+        until = self._env.monotonic() + self._wait_s
+        leases: dict[str, Lease] = {}
+        for name in names:
+            _refuse_second(me, place, name)
+        # Everybody takes them in this order, so a circle of waiters cannot be.
+        with ExitStack() as block:
+            for name in sorted(names):
+                left_s = max(0.0, until - self._env.monotonic())
+                if isinstance(locks, LeasedLocks):
+                    lease: Lease = locks.acquire(name, wait_s=left_s, given_up=given_up, **self._options)
+                else:
+                    lease = locks.acquire(name, wait_s=left_s, **self._options)
+                leases[name] = block.enter_context(lease)
+                hold = _held[os.getpid(), me, place, name] = _Hold(lease)
+                block.push(hold.kept)
+            for lease in leases.values():
+                lease.ensure_held()  # the first may have been lost while another was waited for
+            for lease in leases.values():
+                if on_lost is not None:
+                    lease.on_lost(cast("Callable[[str], None]", on_lost))
+                if on_revoke is not None:
+                    block.enter_context(Listening(locks, lease, cast("Callable[[Holder], None]", on_revoke), self._env))
+            found = tuple(leases[name] for name in names)
+            return block.pop_all(), cast(_L, found[0] if self._single else found)
+
+    def _names(self, locks: LockProvider) -> list[str]:
+        """The keys as the provider spells them, in the order given."""
+        spell = locks._key if isinstance(locks, LeasedLocks) else normal_key
+        names = [spell(key) for key in self._keys]
+        if len(set(names)) < len(names):
+            twice = next(key for key, name in zip(self._keys, names, strict=True) if names.count(name) > 1)
+            raise InputError(
+                f"The keys {', '.join(map(repr, self._keys))} at {locks.url} name the same lock twice, and would wait for "
+                "themselves; name each lock once",
+                key=twice,
+            )
+        return names
+
+    def _leave(self, me: object) -> ExitStack:
+        if me not in self._blocks:
+            if len(self._blocks) != 1:
+                raise LockError(f"{self!r} is left by a thread or task that has not entered it", key=self._keys[0])
+            (me,) = self._blocks  # some frameworks enter and leave a block on different threads
+        blocks = self._blocks[me]
+        block = blocks.pop()
+        if not blocks:
+            del self._blocks[me]
+        return block
+
+    def _open(self) -> LockProvider:
+        with self._opening:
+            if self._provider is None:
+                if isinstance(self._url, str):
+                    self._provider = open_provider(self._url, env=self._env)
+                    # Not at the end of the process, which ends the connections anyway.
+                    closing = weakref.finalize(self, _close, self._provider, self._env)
+                    closing.atexit = False
+                    self._close = closing
+                elif isinstance(self._url, LeasedLocks) or callable(getattr(self._url, "try_acquire", None)):
+                    self._provider = cast("LockProvider", self._url)
+                else:
+                    raise ConfigError(
+                        f"A lock is at a URL, a LockProvider or a client of a lock service, not at {type(self._url).__name__}"
+                    )
+            return self._provider
+
+
+def _close(locks: LockProvider, env: Environment) -> None:
+    """Close; on a thread of its own where it would keep an event loop waiting."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        locks.close()
+    else:
+        env.thread(locks.close, name="lakelatch-close")
+
+
+def _refuse_second(me: object, place: str, name: str) -> None:
+    hold = _held.get((os.getpid(), me, place, name))
+    if hold is not None and hold.lease.lost is None:
+        token = hold.lease.token
+        raise LockError(
+            f"Lock {name!r} is held by this thread or task already (token {token}), and locks are not re-entrant: it would "
+            "wait for itself. Hand the lease on to the code that needs it, or leave the first block before",
+            key=name, token=token,
+        )  # fmt: skip
+
+
+class _Wait:
+    """Between a task that waits and the thread that waits for it: who of the two has what was granted."""
+
+    taken: tuple[ExitStack, Any]
+
+    def __init__(self) -> None:
+        self._mark = threading.Lock()
+        self._granted = self._given_up = False
+
+    def is_given_up(self) -> bool:
+        """Whether the task waits no longer."""
+        return self._given_up
+
+    def keep(self, taken: tuple[ExitStack, Any]) -> None:
+        """Leave it to the task, or give it back if that has gone."""
+        with self._mark:
+            if not self._given_up:
+                self._granted, self.taken = True, taken
+                return
+        _give_back(taken[0])
+
+    def give_up(self) -> tuple[ExitStack, Any] | None:
+        """The task goes, and gives back what was granted already."""
+        with self._mark:
+            self._given_up = True
+            return self.taken if self._granted else None
+
+
+def _settle(future: asyncio.Future[None], call: Callable[[], None]) -> None:
+    """Run ``call`` on this thread and settle ``future`` in its loop, if that still runs."""
+    error: BaseException | None = None
+    try:
+        call()
+    except BaseException as e:  # noqa: BLE001 (it is raised where it is awaited)
+        error = e
+
+    def settle() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    with suppress(RuntimeError):  # the loop has ended
+        future.get_loop().call_soon_threadsafe(settle)
+
+
+def _give_back(block: ExitStack) -> None:
+    try:
+        block.close()
+    except LakeLatchError as e:
+        _log.info("a lock that nobody wanted any more was lost: %s", e)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: object) -> None:
+    """Run a callback in the loop; a coroutine function becomes a task."""
+
+    def run() -> None:
+        found = call(*args)
+        if isinstance(found, Awaitable):
+            task = asyncio.ensure_future(found)
+            _callbacks.add(task)
+            task.add_done_callback(_callbacks.discard)
+
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(run)
+
+
+_callbacks: set[asyncio.Future[Any]] = set()  # a loop keeps only weak references to its tasks
