@@ -89,7 +89,7 @@ def measure(case: str, folder: str, groups: int, per_group: int, answer: mp.Queu
             txn = table.transaction()
             txn.upsert(batch)
             if not rebase:
-                txn._rebase = None
+                txn.workspace.rebase = None
             return txn
 
         beside = None
@@ -113,7 +113,7 @@ def measure(case: str, folder: str, groups: int, per_group: int, answer: mp.Queu
             second.commit()
         except lakelatch.ConflictError:
             upsert(ours).commit()
-        answer.put((spent + cpu() - before, second._rebase.round if second._rebase else None))
+        answer.put((spent + cpu() - before, second.workspace.rebase.round if second.workspace.rebase else None))
 
 
 def main() -> None:

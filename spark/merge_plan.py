@@ -56,7 +56,7 @@ class Merge:
                 found = targets(plan, made.here)
             else:
                 found = looked_at(self.run(txn, made, TargetsTask(plan)))
-            return {txn.changes.place_of(group) for group in found}
+            return {txn.workspace.changes.place_of(group) for group in found}
 
         take_turn(txn, aimed_at)
 

@@ -122,7 +122,7 @@ class Writes:
             small = source.small
 
             def work(txn: Transaction) -> list[WriteStat]:
-                txn._next_write()
+                txn.workspace.next_write()
                 spec = txn.file_spec(schema)
                 if small is not None:
                     answers = [_raised(InsertTask(spec, exact=True).run(small.to_batches(), 0))]
@@ -142,7 +142,7 @@ class Writes:
                 stats = stats_of(answers)
                 finish(txn, stats)
                 txn.add(stats)
-                txn._mixed()
+                txn.workspace.written_unasked()
                 return stats
 
             try:
@@ -182,7 +182,7 @@ class Writes:
                 kept: dict[str, Effects] = {}
                 if keep_old:
                     merge.take_turn(txn)
-                txn._next_write()
+                txn.workspace.next_write()
                 answers = merge.answers(txn, kept)
                 stats = stats_of(answers)
                 finish(txn, stats)
@@ -296,7 +296,7 @@ class Writes:
             def work(txn: Transaction) -> list[WriteStat]:
                 kept: dict[str, Effects] = {}
                 merge.take_turn(txn)
-                txn._next_write()
+                txn.workspace.next_write()
                 answers = merge.answers(txn, kept)
                 stats = stats_of(answers)
                 txn.add(stats)
@@ -331,11 +331,11 @@ class Writes:
             slices = [each for each in matching(txn, schema) if near.covers(each.partition)]
             where = where_of(comparisons(self._spark, schema, condition))
             found = slices_that_may_match(self._table.store, slices, where)
-            return {txn.changes.place_of(each.group) for each in found}
+            return {txn.workspace.changes.place_of(each.group) for each in found}
 
         def work(txn: Transaction) -> list[WriteStat]:
             take_turn(txn, partial(aimed_at, txn))
-            txn._next_write()
+            txn.workspace.next_write()
             schema, config = txn.written_schema, self._table.config
             if schema is None:
                 return []
@@ -346,7 +346,7 @@ class Writes:
             txn.reads_complete()
             slices = matching(txn, schema)
             run = partial(self._collect, txn, operation="delete")
-            again = txn._hook_of(ConditionAgain, run)
+            again = txn.workspace.hook_of(ConditionAgain, run)
             again.add(condition, lambda each, slices: self._named(each, schema, slices))
             if not slices:
                 return []
@@ -379,16 +379,16 @@ class Writes:
         for place in looked_at(answers):
             txn.mark_lookup(*place)
         run = partial(self._collect, txn, operation=operation)
-        again = txn._hook_of(RowsAgain, self._spark, run, self._tasks(None))
+        again = txn.workspace.hook_of(RowsAgain, self._spark, run, self._tasks(None))
         again.kept.update(kept)
         again.idle |= any(answer.idle for answer in answers)
-        if again.idle and txn._rebase is not None:
+        if again.idle and txn.workspace.rebase is not None:
             # A row that changed nothing is in no file, so it is not looked at again.
             txn.merge_on_conflict(again, looks_again=False)
 
     def _refuse_merge(self, what: str) -> None:
         if self._txn is not None:
-            self._txn._refuse_merge(what)
+            self._txn.workspace.refuse_merge(what)
 
     def _refuse_overwrite(self, what: str, *operations: str) -> None:
         """Raise `InputError` in a transaction of another operation."""
@@ -405,7 +405,7 @@ class Writes:
             return txn
 
         if self._txn is not None:
-            with self._txn._staging():
+            with self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
         done = self._table.run(attempt, operation=operation)
         commit = done.commit

@@ -17,7 +17,7 @@ from .epochs import (
     read_to_the_tear,
     slot_path,
 )
-from .operations import SERVICES, operation
+from .operations import SERVICES, Operation, operation
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .service_content import Content, by_partition, extent, groups_of, held, hold, paths_of, plan_body, undone_by
 from .settings import FAIL, NO_LOCK, OFF, OWN_LOCK, Settings
@@ -61,6 +61,7 @@ __all__ = [
     "LogEntry",
     "LogState",
     "Open",
+    "Operation",
     "OutcomeGuard",
     "Publisher",
     "Setting",

@@ -206,13 +206,13 @@ class _RoundFiles:
     def add(self, stats: Iterable[WriteStat]) -> None:
         self._stats.extend(stats)
 
-    def _present(self, slice_: FileSlice) -> FileSlice:
+    def present(self, slice_: FileSlice) -> FileSlice:
         return slice_
 
-    def _staging(self) -> AbstractContextManager[None]:
+    def staging(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def _adopt(self, file: NewFile) -> None:
+    def adopt(self, file: NewFile) -> None:
         self._open.append(file)
 
     def require_open(self) -> None:

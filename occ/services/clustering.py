@@ -79,13 +79,14 @@ def _joined(slices: list[FileSlice], target: int) -> list[list[FileSlice]]:
 
 def run(execution: Execution) -> None:
     """Write the joined files and stage them."""
+    workspace = execution.workspace
     for group in execution.content["groups"]:
         partition = group["partition"]
         slices = []
-        with execution.new_file(partition, file_id=group["file_id"]) as file:
+        with workspace.new_file(partition, file_id=group["file_id"]) as file:
             for name in group["files"]:
                 base = BaseFile.at(join(partition, name), 0)
                 assert base is not None
                 slices.append(FileSlice(base.group, base))
-                file.write(execution.read(slices[-1], meta=True))
-        execution.drop_file_groups(slices)
+                file.write(workspace.read(slices[-1], meta=True))
+        workspace.drop_file_groups(slices)

@@ -103,12 +103,12 @@ def run(execution: Execution) -> None:
     from ...hudi.merge import merged_rows, widened
     from ...hudi.table import META_COLUMNS
 
-    session = execution.session
-    schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(execution.schema or ())])
+    session, workspace = execution.session, execution.workspace
+    schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(workspace.schema or ())])
     for group in execution.content["groups"]:
         each = _slice(group)
         rows = merged_rows(session.store, session.config, each, strict=True)
-        new = execution.rewrite(each) if each.base else execution.new_file(each.partition, file_id=each.file_id)
+        new = workspace.rewrite(each) if each.base else workspace.new_file(each.partition, file_id=each.file_id)
         with new as file:
             file.write(widened(rows, schema))
 

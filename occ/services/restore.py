@@ -80,7 +80,7 @@ def _restore(session: Session, instant: str) -> tuple[str | None, tuple[str, ...
     finish_decided(session)
     with Service(session, "restore") as txn:
         txn.refuse_beside_archival()
-        target, later = txn._seen(lambda: _to_take_back(session, instant))
+        target, later = txn.attempt.seen(lambda: _to_take_back(session, instant))
         if not later:
             txn.abort("nothing to take back")
             return None, ()

@@ -52,7 +52,7 @@ def _savepoint(session: Session, instant: str | None, comment: str) -> Savepoint
     assert txn.result is not None
     shown = Instant(commit.requested, "savepoint", "completed", txn.result.completion)
     # Not read back: it has landed also when its instant could not be published yet.
-    return Savepoint(commit.requested, moment, shown, session.writer, comment, to_epoch_ms(txn.instant), files)
+    return Savepoint(commit.requested, moment, shown, session.writer, comment, to_epoch_ms(txn.attempt.instant), files)
 
 
 def delete_savepoint(session: Session, instant: str) -> None:

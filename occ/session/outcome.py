@@ -44,8 +44,10 @@ class Attempt(Protocol):
     """What a message needs to know of a transaction."""
 
     url: str
-    instant: str
     operation: str
+
+    @property
+    def instant(self) -> str: ...
 
 
 def is_over(attempt: Attempt, state: str) -> CommitError:
@@ -97,14 +99,14 @@ def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> Co
     return error
 
 
-def reserved_by(attempt: Attempt, begin: Begin, wait_s: float) -> ConflictError:
+def reserved_by(url: str, operation: str, begin: Begin, wait_s: float) -> ConflictError:
     """It could not begin: another one has reserved the place, and kept it for longer than one waits."""
     assert begin.reserved is not None
     return ConflictError(
-        f"{attempt.url}: {attempt.operation} waited {wait_s:g} s (yield_wait_s) for {begin.operation} {begin.instant} of "
+        f"{url}: {operation} waited {wait_s:g} s (yield_wait_s) for {begin.operation} {begin.instant} of "
         f"{begin.writer}, which has reserved {begin.reserved} and is still running. Nothing was written; run it again "
         "later, or raise yield_wait_s",
-        table=attempt.url,
+        table=url,
         instant="",
         **winner_facts(begin, f"it has reserved {begin.reserved}"),
     )

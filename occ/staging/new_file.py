@@ -23,9 +23,9 @@ class Owner(Protocol):
 
     def file_spec(self, schema: pa.Schema) -> FileSpec: ...
     def add(self, stats: Iterable[WriteStat]) -> None: ...
-    def _present(self, slice_: FileSlice) -> FileSlice: ...
-    def _staging(self) -> AbstractContextManager[None]: ...
-    def _adopt(self, file: NewFile) -> None: ...
+    def present(self, slice_: FileSlice) -> FileSlice: ...
+    def staging(self) -> AbstractContextManager[None]: ...
+    def adopt(self, file: NewFile) -> None: ...
     def require_open(self) -> None: ...
 
 
@@ -49,7 +49,7 @@ class NewFile:
         self.over = FileGroupId(partition, file_id)  # the file group whose rows it holds, by now another's perhaps
         self._writer: BaseFileWriter | None = None
         self._closed = False
-        transaction._adopt(self)
+        transaction.adopt(self)
 
     def write(self, rows: pa.Table) -> None:
         """Add rows: a row whose meta columns are missing or null is changed by this transaction, others are copied.
@@ -72,7 +72,7 @@ class NewFile:
         self._writer.write(rows)
 
     def _opened(self, schema: pa.Schema) -> BaseFileWriter:
-        old = self._transaction._present(self._replaces) if self._replaces else None
+        old = self._transaction.present(self._replaces) if self._replaces else None
         spec = self._transaction.file_spec(schema)
         begun = spec.begun[old.group] if old is not None and old.instant == spec.instant else None
         if old is not None and begun is not None:
@@ -96,7 +96,7 @@ class NewFile:
             self._closed = True
             try:
                 self._transaction.require_open()
-                with self._transaction._staging():
+                with self._transaction.staging():
                     self._transaction.add([writer.publish()])
             except BaseException:
                 writer.abandon()

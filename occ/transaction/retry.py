@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import tenacity
 
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
-from ..turns import BoundedWait
+from ..turns import BoundedWait, touched
 from .beginning import begin
 from .consumed_iterators import used_up
 
@@ -109,7 +109,12 @@ class _Run(Generic[T]):
     def _learn(self, transaction: Transaction) -> None:
         after = self._bounds.reserve_after
         if not self._declared and after is not None and len(self._losses) + 1 >= after:
-            self._reserve = transaction.touched(attempt=len(self._losses) + 2 - after)
+            self._reserve = touched(
+                transaction.workspace.changes,
+                transaction.lost_on,
+                isolation=transaction.isolation,
+                attempt=len(self._losses) + 2 - after,
+            )
 
     def _look_for_kept_state(self, transaction: Transaction) -> None:
         if transaction.staged:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,37 +23,45 @@ from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..rebase import merge_rows, refuse_known
 from ..session import known_partition
 from ..staging import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
-from ..turns import take_turn, targets
+from ..turns import TurnTaker, take_turn, targets
 
 if TYPE_CHECKING:
     from ..rebase import Lost
-    from ..turns import Attempt
-    from .workspace import Terms, Work
+    from .workspace import Terms, Workspace
 
 
-def upsert(txn: Work, rows: pa.Table) -> None:
-    """See `Work.upsert`."""
+class Writer(TurnTaker, Protocol):
+    """A transaction that writes rows; its workspace is another one after it has begun anew."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+
+def upsert(txn: Writer, rows: pa.Table) -> None:
+    """See `Transaction.upsert`."""
+    txn.workspace.refuse_merge("upsert")
 
     def planned() -> tuple[Plan, pa.Table]:
-        now = txn.current
-        spec = txn.file_spec(rows.schema)
+        now = txn.workspace.current
+        spec = txn.workspace.file_spec(rows.schema)
         return Plan(spec, _slices(now, partition_paths(rows, spec.config).unique().to_pylist())), rows
 
     if rows.num_rows:
         _apply(txn, planned)
 
 
-def delete(txn: Work, keys: pa.Table) -> None:
-    """See `Work.delete`."""
+def delete(txn: Writer, keys: pa.Table) -> None:
+    """See `Transaction.delete`."""
+    txn.workspace.refuse_merge("delete")
     config = txn.session.config
     if missing := [name for name in config.record_key_fields if name not in keys.column_names]:
         raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
 
     def planned() -> tuple[Plan, pa.Table] | None:
-        now, schema = txn.current, txn.written_schema
+        now, schema = txn.workspace.current, txn.workspace.written_schema
         if schema is None:
             return None
-        spec = txn.file_spec(schema)
+        spec = txn.workspace.file_spec(schema)
         if all(name in keys.column_names for name in config.partition_fields):
             partitions = partition_paths(keys, config).unique().to_pylist()
             rows = keys
@@ -69,25 +77,26 @@ def delete(txn: Work, keys: pa.Table) -> None:
         _apply(txn, planned)
 
 
-def _apply(txn: Work, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
+def _apply(txn: Writer, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         if (made := planned()) is None:
             return ()
         slices = {partition: each for partition, each in made[0].slices.items() if near.covers(partition)}
-        return map(txn.changes.place_of, targets(replace(made[0], slices=slices), made[1]))
+        return map(txn.workspace.changes.place_of, targets(replace(made[0], slices=slices), made[1]))
 
-    take_turn(cast("Attempt", txn), aimed_at)
-    txn._next_write()
+    take_turn(txn, aimed_at)
+    workspace = txn.workspace
+    workspace.next_write()
     if (made := planned()) is None:
         return
     plan, rows = made
-    hook = txn._hook_of(_RowsAgain)
-    with txn._staging(), Files(plan.spec, 0) as files:
+    hook = workspace.hook_of(_RowsAgain)
+    with workspace.staging(), Files(plan.spec, 0) as files:
         files.kept = hook.kept
         apply(plan, rows, files)
-        txn.add(files.stats())
+        workspace.add(files.stats())
     for place in files.looked:
-        txn.mark_lookup(*place)
+        workspace.mark_lookup(*place)
     if not plan.delete:
         hook.batches.append(rows)
 
@@ -121,8 +130,9 @@ def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSli
 # --- by condition ------------------------------------------------------------------------------------------------
 
 
-def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
-    """See `Work.delete_where`."""
+def delete_where(txn: Writer, where: Terms, partition: str | None) -> None:
+    """See `Transaction.delete_where`."""
+    txn.workspace.refuse_merge("delete_where")
     if not isinstance(where, Sequence) or isinstance(where, str) or not where:
         raise InputError(
             f"no condition says which rows of {txn.url} are to be deleted ({where!r}); nothing was written. Give at least "
@@ -131,30 +141,34 @@ def delete_where(txn: Work, where: Terms, partition: str | None) -> None:
     _delete(txn, where, partition)
 
 
-def delete_all(txn: Work, partition: str | None) -> None:
-    """See `Work.delete_all`."""
+def delete_all(txn: Writer, partition: str | None) -> None:
+    """See `Transaction.delete_all`."""
+    txn.workspace.refuse_merge("delete_all")
     _delete(txn, (), partition)
 
 
-def _delete(txn: Work, where: Terms, partition: str | None) -> None:
+def _delete(txn: Writer, where: Terms, partition: str | None) -> None:
     conditions = where_of(where)
     take_turn(
-        cast("Attempt", txn),
-        lambda near: [each.group for each in txn._looked_at(partition, where)[1] if near.covers(each.partition)],
+        txn,
+        lambda near: [
+            each.group for each in txn.workspace.looked_at(partition, where)[1] if near.covers(each.partition)
+        ],
     )
-    txn._next_write()
+    workspace = txn.workspace
+    workspace.next_write()
     if partition is not None:
-        partition = known_partition(txn.session.store, txn.session.config, txn.current, partition)
-    slices = txn.depends_on(partition, where=where)
-    txn.changes.tells_all = True
-    schema = txn.written_schema
+        partition = known_partition(txn.session.store, txn.session.config, workspace.current, partition)
+    slices = workspace.depends_on(partition, where=where)
+    workspace.reads_complete()
+    schema = workspace.written_schema
     if schema is None:
         return
-    hook = txn._hook_of(_ConditionsAgain)
-    with txn._staging(), Files(txn.file_spec(schema), 0) as files:
+    hook = workspace.hook_of(_ConditionsAgain)
+    with workspace.staging(), Files(workspace.file_spec(schema), 0) as files:
         for each in slices:
             _remove(files, each, [conditions])
-        txn.add(files.stats())
+        workspace.add(files.stats())
     hook.conditions.append((partition, conditions))
 
 

@@ -1,51 +1,51 @@
-"""One writer's attempt to change a table: begin, stage, commit, abort. This file is the protocol.
+"""One writer's change of a table, as its writer sees it. What it does is done by its parts:
 
-    begin    append begin(T) to the log; from here T is open and the state at its slot is the snapshot
-             heartbeat; then the pending instant, for Hudi's readers
-    write    a marker before every data file; one name for each (file group, T), created exclusively
-             (at both ends: whoever outranks us and has reserved the place is waited for, without the lock)
-    commit   take the lock; read the log to its head, with the newest commit published;
-             rolled back meanwhile? a candidate in our way? lease still held?
-             only outdated merges in our way: give the lock back, merge again (rebase.py), all of this again
-             append commit(T, C): the one moment that counts; slot taken: all of this again
-             publish; give the lock back; remove markers and heartbeat
-    abort    append abort(T) first, then delete what the markers name, then the pending instant
+    Attempt            T and its place in the log, from begin to end; to begin anew is another attempt
+    Workspace          what is staged, and what was declared of it
+    CommitValidator    may it land?
+    Landing            lock, decide, append, publish; in between it waits (`occ.turns`) and merges again (`occ.rebase`)
 
-The lock gives progress, the log gives correctness (docs/protocol.md). An outcome that is not known is never treated
-as a failure: nothing is deleted then, and whoever comes next reads the outcome in the log.
+The lock gives progress, the log gives correctness (docs/protocol.md).
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ...conflict import Claim, Conflict, Reservation, Verdict
-from ...errors import CommitError, CommitStateUnknownError, LakeLatchError, LockLostError, RolledBackError
-from ...hudi.timeline import next_label, refuse_clock
-from ..liveness import delete_announced, list_markers
-from ..log import Begin, Commit, End, LogEntry, LogState, attach, echo_of
-from ..rebase import MergeAgain
-from ..session import CommitResult, log_made_anew, lost_against
-from ..turns import InTheWay
+from ...conflict import Claim, Reservation, WriteSet
+from ..staging import Staged
+from ..turns import take_turn
 from . import row_writes
-from .yielding import Yielding
+from .attempt import Attempt
+from .landing import Landing
+from .validator import CommitValidator
+from .workspace import Workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
-    from ..session import Session, TableLease
+    from ...hudi.files import FileGroupId
+    from ...hudi.timeline import FileSlice, Snapshot, WriteStat
+    from ..log import Begin
+    from ..rebase import Again
+    from ..session import CommitResult, Session
+    from ..staging import FileSpec, NewFile
     from .workspace import Terms
 
-_log = logging.getLogger("lakelatch.transaction")
 
-
-class Transaction(Yielding):
+class Transaction:
     """Made by `Table.transaction`. Leaving the block commits; an exception in it aborts.
 
     Not to be shared between threads for writing its outcome; workers only need `file_spec`.
+
+    Attributes:
+        operation: as it was begun.
+        url: of the table.
+        workspace: for engines that write files themselves; what users need of it are methods of the transaction.
     """
 
     def __init__(
@@ -58,70 +58,112 @@ class Transaction(Yielding):
         reserved: Reservation | None = None,
         first: int | None = None,
     ) -> None:
-        claim = Claim("", first, session.priority, reserved or None)
-        super().__init__(session, name, isolation=isolation, claim=claim)
-        self.result: CommitResult | None = None
-        if lock_first:
-            # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
-            self._lease = session.lease(f"{name}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
-        try:
-            self._begin()
-        except BaseException:
-            self._release()
-            raise
+        self.session, self.operation, self.url, self._isolation = session, name, session.url, isolation
+        self._begin(Claim("", first, session.priority, reserved or None), lock_first=lock_first)
 
     # --- begin -----------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        session, action = self.session, self.changes.operation.action
-        before: Begin | None = None
-
-        def build(state: LogState) -> LogEntry | None:
-            nonlocal before
-            before = self._first_in_the_way(state)
-            if before is not None:
-                return None
-            # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
-            # snapshot holds, and readers take the larger T of two files of a group (trap 1).
-            now = session.env.now()
-            refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
-            instant = next_label(now, state.top, trusted=session.clock_is_right)
-            return Begin(
-                instant,
-                action,
-                self.changes.operation.hudi_name,
-                session.writer,
-                session.env.process(),
-                priority=session.priority,
-                reserved=self.claim.reserved,
-                first=self.claim.age,
-            )
-
-        while (entry := session.log.append(build, follower=self._follower)) is None:
-            assert before is not None
-            self._wait_to_begin(before)
-        assert isinstance(entry, Begin)
-        self.instant, self.begin_slot = entry.instant, entry.slot
-        try:
-            session.heart.start(self.instant)
-            for state in self.changes.operation.announced:
-                self._announce(self._pending_path(action, state))
-            session.look_after_others()
-        except BaseException:
-            self.abort("it could not begin")
-            raise
+    def _begin(self, claim: Claim, *, lock_first: bool = False) -> None:
+        session, changes, lease = self.session, Staged(self.operation), None
+        validator = CommitValidator.of(session, changes, isolation=self._isolation)  # before anything is written
+        if lock_first:
+            # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
+            lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
+        self._attempt = Attempt.begin(session, self.operation, changes.operation, claim, lease=lease)
+        self.workspace, self._validator = Workspace(self._attempt, changes), validator
+        self._landing = Landing(self._attempt, self.workspace, validator)
 
     def begin_anew(self, reserved: Reservation | None) -> None:
-        """In place of one that is over and had done nothing: with a T of its own and a fresh snapshot."""
-        claim = replace(self.claim, reserved=reserved)
-        super().__init__(self.session, self.operation, isolation=self._isolation, claim=claim)
-        try:
-            self._begin()
-        except BaseException:
-            self._state = "aborted"
-            raise
+        """In place of an attempt that is over and had done nothing: one with a T of its own and a fresh snapshot."""
+        self._begin(replace(self.claim, reserved=reserved))
 
-    # --- rows, in plain Python -----------------------------------------------------------------------------------
+    @property
+    def instant(self) -> str:
+        """Its requested time T."""
+        return self._attempt.instant
+
+    @property
+    def begin_slot(self) -> int:
+        """Its place in the log; the snapshot is the state there."""
+        return self._attempt.begin_slot
+
+    @property
+    def result(self) -> CommitResult | None:
+        """How it landed; None before that."""
+        return self._landing.result
+
+    @property
+    def isolation(self) -> str:
+        """The level in force for it."""
+        return self._validator.isolation(self.session.settings)
+
+    # --- what is read ----------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table as of the begin slot, whatever has landed since."""
+        return self.workspace.snapshot
+
+    @property
+    def current(self) -> Snapshot:
+        """The table as this transaction has made it so far: its snapshot, with what it has staged."""
+        return self.workspace.current
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The table's data columns as of the begin slot, None when it has had no schema yet."""
+        return self.workspace.schema
+
+    @property
+    def written_schema(self) -> pa.Schema | None:
+        """The data columns with those that this transaction has added so far."""
+        return self.workspace.written_schema
+
+    def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
+        """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
+
+        What this transaction has changed in its file group is read as changed.
+
+        Columns that the table got after the file was written hold nulls, so that the rows can be written again.
+        """
+        return self.workspace.read(group, columns=columns, meta=meta)
+
+    def depends_on(
+        self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
+    ) -> list[FileSlice]:
+        """Declare that the result depends on everything in a partition (None: the table).
+
+        Args:
+            where: only on the rows that meet all of these, as ``[("amount", "<", 10), ("city", "is not null")]``;
+                operators are ``= != < <= > >= in``, ``is null`` and ``is not null``. A new file whose statistics say that
+                it has no such row is no conflict then.
+            met: slices that have such rows and are not rewritten, where that was looked up row by row.
+
+        Returns the slices that may hold such rows, by their statistics; what this transaction has staged among them.
+        """
+        return self.workspace.depends_on(partition, where=where, met=met)
+
+    def mark_scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+        """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
+
+        Who says nothing there may have read everything; slices that `read` gave are known by themselves. ``where`` and
+        what is returned as in `depends_on`: no other slices have to be read.
+        """
+        return self.workspace.mark_scanned(partition, where=where)
+
+    def mark_lookup(self, partition: str | None, file_id: str = "") -> None:
+        """Say that keys were looked up in a partition (None: the table), by a merge that `merge_on_conflict` repeats.
+
+        Counts above isolation ``snapshot``, as `mark_scanned` does; a rebase under ``write-serializable`` looks again. With
+        ``file_id`` in one file group only: by the bucket index no other can hold them.
+        """
+        self.workspace.mark_lookup(partition, file_id)
+
+    def reads_complete(self) -> None:
+        """Say that what was declared is all that was read. Above isolation ``snapshot`` it might be everything else."""
+        self.workspace.reads_complete()
+
+    # --- rows, in plain Python -------------------------------------------------------------------------------
 
     def upsert(self, rows: pa.Table) -> None:
         """Rows replace those with the same key in the same partition; new keys are inserted. Rebased by itself.
@@ -129,34 +171,136 @@ class Transaction(Yielding):
         Raises:
             InputError: a key occurs twice and the table has no ordering field, a column is missing or of another type.
         """
-        self._refuse_merge("upsert")
         row_writes.upsert(self, rows)
 
     def delete(self, keys: pa.Table) -> None:
         """The rows with these keys are gone: the key columns, and the partition columns where they are known."""
-        self._refuse_merge("delete")
         row_writes.delete(self, keys)
 
     def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
-        """The rows that meet all of these conditions (as in `reads`) are gone, also ones that others add meanwhile.
+        """The rows that meet all of these conditions (as in `depends_on`) are gone, also ones that others add meanwhile.
 
         Raises:
             InputError: there is no condition (`delete_all` is the word for that), or no such ``partition`` (its path).
         """
-        self._refuse_merge("delete_where")
         row_writes.delete_where(self, where, partition)
 
     def delete_all(self, *, partition: str | None = None) -> None:
         """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
-        self._refuse_merge("delete_all")
         row_writes.delete_all(self, partition)
 
-    # --- commit ----------------------------------------------------------------------------------------------
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def rewrite(self, group: FileSlice) -> NewFile:
+        """The successor of a file slice: its name and marker exist before the file does.
+
+        Its file group holds these rows and no others, whatever this transaction has staged there before.
+        """
+        return self.workspace.rewrite(group)
+
+    def new_file(self, partition: str = "", *, file_id: str | None = None) -> NewFile:
+        """A new file group in a partition."""
+        return self.workspace.new_file(partition, file_id=file_id)
+
+    def file_spec(self, schema: pa.Schema) -> FileSpec:
+        """What a worker needs to write data files of this transaction; pickles. Checks and widens the schema.
+
+        Raises:
+            InputError: a column is dropped or changes its type, or its type cannot be held by every reader.
+        """
+        return self.workspace.file_spec(schema)
+
+    def add(self, stats: Iterable[WriteStat]) -> None:
+        """Files that workers have written and that belong to the commit; one per file group."""
+        self.workspace.add(stats)
+
+    @property
+    def files(self) -> tuple[WriteStat, ...]:
+        """The files that the commit holds or will hold; a rebase has put others in the place of some."""
+        return self.workspace.files
+
+    @property
+    def staged(self) -> bool:
+        """Whether there is something to commit so far."""
+        return self.workspace.staged
+
+    def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
+        """File groups that readers shall no longer see; only in overwrites and delete_partition."""
+        self.workspace.drop_file_groups(slices)
+
+    def overwrites(self, partition: str | None) -> None:
+        """Claim a partition (None: the table) with all that appears in it before the commit."""
+        self.workspace.overwrites(partition)
+
+    def merge_on_conflict(self, again: Again | None = None, *, looks_again: bool = False) -> None:
+        """Merge again, rather than lose, when all that is in the way is that others changed the same file groups.
+
+        Not against overwrites, table services, changes of the schema, or of what was read (isolation above
+        ``snapshot``). ``rebase`` has the rules of a round.
+
+        Args:
+            again: called by `commit`, outside the lock, with what was lost; returns the new files. None: what this
+                transaction changed is applied row by row to the new slices; a row that both changed is a conflict
+                unless the table's ordering field settles it.
+            looks_again: ``again`` also looks at ``lost.appeared``, so what landed where this transaction's condition
+                (`depends_on`) or keys (`mark_lookup`) were looked up is no loss either, but under ``serializable``.
+        """
+        self.workspace.merge_on_conflict(again, looks_again=looks_again)
+
+    def allow_empty(self) -> None:
+        """Let this transaction land even when it changes nothing; otherwise it leaves no trace."""
+        self.workspace.allow_empty()
+
+    # --- who goes first --------------------------------------------------------------------------------------
+
+    def claim_turn(self, groups: Iterable[FileSlice]) -> None:
+        """Say which file groups this writer is about to fill by itself, before it does the work.
+
+        Raises:
+            ConflictError: another writer is at work on them, and the table's ``early_conflict_detection`` is not ``off``.
+                Nothing was written; `Table.run` waits until that one has ended and runs it again.
+        """
+        self.require_open()
+        mine = {each.group for each in groups}
+        take_turn(self, lambda _near: mine, by_itself=True)
+
+    @property
+    def claim(self) -> Claim:
+        """Its rank among others, and what it has reserved."""
+        return self._attempt.claim
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was done with it yet, so that it could as well begin later."""
+        return self.workspace.fresh
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether it holds the table's lock."""
+        return self._attempt.lease is not None
+
+    @property
+    def lost_on(self) -> tuple[FileGroupId, ...]:
+        """The file groups on which it lost or gives way."""
+        return self._attempt.lost_on
+
+    @lost_on.setter
+    def lost_on(self, groups: tuple[FileGroupId, ...]) -> None:
+        self._attempt.lost_on = groups
+
+    def announced(self, other: Begin) -> WriteSet:
+        """What another open transaction will write, as far as its plan or its markers say."""
+        return self._validator.announced(other)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def require_open(self) -> None:
+        """Raise when it is over, or its table was closed."""
+        self._attempt.require_open()
 
     def check(self) -> None:
         """Raise `RolledBackError` when somebody has ended this transaction: stop before more work is wasted."""
-        self.require_open()
-        self._require_in(self.session.log.catch_up())
+        self._attempt.check()
 
     def commit(self) -> CommitResult | None:
         """The transaction has landed when this returns, and is on the timeline unless ``published`` is False.
@@ -170,182 +314,14 @@ class Transaction(Yielding):
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; look before you delete anything.
         """
-        self.require_open()
-        try:
-            self._close_files()
-            if self._failed:
-                raise CommitError(
-                    f"{self.url}: a write of {self.instant} failed half-way ({self._failed}), and a file of it may appear late; "
-                    "nothing landed. Run the transaction again",
-                    table=self.url,
-                    instant=self.instant,
-                )
-            if self.changes.empty:
-                self.abort("nothing to commit")
-                return None
-            self._check_constraints()
-            if self.changes.moves:
-                self._announce_as("replacecommit")
-            if not self._land_or_rebase():
-                return None
-        except CommitStateUnknownError:
-            self._over("unknown")
-            raise
-        except BaseException as e:
-            self.abort(str(e) or type(e).__name__)
-            raise
-        self._over("committed")
-        try:
-            self.session.cleaner.sweep_landed(self.instant, self.changes.paths())
-        except LakeLatchError:  # it has landed; the next cleaning finds what is left
-            _log.warning("commit %s has landed but its markers are still there", self.instant, exc_info=True)
-        return self.result
-
-    def _land_or_rebase(self) -> bool:
-        """Landed, after waiting for whom goes first, and merging again what others changed; False: nothing is left."""
-        while True:
-            self._drop_unfinished()
-            try:
-                self._land()
-            except InTheWay as e:
-                self._release()  # nobody waits with the lock in hand
-                self._wait_for(e.conflict)
-            except MergeAgain as e:
-                self._merge_again(e)
-                if self.changes.empty:
-                    self.abort("others have done the same meanwhile")
-                    return False
-            else:
-                return True
-
-    def _land(self) -> None:
-        """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
-        session = self.session
-        self._schema_seen()  # before the lock: it may list the table
-        session.log.look()
-        template = self._template()
-        expected = template.placed(completion="", token=0, schema=self._schema or self._schema_seen())
-        with session.log.ready(expected):
-            self._land_as(template)
-
-    def _land_as(self, template: Commit) -> None:
-        session = self.session
-        give_up = session.env.monotonic() + session.settings.lock_wait_s
-        while True:
-            lease = self._lease or session.lease(self.operation)
-            try:
-                # Everything in `decide` runs under the lease and again at every slot tried.
-                entry = session.log.append(
-                    lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                    look=self._looks_now,
-                )
-                assert isinstance(entry, Commit)
-                self.result = CommitResult(self.instant, entry.completion, entry.slot, self._publish(entry))
-                return
-            except RolledBackError:
-                # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
-                completion = session.landed(self.instant)
-                if completion is None:
-                    raise
-                self.result = CommitResult(self.instant, completion, session.log.next_slot - 1)
-                return
-            except LockLostError as e:
-                self._release()
-                if session.env.monotonic() >= give_up:
-                    raise
-                _log.warning("%s has not landed yet: %s", self.instant, e)
-            finally:
-                if lease is not self._lease:
-                    lease.release()
-
-    def _template(self) -> Commit:
-        """The commit entry, but for what is only known at its slot."""
-        session = self.session
-        return attach(
-            session.store,
-            Commit(
-                self.instant,
-                "",
-                self._announced_as,
-                self.changes.operation.hudi_name,
-                session.writer,
-                0,
-                self.changes.write_set().region,
-                blind=self.changes.read_set().blind,
-            ),
-            self.changes.metadata(None),
-            self.changes.values(),
-        )
-
-    def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
-        """The commit entry for the next free slot, or the reason why there must not be one."""
-        self._require_in(state)
-        if not self._follower.complete:
-            raise log_made_anew(self)
-        rebase = self._rebase
-        schema = self._judge.decide(
-            state,
-            self.instant,
-            self._follower.commits,
-            began=self._schema_seen(),
-            wanted=self._schema,
-            repeatable=rebase.repeatable(self.changes) if rebase else None,
-            since=rebase.slot if rebase else 0,
-        )
-        if isinstance(schema, Conflict):
-            self.lost_on = schema.overlap
-            raise InTheWay(schema) if schema.waits else lost_against(self, schema)
-        if isinstance(schema, Verdict):
-            raise MergeAgain(schema.again, schema.groups, self.session.log.next_slot)
-        token, now = lease.token_at(state), self.session.env.now()
-        echo, top = echo_of(self.instant, schema, self._follower.commits, now, state.top)
-        return template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
-
-    def _publish(self, entry: Commit) -> bool:
-        try:
-            self.session.log.publish_last()
-        except LakeLatchError:
-            _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
-            return False
-        return True
-
-    def _drop_unfinished(self) -> None:
-        """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
-        wanted = self.changes.paths()
-        store = self.session.store
-        delete_announced(store, [m for m in list_markers(store, self.instant) if m.path not in wanted])
-
-    # --- abort -----------------------------------------------------------------------------------------------
+        return self._landing.commit()
 
     def abort(self, reason: str = "asked to") -> None:
         """The transaction has ended without landing and its files are deleted. Does nothing when it is over already.
 
         When the end cannot be written now, the heartbeat stops and the next writer rolls the transaction back.
         """
-        if self._state != "open":
-            return
-        self._over("aborted")
-        for file in self._open_files:
-            file.abandon()
-        me = self.session.env.process()
-
-        def build(state: LogState) -> LogEntry | None:
-            # Not open: somebody has rolled us back, and sweeps; a second end would say nothing.
-            return End("abort", self.instant, f"{me.host}:{me.pid}", reason) if self.instant in state.open else None
-
-        try:
-            self.session.log.append(build)
-            self.session.cleaner.sweep(self.instant, self._announced_as)
-        except LakeLatchError:
-            _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
-
-    def _over(self, state: str) -> None:
-        self._state = state
-        self.session.heart.stop(self.instant)
-        self.session.log.unfollow(self._follower)
-        self._release()
-
-    # --- the block -------------------------------------------------------------------------------------------
+        self._landing.abort(reason)
 
     def __enter__(self) -> Self:
         return self
@@ -355,5 +331,5 @@ class Transaction(Yielding):
     ) -> None:
         if exc is not None:
             self.abort(f"{type(exc).__name__} in the block")
-        elif self._state == "open":
+        elif self._attempt.state == "open":
             self.commit()

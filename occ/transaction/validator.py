@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ...conflict import (
     ISOLATION_LEVELS,
@@ -31,6 +31,7 @@ from ..staging import Staged
 if TYPE_CHECKING:
     from ...storage import Store
     from ..log import Settings
+    from ..session import Session
 
 
 class CommitValidator:
@@ -65,6 +66,18 @@ class CommitValidator:
         # is merged again later was merged with all of those (`since`).
         self._cleared: tuple[int, Settings | None] = 0, None
         self._seen: dict[int, Party] = {}  # by slot: a commit's side object is read once, however many slots are tried
+
+    @classmethod
+    def of(cls, session: Session, staged: Staged, *, isolation: str | None = None) -> Self:
+        """With the settings, the priority and the reservations that a session knows."""
+        return cls(
+            session.store,
+            staged,
+            session.settings,
+            isolation=isolation,
+            priority=session.priority,
+            counts=session.reservations.counts,
+        )
 
     def decide(
         self,

@@ -37,7 +37,7 @@ Targets = Callable[[Region], Iterable[FileGroupId]]
 _log = logging.getLogger("lakelatch.waiting")
 
 
-class Attempt(Protocol):
+class TurnTaker(Protocol):
     """What a transaction shows of itself to take its turn.
 
     Attributes:
@@ -49,11 +49,13 @@ class Attempt(Protocol):
 
     url: str
     operation: str
-    instant: str
     session: Session
-    claim: Claim
     lost_on: tuple[FileGroupId, ...]
 
+    @property
+    def instant(self) -> str: ...
+    @property
+    def claim(self) -> Claim: ...
     @property
     def fresh(self) -> bool: ...
     @property
@@ -68,7 +70,7 @@ class Attempt(Protocol):
         """In place of one that is over and had done nothing."""
 
 
-def take_turn(txn: Attempt, targets: Targets, *, by_itself: bool = False) -> None:
+def take_turn(txn: TurnTaker, targets: Targets, *, by_itself: bool = False) -> None:
     """Whoever is at work on the same file groups has ended when this returns, or it is not worth waiting for.
 
     Args:
@@ -108,7 +110,7 @@ def take_turn(txn: Attempt, targets: Targets, *, by_itself: bool = False) -> Non
         _wait(txn, [begin for begin, _overlap in met], bounded(NOWHERE, mine))
 
 
-def _at_work(txn: Attempt, *, older_only: bool) -> list[tuple[Begin, Reservation]]:
+def _at_work(txn: TurnTaker, *, older_only: bool) -> list[tuple[Begin, Reservation]]:
     """Who is writing rows now, with the places where; one listing of markers for each of them."""
     session = txn.session
     state = session.log.catch_up()
@@ -130,7 +132,7 @@ def _at_work(txn: Attempt, *, older_only: bool) -> list[tuple[Begin, Reservation
     return found
 
 
-def _wait(txn: Attempt, others: list[Begin], wanted: Reservation) -> None:
+def _wait(txn: TurnTaker, others: list[Begin], wanted: Reservation) -> None:
     names = {begin.instant for begin in others}
     txn.abort("it waits for its turn")
     try:

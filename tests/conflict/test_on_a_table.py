@@ -160,8 +160,7 @@ def test_the_lower_priority_yields_to_a_running_writer(url):
     ):
         begun, urgent = low.transaction(), high.transaction()
         urgent.rewrite(doctor(urgent, "a")).write(DOCTORS.slice(0, 1))
-        for file in urgent._open_files:
-            file.close()  # its marker stands from here on
+        urgent.workspace.close_files()  # its marker stands from here on
         begun.rewrite(doctor(begun, "a")).write(DOCTORS.slice(0, 1))
         with pytest.raises(lakelatch.ConflictError, match=r"urgent, which is still running.*priority 0 yields to 5"):
             begun.commit()
@@ -199,7 +198,7 @@ def test_a_candidate_is_read_once_however_many_slots_are_tried(url, monkeypatch)
         txn = table.transaction()
         txn.rewrite(doctor(txn, "a")).write(DOCTORS.slice(0, 1))
         insert(table, "c", ward="y")
-        decide, tried = txn._judge.decide, []
+        decide, tried = txn._validator.decide, []
 
         def slow(*args, **more):
             tried.append(1)
@@ -208,7 +207,7 @@ def test_a_candidate_is_read_once_however_many_slots_are_tried(url, monkeypatch)
                 insert(other, f"d{len(tried)}", ward="y")  # takes the slot that ours wants
             return settled
 
-        monkeypatch.setattr(txn._judge, "decide", slow)
+        monkeypatch.setattr(txn._validator, "decide", slow)
         txn.commit()
     assert len(tried) == 4
     assert len(read) == len(set(read)) == 4

@@ -36,7 +36,7 @@ def failing_work(writer: Writer) -> None:
     txn = writer.table.transaction()
     add(txn, "a")
     insert(txn, "c", "c0")
-    txn._open_files[0].close()
+    txn.workspace.close_files()
     txn.abort()
 
 
@@ -225,8 +225,7 @@ def cleaning(folder: Path, fault: Fault | None) -> list[Call]:
     dead, first = world.writer("dead"), world.writer("first")
     txn = dead.begin_add("a")
     insert(txn, "c", "c0")
-    for file in txn._open_files:
-        file.close()
+    txn.workspace.close_files()
     dead.die()
     if fault:
         first.store.add(fault)

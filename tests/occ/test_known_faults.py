@@ -40,12 +40,13 @@ from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.entries import Begin, End
 from lakelatch.occ.log.settings import Settings
 from lakelatch.occ.rebase.rounds import Rebase
+from lakelatch.occ.session.memory import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import transaction as transaction_module
+from lakelatch.occ.transaction import attempt as attempt_module
+from lakelatch.occ.transaction import landing as landing_module
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.transaction.validator import CommitValidator
-from lakelatch.occ.transaction.yielding import Yielding
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
 from ..simulation.mutant import method
@@ -276,8 +277,7 @@ def silent_too_long(world: World) -> tuple[Writer, Transaction]:
     """A cleaner on another host that has watched a writer for longer than the time-out."""
     slow, cleaner = world.writer("slow"), world.writer("cleaner", host="host-b")
     txn = slow.begin_add("a")
-    for file in txn._open_files:
-        file.close()
+    txn.workspace.close_files()
     cleaner.table.rollback_failed_writes()
     cleaner.env.suspend(cleaner.table.settings.heartbeat_timeout_s + 1)
     return cleaner, txn
@@ -333,7 +333,10 @@ def test_fault_07_two_roll_one_writer_back_at_once(prove):
 
 
 def the_clock_alone_gives_t() -> Variant:
-    return [mock.patch.object(transaction_module, "next_label", lambda now, top, **_: next_label(now, EARLIEST))]
+    def by_clock(now: float, _top: str, **_: bool) -> str:
+        return next_label(now, EARLIEST)
+
+    return [mock.patch.object(module, "next_label", by_clock) for module in (attempt_module, landing_module)]
 
 
 @pytest.mark.parametrize("writers", [2, 5])
@@ -376,8 +379,7 @@ def test_fault_09_a_pending_transaction_is_invisible_to_the_check(prove, operati
         first.table.session.priority = 1
         txn = first.table.transaction(operation)
         overwrite(txn, "a", "a9") if operation == "insert_overwrite" else add(txn, "a", 10)
-        for file in txn._open_files:
-            file.close()
+        txn.workspace.close_files()
         inflight = list((world.folder / ".hoodie/timeline").glob(f"{txn.instant}*inflight"))
         assert [path.stat().st_size for path in inflight] == [0]
         assert landed(second.begin_add("b")), "it waits although they have nothing in common"
@@ -551,8 +553,7 @@ def test_fault_13_the_early_look_compares_other_keys(prove):
         pending = first.table.transaction()
         group = next(g for g in pending.snapshot.file_slices("part=a") if g.file_id == same)
         pending.rewrite(group).write(rows("a", {"a9": 10}))
-        for file in pending._open_files:
-            file.close()
+        pending.workspace.close_files()
         for part, lands in (("b", True), ("a", False)):
             txn = second.table.transaction()
             group = next(g for g in txn.snapshot.file_slices(f"part={part}") if g.file_id == same)
@@ -594,7 +595,7 @@ def test_fault_14_a_lock_that_was_left_behind_blocks_for_ever(prove, host):
 
 
 def nobody_waits_for_who_has_reserved() -> Variant:
-    return [mock.patch.object(Yielding, "_first_in_the_way", return_value=None)]
+    return [mock.patch.object(Reservations, "first_in_the_way", return_value=None)]
 
 
 def test_fault_15_a_lock_on_the_whole_table_lets_others_in(prove):

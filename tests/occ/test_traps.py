@@ -30,7 +30,10 @@ from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.staging import data_file as basefile
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import transaction as transaction_module
+from lakelatch.occ.transaction import attempt as attempt_module
+from lakelatch.occ.transaction import landing as landing_module
+from lakelatch.occ.transaction.attempt import Attempt
+from lakelatch.occ.transaction.landing import Landing
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, Late, LoseReply, On, Pause, Refuse
@@ -86,14 +89,15 @@ def test_trap_1_t_is_picked_anew_at_every_slot(world):
 
 
 def test_trap_1_does_harm_when_t_is_kept(world, monkeypatch):
-    real, chosen = transaction_module.next_label, []
+    real, chosen = attempt_module.next_label, []
 
     def next_label(now: float, top: str, **options: bool) -> str:
         chosen.append(real(now, top, **options))
         # A's T, then B's T and C, then A again, who keeps its first choice.
         return chosen[0 if len(chosen) == 4 else -1]
 
-    monkeypatch.setattr(transaction_module, "next_label", next_label)
+    for module in (attempt_module, landing_module):
+        monkeypatch.setattr(module, "next_label", next_label)
     of_a, of_b = place_t_late(world)
     assert of_a < of_b
     assert world.content() == BEGUN | {"a0": 10, "a1": 10}, "A's acknowledged rows are invisible"
@@ -655,11 +659,11 @@ def test_trap_17_a_writer_who_gives_up_fills_the_slot_first(world, monkeypatch):
 def test_trap_17_does_harm_when_files_are_deleted_on_absence(world, monkeypatch):
     give_up_at_once(monkeypatch)
 
-    def abort(self: Transaction, reason: str = "") -> None:
-        self._over("aborted")
+    def abort(self: Attempt, reason: str, **_: object) -> None:
+        self.over("aborted")
         self.session.cleaner._sweep_dead(self.instant, "commit")
 
-    monkeypatch.setattr(Transaction, "abort", abort)
+    monkeypatch.setattr(Attempt, "abort", abort)
     with pytest.raises(StorageError, match="absent"):
         late_commit(world)
     assert [put.done for put in world.writers[0].store.land()] == [True]
@@ -730,8 +734,7 @@ def clean_a_slow_writer(world: World) -> None:
     """W is silent for too long, but lives: it commits right before the cleaner's rollback entry."""
     w, r = world.writer("W"), world.writer("R", host="host-b")
     txn = w.begin_add("a")
-    for file in txn._open_files:
-        file.close()
+    txn.workspace.close_files()
     r.store.add(Pause(ENTRY, call=txn.commit))
     r.table.rollback_failed_writes(wait=True)
     assert txn.result is not None
@@ -891,12 +894,12 @@ def test_trap_20_a_stranger_in_our_slot_does_not_mean_that_we_lost(make_world):
 def test_trap_20_does_harm_when_a_beaten_writer_deletes_its_files(make_world, monkeypatch):
     world = make_world(lock="none://")
 
-    def abort(self: Transaction, reason: str = "") -> None:
-        self._over("aborted")
-        for path in self.changes.paths():
-            self.session.store.delete(path)
+    def abort(self: Landing, reason: str) -> None:
+        self._attempt.over("aborted")
+        for path in self._workspace.changes.paths():
+            self._attempt.session.store.delete(path)
 
-    monkeypatch.setattr(Transaction, "abort", abort)
+    monkeypatch.setattr(Landing, "abort", abort)
     monkeypatch.setattr(CommitLog, "landed", lambda self, instant: None)
     with pytest.raises(lakelatch.RolledBackError):
         fill_the_slot_of_a_commit(world)

@@ -65,8 +65,7 @@ def give_up(folder: str, number: int | None = None, after: bool = False) -> list
         txn = table.transaction()
         add(txn, "a")
         insert(txn, "c", "c0")
-        for file in txn._open_files:
-            file.close()
+        txn.workspace.close_files()
         txn.abort()
     return _calls(store)
 
@@ -140,8 +139,7 @@ def begin_and_die(folder: str) -> None:
         txn = table.transaction()
         add(txn, "a")
         insert(txn, "c", "c0")
-        for file in txn._open_files:
-            file.close()
+        txn.workspace.close_files()
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -18,6 +18,7 @@ from lakelatch.occ.log.value_hashes import FileFacts
 from lakelatch.occ.services import compaction
 from lakelatch.occ.services.execution import Execution
 from lakelatch.occ.staging.file_spec import refuse_if_over
+from lakelatch.occ.transaction.attempt import Attempt
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Store
 
@@ -67,7 +68,7 @@ def put(txn: Transaction, partition: str, file_id: str, value: Value) -> None:
 
 
 def write(
-    txn: Transaction,
+    txn: Transaction | Attempt,
     partition: str,
     file_id: str,
     content: State,
@@ -104,8 +105,8 @@ def merge_logs(execution: Execution) -> None:
     """`compaction.run`, of files that hold lists."""
     for group in execution.content["groups"]:
         each = compaction._slice(group)
-        content = execution._seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
-        execution.add([write(execution, each.partition, each.file_id, content, prev=each.instant)])
+        content = execution.attempt.seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
+        execution.workspace.add([write(execution.attempt, each.partition, each.file_id, content, prev=each.instant)])
 
 
 def join_files(execution: Execution) -> None:
@@ -116,6 +117,6 @@ def join_files(execution: Execution) -> None:
             base = BaseFile.at(join(partition, name), 0)
             assert base is not None
             slices.append(FileSlice(base.group, base))
-            content |= execution._seen(lambda path=base.path: read(execution.session.store, path))  # type: ignore[misc]
-        execution.add([write(execution, partition, group["file_id"], content)])
-        execution.drop_file_groups(slices)
+            content |= execution.attempt.seen(lambda path=base.path: read(execution.session.store, path))  # type: ignore[misc]
+        execution.workspace.add([write(execution.attempt, partition, group["file_id"], content)])
+        execution.workspace.drop_file_groups(slices)

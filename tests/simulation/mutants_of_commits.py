@@ -17,7 +17,8 @@ from lakelatch.occ.session.session import Session
 from lakelatch.occ.session.snapshot_cache import ViewCache, cold_view
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import validator as judge
-from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.transaction.attempt import Attempt
+from lakelatch.occ.transaction.landing import Landing
 from lakelatch.storage import Outcome
 
 from .mutant import Patches, method, mutant
@@ -39,7 +40,7 @@ def _decide_all_the_same(real: Any) -> Any:
 @mutant()
 def no_look_whether_it_was_rolled_back() -> Patches:
     """A writer that somebody has ended commits all the same."""
-    look = method(Transaction, "_require_in", lambda _: lambda *_: None)
+    look = method(Attempt, "require_in", lambda _: lambda *_: None)
     return [look, method(judge.CommitValidator, "decide", _decide_all_the_same)]
 
 
@@ -70,8 +71,8 @@ def candidates_by_requested_time() -> Patches:
 
     def make(real: Any) -> Any:
         def decide(self: Any, *args: Any) -> Any:
-            follower = self._follower
-            kept, follower.commits = follower.commits, [c for c in follower.commits if c.instant > self.instant]
+            follower, instant = self._attempt.follower, self._attempt.instant
+            kept, follower.commits = follower.commits, [c for c in follower.commits if c.instant > instant]
             try:
                 return real(self, *args)
             finally:
@@ -79,7 +80,7 @@ def candidates_by_requested_time() -> Patches:
 
         return decide
 
-    return [method(Transaction, "_decide", make)]
+    return [method(Landing, "_decide", make)]
 
 
 @mutant()
@@ -256,13 +257,13 @@ def the_timeline_is_read_before_the_log() -> Patches:
     """The snapshot is what the timeline held before the begin entry was appended (trap 6)."""
 
     def begin(real: Any) -> Any:
-        def begin(self: Any) -> None:
-            self.session.stale = self.session.timeline()
-            real(self)
+        def begin(session: Any, *args: Any, **words: Any) -> Any:
+            session.stale = session.timeline()
+            return real(session, *args, **words)
 
         return begin
 
     def cold(self: Any, top: str) -> Any:
         return cold_view(self.store, self.__dict__.pop("stale", None) or self.timeline(), as_of_completion=top)
 
-    return [method(Transaction, "_begin", begin), method(Session, "_cold_view", lambda _: cold)]
+    return [method(Attempt, "begin", begin), method(Session, "_cold_view", lambda _: cold)]

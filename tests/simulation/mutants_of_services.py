@@ -15,9 +15,10 @@ from lakelatch.occ.log.entries import Commit
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.services import clean as cleaning
-from lakelatch.occ.services.execution import Execution
 from lakelatch.occ.session.session import Session
 from lakelatch.occ.transaction import validator as judge
+from lakelatch.occ.transaction.attempt import Attempt
+from lakelatch.occ.transaction.landing import Landing
 
 from .mutant import Patches, method, mutant
 from .shape import Shape
@@ -82,14 +83,23 @@ def a_plan_is_executed_twice() -> Patches:
 
         return apply
 
-    decide = method(Execution, "_decide", _decide_an_ended_plan)
-    return [method(Execution, "_require_in", lambda _: lambda *_: None), method(LogState, "apply", apply), decide]
+    decide = method(Landing, "_decide", _decide_an_ended_plan)
+    return [method(Attempt, "require_in", _require_if_own), method(LogState, "apply", apply), decide]
+
+
+def _require_if_own(real: Any) -> Any:
+    def require_in(self: Attempt, state: LogState) -> None:
+        if self.plan is None:
+            real(self, state)
+
+    return require_in
 
 
 def _decide_an_ended_plan(real: Any) -> Any:
     def decide(self: Any, state: LogState, *args: Any) -> Any:
-        before = dict(state.open)
-        state.open.setdefault(self.instant, self._plan)
+        before, attempt = dict(state.open), self._attempt
+        if attempt.plan is not None:
+            state.open.setdefault(attempt.instant, attempt.plan)
         try:
             return real(self, state, *args)
         finally:

@@ -16,8 +16,8 @@ from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.entries import Begin
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.table_lock import TableLease
-from lakelatch.occ.transaction import transaction
-from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.transaction import attempt, landing
+from lakelatch.occ.transaction.landing import Landing
 
 from .environment import WALL
 from .mutant import Patches, method, mutant
@@ -118,7 +118,8 @@ def the_old_lock_is_good_enough() -> Patches:
 @mutant()
 def times_from_the_clock_alone() -> Patches:
     """T and C are what the clock says, whatever stands in the log: a T is used twice, or goes back (trap 8)."""
-    return [mock.patch.object(transaction, "next_label", lambda now, _, **__: from_epoch_ms(int(now * 1000)))]
+    by_clock = lambda now, _, **__: from_epoch_ms(int(now * 1000))  # noqa: E731
+    return [mock.patch.object(module, "next_label", by_clock) for module in (attempt, landing)]
 
 
 @mutant()
@@ -127,11 +128,11 @@ def completion_time_from_the_beginning() -> Patches:
 
     def make(real: Any) -> Any:
         def decide(self: Any, *args: Any) -> Any:
-            return replace(real(self, *args), completion=next_label(0.0, self.instant))
+            return replace(real(self, *args), completion=next_label(0.0, self._attempt.instant))
 
         return decide
 
-    return [method(Transaction, "_decide", make)]
+    return [method(Landing, "_decide", make)]
 
 
 @mutant()

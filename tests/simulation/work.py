@@ -209,7 +209,9 @@ class Work:
 
     def _content(self, group: FileSlice) -> State:
         try:
-            return self.txn._seen(lambda: read(self.txn.session.store, group.path))  # as `Transaction.read` does
+            return self.txn._attempt.seen(
+                lambda: read(self.txn.session.store, group.path)
+            )  # as `Transaction.read` does
         except Gone as e:
             self.txn.check()  # somebody has taken it for dead
             raise Anomaly(f"{self.attempt.name} is open, and {group.path} of its snapshot is gone") from e
@@ -217,7 +219,7 @@ class Work:
     def _read(self, group: FileSlice, *, said: bool = False) -> State:
         seen = self._content(group)
         if not said:
-            self.txn.changes.saw(group)
+            self.txn.workspace.changes.saw(group)
         self.attempt.reads |= seen
         return seen
 

@@ -137,12 +137,12 @@ def test_rows_that_are_changed_in_place_are_no_new_keys(world):
     with table.transaction("upsert") as txn:
         (group,) = txn.snapshot.file_slices("part=a")
         txn.rewrite(group).write(rows("a", {"a0": 1, "a1": 2, "new": 3}))
-    ((_, values),) = txn.changes.values().items()
+    ((_, values),) = txn.workspace.changes.values().items()
     assert len(values.hashes()) == 1
     with table.transaction("upsert") as txn:
         (group,) = txn.snapshot.file_slices("part=a")
         txn.rewrite(group).write(rows("a", {"a0": 5, "a1": 5, "new": 5}))
-    assert not txn.changes.values()
+    assert not txn.workspace.changes.values()
 
 
 def test_a_key_that_is_new_in_a_rewritten_file_and_in_a_new_one_is_found(world):
@@ -370,8 +370,8 @@ def test_files_that_tell_nothing_are_refused_where_values_are_unique(make_people
     txn = table.transaction("upsert")
     with txn.new_file() as file:
         file.write(people(("2", "a@x", "de", 1)))
-    (stat,) = txn.changes.files.values()
-    txn.changes._stats.clear()
+    (stat,) = txn.workspace.changes.files.values()
+    txn.workspace.changes._stats.clear()
     txn.add([replace(stat, facts=None)])
     with pytest.raises(lakelatch.InputError, match="do not say which values"):
         txn.commit()

@@ -167,7 +167,7 @@ def test_rounds_shrink(world):
     late = begin(b, a1=1)
     ours = begin(a, a0=5)
     ours.upsert(rows("b", {"b0": 6}))
-    merge, rounds = ours._rebase._again, []
+    merge, rounds = ours.workspace.rebase._again, []
 
     def again(lost):
         rounds.append([(unit.partition, len(unit.ours), len(unit.current)) for unit in lost.units])
@@ -190,7 +190,7 @@ def test_a_round_whose_slices_are_cleaned_below_it_is_made_again(world):
     """
     a, b = world.writer("a"), world.writer("b")
     ours = begin(a, a0=5)
-    merge, rounds = ours._rebase._again, []
+    merge, rounds = ours.workspace.rebase._again, []
 
     def again(lost):
         rounds.append(lost.round)
@@ -231,7 +231,7 @@ def test_rounds_in_one_bucket(make_world, there):
         begin(a, x=0).commit()
     late = [begin(b, k1=1)]
     ours = begin(a, k9=9)
-    merge = ours._rebase._again
+    merge = ours.workspace.rebase._again
 
     def again(lost):
         if lost.round < 4:
@@ -244,7 +244,7 @@ def test_rounds_in_one_bucket(make_world, there):
     late = [begin(b, k1=1)]
     ours.commit()
     late.pop().abort()
-    assert ours._rebase.round == 4
+    assert ours.workspace.rebase.round == 4
     end_sound(world, dict.fromkeys(["k1", "k2", "k3", "k4"], 1) | {"k9": 9} | ({"x": 0} if there else {}))
 
 
@@ -392,15 +392,15 @@ def test_a_writer_that_dies_in_a_round_leaves_nothing(world, dies):
         raise Dies
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("abort", "_over"):
-            patch.setattr(ours, name, lambda *_: None)
+        for name in ("abort", "over"):
+            patch.setattr(ours._attempt, name, lambda *_, **__: None)
         if dies == "asked":
             ours.merge_on_conflict(die)
         elif dies == "announced":
             deleted = a.store.delete
             patch.setattr(a.store, "delete", lambda path: die() if path.endswith("inflight") else deleted(path))
         elif dies == "merged":
-            patch.setattr(ours, "_drop_unfinished", lambda: die() if ours._rebase.round else None)
+            patch.setattr(ours._landing, "_drop_unfinished", lambda: die() if ours.workspace.rebase.round else None)
         else:
             patch.setattr(a.table.session.cleaner, "sweep_landed", die)
         with pytest.raises(Dies):
@@ -432,7 +432,7 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
     winner, ours = begin(b, a1=7), begin(a, a0=5)
     winner.commit()
     (stat,) = ours.files
-    spec = ours._spec
+    spec = ours.workspace.spec
 
     def late(*args: object) -> object:
         assert not (world.folder / stat.path).exists(), "superseded files are gone before the commit entry"
@@ -441,9 +441,9 @@ def test_a_late_task_of_an_earlier_round_cannot_bring_its_file_back(world):
             writer.write(rows("a", {"a0": 5}))
         return publish(*args)
 
-    publish = ours._publish
+    publish = ours._landing._publish
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours, "_publish", late)
+        patch.setattr(ours._landing, "_publish", late)
         ours.commit()
     end_sound(world, BEGUN | {"a0": 5, "a1": 7})
 

@@ -587,7 +587,7 @@ def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old, m
     txn = Service(b.table.session, "restore")
     with pytest.raises(lakelatch.ConflictError) as told:
         txn.refuse_beside_archival()
-    txn.abort()
+    txn.abort("told")
     assert (told.value.winner, told.value.winner_op, told.value.winner_writer) == (planned, "ARCHIVE", "A")
     monkeypatch.setattr("lakelatch.occ.services.scheduling._ATTEMPTS", 0)
     with pytest.raises(lakelatch.ConflictError) as told:

@@ -87,8 +87,7 @@ def test_what_an_older_log_left_is_named_by_check_and_left_by_clean(world):
     """Nobody knows its outcome any more, so nobody deletes it; and it can do no harm."""
     w = world.writer("W")
     txn = w.begin_add("a")
-    for file in txn._open_files:
-        file.close()
+    txn.workspace.close_files()
     w.die()
     shutil.rmtree(world.folder / LOG)
     world.env.advance(10.0)
@@ -118,8 +117,7 @@ def test_what_a_torn_log_left_is_no_obstacle(world, torn):
     """With the folder of the old log there, its begin entry tells that the transaction was ours, if it can be read."""
     w = world.writer("W")
     txn = w.begin_add("a")
-    for file in txn._open_files:
-        file.close()
+    txn.workspace.close_files()
     if torn == "an entry after it":
         w.insert("b", "b5")
     w.die()

@@ -129,7 +129,7 @@ def test_every_pair_gives_what_a_serial_order_gives(folder, base, first):
 
 
 def no_schema_is_said_again() -> Patch:
-    return mock.patch("lakelatch.occ.transaction.transaction.echo_of", lambda *given: ("", given[-1]))
+    return mock.patch("lakelatch.occ.transaction.landing.echo_of", lambda *given: ("", given[-1]))
 
 
 def everything_lands() -> Patch:

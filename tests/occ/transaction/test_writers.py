@@ -397,7 +397,7 @@ def test_after_a_loss_short_work_takes_the_lock_first_and_long_work_does_not(wor
     held: list[bool] = []
 
     def work(txn) -> None:
-        held.append(txn._lease is not None)
+        held.append(txn.has_lock)
         add(txn, "a")
         world.env.advance(took_s)
         if len(held) == 1:

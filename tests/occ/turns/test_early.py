@@ -36,7 +36,7 @@ def passed(writer: Writer) -> float:
 
 
 def merges(txn) -> int:
-    return txn._rebase.round if txn._rebase else 0
+    return txn.workspace.rebase.round if txn.workspace.rebase else 0
 
 
 @pytest.fixture
@@ -351,12 +351,12 @@ def test_run_comes_back_when_the_other_one_has_ended_with_the_place_reserved(fai
     after(other, 3, first.commit)
 
     def work(txn) -> None:
-        seen.append((txn.claim.reserved, txn._lease))
+        seen.append((txn.claim.reserved, txn.has_lock))
         txn.upsert(rows("a", {"a1": 7}))
 
     assert other.table.run(work, isolation="serializable").attempts == 2
     # Not under the lock from the start: that it failed at once does not say that it is short.
-    assert [(reserved is not None, lease) for reserved, lease in seen] == [(False, None), (True, None)]
+    assert [(reserved is not None, lock) for reserved, lock in seen] == [(False, False), (True, False)]
     assert len(seen[1][0].groups) == 1
 
 

@@ -253,7 +253,7 @@ def test_reservations_survive_the_epoch(world):
 def test_show_and_timeline_tell_who_has_reserved_and_who_is_behind(two):
     reserver, other = two
     waits = other.begin_add("a")
-    waits._open_files[0].close()
+    waits.workspace.close_files()
     keeps = reserver.table.transaction(reserve=["part=a"])
     free = other.begin_add("b")
     told = facts_of(other.table)["writers"]
@@ -492,7 +492,7 @@ def test_a_hundred_jobs_on_the_same_rows_all_end(make_world):
     rounds = []
     for txn in reversed(jobs):
         txn.commit()
-        rounds.append(txn._rebase.round)
+        rounds.append(txn.workspace.rebase.round)
     assert max(rounds) <= 2
     with world.fresh() as table:
         assert len(table.read()) == 101

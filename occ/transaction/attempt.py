@@ -1,0 +1,309 @@
+"""One attempt to change a table: its T, from the begin entry to the end.
+
+    begin    append begin(T) to the log; from here T is open and the state at its slot is the snapshot
+             heartbeat; then the pending instant, for Hudi's readers
+    join     the begin entry is that of a plan, which others may execute at the same time under the same T
+    abort    append abort(T) first, then delete what the markers name, then the pending instant;
+             whoever has joined a plan just leaves: the plan and its files stay
+
+The lock gives progress, the log gives correctness (docs/protocol.md). An outcome that is not known is never treated
+as a failure: nothing is deleted then, and whoever comes next reads the outcome in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from ...errors import LakeLatchError, RolledBackError, StorageError
+from ...hudi.timeline import Instant, State, file_name, next_label, refuse_clock
+from ...storage import Outcome
+from ..log import Begin, End, Follower, LogEntry, LogState
+from ..session import ended_by_others, is_over, reserved_by, restored_below, undisturbed
+from ..turns import BoundedWait
+
+if TYPE_CHECKING:
+    from ...conflict import Claim
+    from ...hudi.files import FileGroupId
+    from ...hudi.timeline import Snapshot
+    from ..log import Operation
+    from ..session import Session, TableLease
+
+T = TypeVar("T")
+_log = logging.getLogger("lakelatch.transaction")
+
+
+class Attempt:
+    """Made by `begin` or `join`. One that was begun anew is another attempt.
+
+    Attributes:
+        operation: its name as it was begun; ``kind`` tells what that means.
+        instant: its requested time T.
+        begin_slot: its place in the log; the snapshot is the state there.
+        follower: collects what has landed since then.
+        claim: its rank among others, and what it has reserved.
+        patience: for all its waiting together.
+        lease: of the table's lock, while it is held from one step to the next.
+        state: "open", and then how it ended.
+        announced_as: the action of its pending instant; "" while that changes.
+        lost_on: the file groups on which it lost.
+        plan: the begin entry that it has joined.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        operation: str,
+        kind: Operation,
+        claim: Claim,
+        *,
+        instant: str,
+        begin_slot: int,
+        follower: Follower,
+        patience: BoundedWait,
+        lease: TableLease | None = None,
+        plan: Begin | None = None,
+    ) -> None:
+        self.session, self.url, self.operation, self.kind, self.claim = session, session.url, operation, kind, claim
+        self.instant, self.begin_slot, self.follower = instant, begin_slot, follower
+        self.patience, self.lease, self.plan = patience, lease, plan
+        self.state, self.announced_as = "open", kind.action
+        self.lost_on: tuple[FileGroupId, ...] = ()
+        self._snapshot: Snapshot | None = None
+        self._schema_text: tuple[str | None] | None = None
+
+    @classmethod
+    def begin(
+        cls, session: Session, operation: str, kind: Operation, claim: Claim, *, lease: TableLease | None = None
+    ) -> Self:
+        """Begin, after those who have reserved the place and go first. A lease that is handed in is released at the end.
+
+        Raises:
+            ConflictError: one of them has not ended within the time that is waited.
+        """
+        patience, follower = BoundedWait(session), Follower()
+        before: Begin | None = None
+
+        def build(state: LogState) -> LogEntry | None:
+            nonlocal before
+            # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
+            first = None if kind.service else session.reservations.first_in_the_way(state, claim)
+            before = state.open[first.instant] if first else None
+            if before is not None:
+                return None
+            # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
+            # snapshot holds, and readers take the larger T of two files of a group (trap 1).
+            now = session.env.now()
+            refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
+            instant = next_label(now, state.top, trusted=session.clock_is_right)
+            return Begin(
+                instant,
+                kind.action,
+                kind.hudi_name,
+                session.writer,
+                session.env.process(),
+                priority=session.priority,
+                reserved=claim.reserved,
+                first=claim.age,
+            )
+
+        try:
+            while (entry := session.log.append(build, follower=follower)) is None:
+                assert before is not None
+                if lease is not None:
+                    lease.release()  # nobody waits with the lock in hand
+                    lease = None
+                _wait_to_begin(session, operation, before, patience)
+        except BaseException:
+            if lease is not None:
+                lease.release()
+            raise
+        assert isinstance(entry, Begin)
+        made = cls(
+            session,
+            operation,
+            kind,
+            claim,
+            instant=entry.instant,
+            begin_slot=entry.slot,
+            follower=follower,
+            patience=patience,
+            lease=lease,
+        )
+        try:
+            session.heart.start(made.instant)
+            for state in kind.announced:
+                made._announce(kind.action, state)
+            session.look_after_others()
+        except BaseException:
+            made.abort("it could not begin")
+            raise
+        return made
+
+    @classmethod
+    def join(cls, session: Session, operation: str, kind: Operation, claim: Claim, plan: Begin) -> Self:
+        """Become one of perhaps several that execute the same plan, under its T.
+
+        Raises:
+            RolledBackError: somebody else has executed or cancelled it.
+        """
+        made = cls(
+            session,
+            operation,
+            kind,
+            claim,
+            instant=plan.instant,
+            begin_slot=plan.slot,
+            # What landed while the plan was computed is a candidate too (trap 16).
+            follower=session.log.follow_since(plan.planned_at),
+            patience=BoundedWait(session),
+            plan=plan,
+        )
+        session.heart.start(made.instant, shared=True)
+        try:
+            made.check()  # after the first beat, which somebody who has ended the plan since would not find
+            if plan.action != "archive":  # Hudi has no instant of it
+                made._announce(plan.action, "inflight")
+        except BaseException:
+            made.abort("it could not begin")
+            session.cleaner.sweep(made.instant, plan.action)
+            raise
+        return made
+
+    # --- what it sees ----------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table as of the begin slot, whatever has landed since."""
+        if self._snapshot is None:
+            views = self.session.views
+            self._snapshot = self.seen(lambda: views.at(self.begin_slot, self.instant, self.follower)).snapshot
+        return self._snapshot
+
+    @property
+    def partitions_seen(self) -> list[str]:
+        """The partitions of the snapshot; none before somebody has asked for it."""
+        return self._snapshot.partitions() if self._snapshot is not None else []
+
+    @property
+    def schema_text(self) -> str | None:
+        """The table's schema as of the begin slot as Avro JSON, None when it had none yet."""
+        if self._schema_text is None:
+            views = self.session.views
+            self._schema_text = (self.seen(lambda: views.schema_at(self.begin_slot, self.instant, self.follower)),)
+        return self._schema_text[0]
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether somebody has asked for the snapshot or the schema."""
+        return self._snapshot is not None or self._schema_text is not None
+
+    def seen(self, look: Callable[[], T]) -> T:
+        """What the look gives; `ConflictError` when a restore since the begin takes away what is looked at."""
+
+        def lost() -> Exception | None:
+            self.session.log.catch_up()
+            found = next((commit for commit in self.follower.commits if commit.restores), None)
+            return restored_below(self, found) if found else None
+
+        return undisturbed(look, lost, lambda: self.session.timeline().completed)
+
+    # --- guards ----------------------------------------------------------------------------------------------
+
+    def require_open(self) -> None:
+        """Raise when it is over, or its table was closed."""
+        self.session.require_open()
+        if self.state != "open":
+            raise is_over(self, self.state)
+
+    def require_in(self, state: LogState) -> None:
+        """Raise `RolledBackError` when the log says that it has ended."""
+        if self.instant in state.open:
+            return
+        if self.plan is None:
+            raise ended_by_others(self)
+        raise RolledBackError(
+            f"{self.url}: {self.plan.action} {self.instant} is over, because somebody else has executed or cancelled it; "
+            "nothing of this execution landed",
+            table=self.url,
+            instant=self.instant,
+        )
+
+    def check(self) -> None:
+        """Raise `RolledBackError` when somebody has ended it."""
+        self.require_open()
+        self.require_in(self.session.log.catch_up())
+
+    # --- the pending instant ---------------------------------------------------------------------------------
+
+    def announce_as(self, action: str) -> None:
+        """The pending instant has the action that the commit will have; before the first file of that commit."""
+        if action != self.announced_as:
+            # "": should this fail half-way, the abort deletes what stands there of any action.
+            before, self.announced_as = self.announced_as, ""
+            for state in self.kind.announced:
+                self._announce(action, state)
+            for state in reversed(self.kind.announced):
+                self.session.store.delete(self._pending_path(before, state))
+            self.announced_as = action
+
+    def _announce(self, action: str, state: State) -> None:
+        # Empty and not flushed: the begin entry is the record. But a reader takes files older than the first instant
+        # it knows for committed ones, so on a young table nothing of ours may exist before this does.
+        store, path = self.session.store, self._pending_path(action, state)
+        put = store.put_if_absent(path, b"", durable=False)
+        if put.outcome is Outcome.UNKNOWN and store.head(path) is None:
+            raise StorageError(f"{path} could not be written: {put.cause}; nothing landed, try again", path=path)
+
+    def _pending_path(self, action: str, state: State) -> str:
+        return f"{self.session.config.timeline_folder}/{file_name(Instant(self.instant, action, state))}"
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def abort(self, reason: str, *, abandon: Callable[[], object] = lambda: None) -> None:
+        """End without landing. Does nothing when it is over already; ``abandon`` leaves what is still being written.
+
+        When the end cannot be written now, the heartbeat has stopped and the next writer rolls it back.
+        """
+        if self.state != "open":
+            return
+        self.over("aborted" if self.plan is None else "left")
+        abandon()
+        if self.plan is not None:
+            return
+        me = self.session.env.process()
+
+        def build(state: LogState) -> LogEntry | None:
+            # Not open: somebody has rolled us back, and sweeps; a second end would say nothing.
+            return End("abort", self.instant, f"{me.host}:{me.pid}", reason) if self.instant in state.open else None
+
+        try:
+            self.session.log.append(build)
+            self.session.cleaner.sweep(self.instant, self.announced_as)
+        except LakeLatchError:
+            _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
+
+    def over(self, state: str) -> None:
+        """It has ended so; heartbeat, follower and lease go."""
+        self.state = state
+        self.session.heart.stop(self.instant)
+        self.session.log.unfollow(self.follower)
+        self.release()
+
+    def release(self) -> None:
+        """Give the lock back, where it is held."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.release()
+
+
+def _wait_to_begin(session: Session, operation: str, before: Begin, patience: BoundedWait) -> None:
+    over = patience.until(
+        lambda state: before.instant not in state.open or not session.reservations.counts(before),
+        who=f"{operation} of {session.writer}",
+        whom=f"{before.operation} {before.instant} of {before.writer}",
+        why=f"it has reserved {before.reserved}",
+    )
+    if not over:
+        raise reserved_by(session.url, operation, before, session.settings.yield_wait_s)

@@ -1,0 +1,234 @@
+"""How an attempt lands, or ends without: lock, decide, append, publish. This file is the protocol.
+
+    write    a marker before every data file; one name for each (file group, T), created exclusively
+             (at both ends: whoever outranks us and has reserved the place is waited for, without the lock)
+    commit   take the lock; read the log to its head, with the newest commit published;
+             rolled back meanwhile? a candidate in our way? lease still held?
+             only outdated merges in our way: give the lock back, merge again (`occ.rebase`), all of this again
+             append commit(T, C): the one moment that counts; slot taken: all of this again
+             publish; give the lock back; remove markers and heartbeat
+
+Begin and abort are those of the attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...conflict import Conflict, Verdict
+from ...errors import CommitError, CommitStateUnknownError, LakeLatchError, LockLostError, RolledBackError
+from ...hudi.timeline import next_label
+from ..liveness import delete_announced, list_markers
+from ..log import Commit, LogEntry, LogState, attach, echo_of
+from ..rebase import MergeAgain
+from ..session import CommitResult, log_made_anew, lost_against
+from ..turns import InTheWay
+from .yielding import merge_again, wait_for
+
+if TYPE_CHECKING:
+    from ..session import TableLease
+    from ..staging import Staged
+    from .attempt import Attempt
+    from .validator import CommitValidator
+    from .workspace import Workspace
+
+_log = logging.getLogger("lakelatch.transaction")
+
+
+class Landing:
+    """The end of one attempt.
+
+    Args:
+        entry: gives the commit entry, but for what is only known at its slot; otherwise what is staged.
+        decided: it was decided when it was planned, so that nothing that has landed since is in its way.
+        looks_now: for commits past the log, whenever it looked last.
+
+    Attributes:
+        result: once it has landed.
+        appended: whether this attempt appended its commit entry, and not another execution of the same plan.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        workspace: Workspace,
+        validator: CommitValidator,
+        *,
+        entry: Callable[[], Commit] | None = None,
+        decided: bool = False,
+        looks_now: bool = False,
+    ) -> None:
+        self._attempt, self._workspace, self._validator = attempt, workspace, validator
+        self._entry = entry or (lambda: staged_entry(attempt, workspace.changes))
+        self._decided, self._looks_now = decided, looks_now
+        self.result: CommitResult | None = None
+        self.appended = False
+
+    def commit(self) -> CommitResult | None:
+        """Land, and return how. None when nothing was staged, or others have done the same meanwhile.
+
+        Errors are those of `Transaction.commit`.
+        """
+        attempt, workspace, changes = self._attempt, self._workspace, self._workspace.changes
+        attempt.require_open()
+        try:
+            workspace.close_files()
+            if workspace.failed:
+                raise CommitError(
+                    f"{attempt.url}: a write of {attempt.instant} failed half-way ({workspace.failed}), and a file of it may "
+                    "appear late; nothing landed. Run the transaction again",
+                    table=attempt.url,
+                    instant=attempt.instant,
+                )
+            if changes.empty:
+                self.abort("nothing to commit")
+                return None
+            workspace.check_constraints()
+            if changes.moves:
+                attempt.announce_as("replacecommit")
+            if not self._land_or_rebase():
+                return None
+        except CommitStateUnknownError:
+            attempt.over("unknown")
+            raise
+        except BaseException as e:
+            self.abort(str(e) or type(e).__name__)
+            raise
+        attempt.over("committed")
+        try:
+            attempt.session.cleaner.sweep_landed(attempt.instant, changes.paths())
+        except LakeLatchError:  # it has landed; the next cleaning finds what is left
+            _log.warning("commit %s has landed but its markers are still there", attempt.instant, exc_info=True)
+        return self.result
+
+    def abort(self, reason: str) -> None:
+        """End without landing; does nothing when it is over already."""
+        self._attempt.abort(reason, abandon=self._workspace.abandon)
+
+    def leave(self, error: BaseException | None) -> None:
+        """The block in which it was worked on is over: commit, or abort after an error."""
+        if error is not None:
+            self.abort(f"{type(error).__name__} in the block")
+        elif self._attempt.state == "open":
+            self.commit()
+
+    def _land_or_rebase(self) -> bool:
+        """Landed, after waiting for whom goes first, and merging again what others changed; False: nothing is left."""
+        while True:
+            self._drop_unfinished()
+            try:
+                self._land()
+            except InTheWay as e:
+                self._attempt.release()  # nobody waits with the lock in hand
+                wait_for(self._attempt, e.conflict)
+            except MergeAgain as e:
+                merge_again(self._attempt, self._workspace, e)
+                if self._workspace.changes.empty:
+                    self.abort("others have done the same meanwhile")
+                    return False
+            else:
+                return True
+
+    def _land(self) -> None:
+        """Lock, decide, append, publish. Takes the lock again when the lease ends before the entry is in."""
+        session, schema = self._attempt.session, self._attempt.schema_text  # before the lock: it may list the table
+        session.log.look()
+        entry = self._entry()
+        expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
+        with session.log.ready(expected):
+            self._land_as(entry)
+
+    def _land_as(self, template: Commit) -> None:
+        attempt, session = self._attempt, self._attempt.session
+        give_up = session.env.monotonic() + session.settings.lock_wait_s
+        while True:
+            lease = attempt.lease or session.lease(attempt.operation)
+            try:
+                # Everything in `decide` runs under the lease and again at every slot tried.
+                entry = session.log.append(
+                    lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
+                    look=self._looks_now,
+                )
+                assert isinstance(entry, Commit)
+                self.appended = True
+                self.result = CommitResult(attempt.instant, entry.completion, entry.slot, self._publish(entry))
+                return
+            except RolledBackError:
+                # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
+                completion = session.landed(attempt.instant)
+                if completion is None:
+                    raise
+                self.result = CommitResult(attempt.instant, completion, session.log.next_slot - 1)
+                return
+            except LockLostError as e:
+                attempt.release()
+                if session.env.monotonic() >= give_up:
+                    raise
+                _log.warning("%s has not landed yet: %s", attempt.instant, e)
+            finally:
+                if lease is not attempt.lease:
+                    lease.release()
+
+    def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
+        """The commit entry for the next free slot, or the reason why there must not be one."""
+        attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
+        attempt.require_in(state)
+        if self._decided:
+            # Its files or instants may be gone, whatever has landed since. They are in no state that anybody may go back to.
+            completion = next_label(session.env.now(), state.top)
+            return template.placed(completion=completion, token=lease.token_at(state), schema=None)
+        if not attempt.follower.complete:
+            raise log_made_anew(attempt)
+        rebase, later = workspace.rebase, attempt.follower.commits
+        schema = self._validator.decide(
+            state,
+            attempt.instant,
+            later,
+            began=attempt.schema_text,
+            wanted=workspace.schema_text,
+            repeatable=rebase.repeatable(workspace.changes) if rebase else None,
+            since=rebase.slot if rebase else 0,
+        )
+        if isinstance(schema, Conflict):
+            attempt.lost_on = schema.overlap
+            raise InTheWay(schema) if schema.waits else lost_against(attempt, schema)
+        if isinstance(schema, Verdict):
+            raise MergeAgain(schema.again, schema.groups, session.log.next_slot)
+        token, now = lease.token_at(state), session.env.now()
+        echo, top = echo_of(attempt.instant, schema, later, now, state.top)
+        return template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
+
+    def _publish(self, entry: Commit) -> bool:
+        try:
+            self._attempt.session.log.publish_last()
+        except LakeLatchError:
+            _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
+            return False
+        return True
+
+    def _drop_unfinished(self) -> None:
+        """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
+        wanted, store = self._workspace.changes.paths(), self._attempt.session.store
+        delete_announced(store, [m for m in list_markers(store, self._attempt.instant) if m.path not in wanted])
+
+
+def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
+    """The entry that commits what is staged, but for what is only known at its slot."""
+    session = attempt.session
+    return attach(
+        session.store,
+        Commit(
+            attempt.instant,
+            "",
+            attempt.announced_as,
+            attempt.kind.hudi_name,
+            session.writer,
+            0,
+            changes.write_set().region,
+            blind=changes.read_set().blind,
+        ),
+        changes.metadata(None),
+        changes.values(),
+    )
