@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..environment import SYSTEM, Environment
-from ..errors import ConfigError, InputError, LakeLatchError, LockError
+from ..errors import InputError, LakeLatchError, LockError
 from .core import LeasedLocks
 from .interface import Holder, Lease, LockProvider
 from .lock_keys import normal_key
@@ -301,18 +301,14 @@ class Lock(Generic[_L]):
     def _open(self) -> LockProvider:
         with self._opening:
             if self._provider is None:
-                if isinstance(self._url, str):
+                if callable(getattr(self._url, "try_acquire", None)):
+                    self._provider = cast("LockProvider", self._url)
+                else:
                     self._provider = open_provider(self._url, env=self._env)
                     # Not at the end of the process, which ends the connections anyway.
                     closing = weakref.finalize(self, _close, self._provider, self._env)
                     closing.atexit = False
                     self._close = closing
-                elif isinstance(self._url, LeasedLocks) or callable(getattr(self._url, "try_acquire", None)):
-                    self._provider = cast("LockProvider", self._url)
-                else:
-                    raise ConfigError(
-                        f"A lock is at a URL, a LockProvider or a client of a lock service, not at {type(self._url).__name__}"
-                    )
             return self._provider
 
 

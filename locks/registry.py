@@ -33,6 +33,14 @@ _BUILT_IN = {
     "az": (".objects", "open_object_locks", "cloud"),
 }
 
+# The package of a client -> (module of this part, opener). It is imported already, by whoever has the client.
+_CLIENTS = {
+    "redis": (".redis", "redis_locks_on"),
+    "kazoo": (".zookeeper", "zookeeper_locks_on"),
+    "boto3": (".dynamodb", "dynamodb_locks_on"),
+    "botocore": (".dynamodb", "dynamodb_locks_on"),
+}
+
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*")
 
 
@@ -66,11 +74,17 @@ def check_url(url: str) -> None:
         split(url)
 
 
-def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
+def open_provider(url: object, *, env: Environment = SYSTEM) -> LockProvider:
     """Open the provider for ``url``; a bare path means ``file://``.
+
+    Instead of a URL it may be a client: `redis.Redis`, `kazoo.client.KazooClient`, or boto3's client, resource or Table for
+    DynamoDB. Its address, credentials and TLS are used, on connections of our own with time limits below the lease; it is never
+    closed here, and may be closed before.
 
     It connects at first use. The caller closes it.
     """
+    if not isinstance(url, str):
+        return _open_on(url, env)
     scheme = read_scheme(url)
     if scheme in _BUILT_IN:
         module, opener, extra = _BUILT_IN[scheme]
@@ -88,6 +102,16 @@ def open_provider(url: str, *, env: Environment = SYSTEM) -> LockProvider:
         f"There is no lock provider for {scheme!r}; known are {', '.join(known_schemes())}",
         scheme=scheme,
         known=known_schemes(),
+    )
+
+
+def _open_on(client: object, env: Environment) -> LockProvider:
+    for base in type(client).__mro__:
+        if (found := _CLIENTS.get(base.__module__.partition(".")[0])) is not None:
+            return cast(LockProvider, getattr(import_module(found[0], __package__), found[1])(client, env=env))
+    raise ConfigError(
+        f"A lock is at a URL, a LockProvider or a client of redis-py, kazoo or boto3, not at {type(client).__qualname__} "
+        "(a value, which is not shown)"
     )
 
 

@@ -1,5 +1,5 @@
 """Locks in DynamoDB, wire-compatible with Hudi's DynamoDBBasedLockProvider."""
 
-from .backend import open_dynamodb_locks
+from .backend import dynamodb_locks_on, open_dynamodb_locks
 
-__all__ = ["open_dynamodb_locks"]
+__all__ = ["dynamodb_locks_on", "open_dynamodb_locks"]

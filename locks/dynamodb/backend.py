@@ -29,7 +29,7 @@ from ...environment import Environment
 from ...errors import ConfigError, LockUnavailableError
 from ..core import Contender, Grant, LeasedLocks, LockRequest
 from ..interface import BREAKS_KEPT, BreakRecord, Holder
-from ..lock_url import LEASE_S, parse_lock_url
+from ..lock_url import LEASE_S, LockUrl, parse_lock_url
 from .contender import DynamoGrant, DynamoPlace
 from .item import (
     CREATED,
@@ -45,6 +45,7 @@ from .item import (
 )
 from .table import Answer, Table
 
+_TABLE = "lakelatch_locks"  # of locks on a user's client
 BLOCK = 1000  # tokens reserved at once: what a JVM writer's visit costs in numbers, and one request in so many grants
 QUEUE_MAX = 100
 LOOKS_ALONE = 4  # where nobody queues, a lock this often found busy is worth the request that joining takes
@@ -75,6 +76,23 @@ def open_dynamodb_locks(url: str, *, env: Environment) -> LeasedLocks:
         raise ConfigError(f"endpoint={endpoint!r} must begin with http:// or https://", url=url)
     table = Table(
         settings.host, name, endpoint=endpoint, create=create == "1", lease_s=settings.lease_s, env=env
+    )  # fmt: skip
+    return LeasedLocks(DynamoBackend(table, env), settings, env)
+
+
+def dynamodb_locks_on(client: Any, *, env: Environment) -> LeasedLocks:
+    """The provider on connections of its own, with region, endpoint and credentials of ``client``, which is not closed.
+
+    ``client`` is boto3's client or resource for DynamoDB, or a `Table` of it; otherwise the table is ``lakelatch_locks``.
+    """
+    name = str(getattr(client, "table_name", _TABLE))
+    client = client.meta.client if hasattr(client.meta, "client") else client
+    if client.meta.service_model.service_name != "dynamodb":
+        raise ConfigError(f"Locks need a client for dynamodb, not for {client.meta.service_model.service_name}")
+    settings = LockUrl("dynamodb", client.meta.region_name, f"/{name}")
+    table = Table(
+        client.meta.region_name, name, endpoint=client.meta.endpoint_url, create=True, lease_s=settings.lease_s, env=env,
+        like=client,
     )  # fmt: skip
     return LeasedLocks(DynamoBackend(table, env), settings, env)
 

@@ -68,14 +68,16 @@ class Table:
     """
 
     def __init__(
-        self, region: str, name: str, *, endpoint: str | None, create: bool, lease_s: float, env: Environment
-    ) -> None:
+        self, region: str, name: str, *, endpoint: str | None, create: bool, lease_s: float, env: Environment,
+        like: Any = None,
+    ) -> None:  # fmt: skip
         self.requests = 0
         self.capacity = Capacity(lease_s, _WRITE_S)
         self._region = region
         self._name = name
         self._endpoint = endpoint
         self._create = create
+        self._like = like  # a user's client, whose region, endpoint and credentials are ours then
         # Several requests must fit between two renewals.
         self._answer_s = min(max(lease_s / 6, _ANSWER_S[0]), _ANSWER_S[1])
         self._env = env
@@ -84,6 +86,8 @@ class Table:
 
     def __getstate__(self) -> dict[str, Any]:
         """Addresses only."""
+        if self._like is not None:
+            raise ConfigError("Locks on a client of boto3 cannot be sent to another process; open them by URL there")
         return {**self.__dict__, "_client": None, "_process": None}
 
     def __str__(self) -> str:
@@ -175,26 +179,33 @@ class Table:
             session = botocore.session.Session()
             session.register_component("data_loader", _loader())
             try:
-                session.get_partition_for_region(self._region)
+                if self._like is None:
+                    session.get_partition_for_region(self._region)
             except UnknownRegionError as e:
                 raise ConfigError(
                     f"{self._region!r} is no AWS region; write dynamodb://eu-west-1/{self._name}", region=self._region
                 ) from e
+            config, options = self._config(session), {}
+            if self._like is not None:
+                # botocore has no public names for these; a refreshed token is seen by both clients.
+                session._credentials = self._like._request_signer._credentials
+                options["verify"] = getattr(self._like._endpoint.http_session, "_verify", None)
+                config = self._like.meta.config.merge(config)
             self._client = session.create_client(
-                "dynamodb",
-                region_name=self._region,
-                endpoint_url=self._endpoint,
-                config=Config(
-                    connect_timeout=self._answer_s,
-                    read_timeout=self._answer_s,
-                    retries={"total_max_attempts": 1},  # repeating is decided here, by our clock
-                    tcp_keepalive=True,
-                    parameter_validation=False,
-                    user_agent=session.user_agent(),  # otherwise composed twice for each request
-                ),
+                "dynamodb", region_name=self._region, endpoint_url=self._endpoint, config=config, **options
             )
             self._process = process
         return self._client
+
+    def _config(self, session: botocore.session.Session) -> Config:
+        return Config(
+            connect_timeout=self._answer_s,
+            read_timeout=self._answer_s,
+            retries={"total_max_attempts": 1},  # repeating is decided here, by our clock
+            tcp_keepalive=True,
+            parameter_validation=False,
+            user_agent=session.user_agent(),  # otherwise composed twice for each request
+        )
 
     def _unavailable(
         self, cause: Exception, tries: int, *, throttled: bool = False, doubt: bool = False

@@ -1,5 +1,5 @@
 """Locks in Redis, Sentinel or Cluster."""
 
-from .backend import open_redis_locks
+from .backend import open_redis_locks, redis_locks_on
 
-__all__ = ["open_redis_locks"]
+__all__ = ["open_redis_locks", "redis_locks_on"]

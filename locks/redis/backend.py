@@ -30,9 +30,9 @@ from ...environment import Environment
 from ...errors import ConfigError, LakeLatchError, LockError, LockUnavailableError
 from ..core import Contender, Grant, LeasedLocks, LockRequest, break_of, fields_of
 from ..interface import BREAKS_KEPT, BreakRecord, Holder, Release
-from ..lock_url import parse_lock_url
+from ..lock_url import LockUrl, parse_lock_url
 from .address import OPTIONS, Address
-from .client import Server
+from .client import Server, how_it_connects
 from .scripts import ACQUIRE, BREAK, INSPECT, LEAVE, RELEASE, RENEW, Script
 
 _log = logging.getLogger("lakelatch.locks")
@@ -51,9 +51,31 @@ def open_redis_locks(url: str, *, env: Environment) -> LeasedLocks:
     replicas = settings.options.get("wait_replicas", "0")
     if not (replicas.isascii() and replicas.isdigit()):
         raise ConfigError(f"wait_replicas={replicas!r} is not a number of replicas", url=url)
-    address = Address.of(settings, timeout_s=min(5.0, max(0.5, settings.lease_s / 6)))
+    address = Address.of(settings, _timeout_s(settings))
     settings = replace(settings, host=address.netloc, path=address.path)
     return LeasedLocks(RedisBackend(Server(address, env), int(replicas), env), settings, env)
+
+
+def _timeout_s(settings: LockUrl) -> float:
+    return min(5.0, max(0.5, settings.lease_s / 6))
+
+
+def redis_locks_on(client: object, *, env: Environment) -> LeasedLocks:
+    """The provider on connections like those of ``client``, a `redis.Redis`; its own ones are neither used nor closed."""
+    options, service = how_it_connects(client)
+    db = int(options.get("db") or 0)
+    tail = f"/{db}" if db else ""
+    if "path" in options:
+        settings = LockUrl("redis+unix", "", f"{options['path']}{tail}")
+        host = (str(options["path"]), 0)
+    elif "host" in options:
+        host = (str(options["host"]), int(options.get("port", 6379)))
+        settings = LockUrl("redis", f"{host[0]}:{host[1]}", tail)
+    else:  # of Sentinel
+        host = (service, 0)
+        settings = LockUrl("redis+sentinel", service, tail)
+    address = Address("", (host,), None, "", db, False, (), _timeout_s(settings))
+    return LeasedLocks(RedisBackend(Server(address, env, client), 0, env), settings, env)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ which asks each one whether it is readable before every command; a broken one sh
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import redis
@@ -93,6 +93,30 @@ class _Lines:
             self._idle.pop().disconnect()
 
 
+class _Recipe:
+    """How a user's pool makes connections, with our time limits and the plain protocol."""
+
+    def __init__(self, pool: Any, timeout_s: float) -> None:
+        self.connection_class = pool.connection_class
+        ours = {"socket_timeout": timeout_s, "retry": Retry(NoBackoff(), 0), "protocol": 2, "decode_responses": False}
+        if "socket_connect_timeout" in pool.connection_kwargs:
+            ours["socket_connect_timeout"] = timeout_s
+        # redis-py's pool changes time-outs and addresses of its own connections by these.
+        theirs = {k: v for k, v in pool.connection_kwargs.items() if not k.startswith(("maint_", "orig_"))}
+        self.connection_kwargs = theirs | ours
+
+
+def how_it_connects(client: object) -> tuple[Mapping[str, Any], str]:
+    """The arguments of a user's client for its connections, and the service if Sentinel names the server."""
+    if not isinstance(client, redis.Redis):
+        raise ConfigError(
+            f"Locks need a redis.Redis, not {type(client).__module__}.{type(client).__qualname__}. For a cluster write "
+            "redis+cluster://host; `async with` takes a redis.Redis too"
+        )
+    pool = client.connection_pool
+    return pool.connection_kwargs, str(getattr(pool, "service_name", ""))
+
+
 def _packed(command: _Command) -> bytes:
     """One command as the protocol wants it. redis-py's own way takes as long as the rest of a request together."""
     words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
@@ -102,8 +126,9 @@ def _packed(command: _Command) -> bytes:
 class Server:
     """Finds the server that answers for a key."""
 
-    def __init__(self, address: Address, env: Environment) -> None:
+    def __init__(self, address: Address, env: Environment, like: Any = None) -> None:
         self.address = address
+        self._like = like  # a user's client, whose connections ours are made like
         self._env = env
         self._process: Process | None = None
         self._cluster: Any = None  # a RedisCluster, most of which has no types
@@ -111,6 +136,8 @@ class Server:
 
     def __getstate__(self) -> dict[str, Any]:
         """No sockets."""
+        if self._like is not None:
+            raise ConfigError("Locks on a redis-py client cannot be sent to another process; open them by URL there")
         return {**self.__dict__, "_process": None, "_cluster": None, "_lines": {}}
 
     def run(self, script: Script, key: str, *args: Any) -> Any:
@@ -202,6 +229,8 @@ class Server:
 
     def _pool(self, key: str) -> Any:
         """redis-py's pool, used as a recipe for connections."""
+        if self._like is not None:
+            return _Recipe(self._like.connection_pool, self.address.timeout_s)
         address, options = self.address, _options(self.address)
         if address.mode == "cluster":
             cluster = self._clustered()

@@ -39,6 +39,7 @@ from .session import Address, NoAnswerError, Session
 _OPTIONS = ("session", "tls", "ca", "cert", "cert_key")
 _SESSION_S_MIN, _SESSION_S_MAX = 1.0, 24 * 3600.0
 _LINE_SHOWN = 50  # so many waiters are named by `inspect`
+_BASE = "/lakelatch"  # of locks on a user's client
 _T = TypeVar("_T")
 
 
@@ -74,6 +75,22 @@ def open_zookeeper_locks(url: str, *, env: Environment) -> LeasedLocks:
     return _ZooKeeperLocks(ZooKeeperBackend(address, f"/{base}".rstrip("/"), settings.key, env), place, env)
 
 
+def zookeeper_locks_on(client: object, *, env: Environment) -> LeasedLocks:
+    """The provider on a session of its own, made like ``client``'s, below ``/lakelatch`` in its chroot.
+
+    ``client``, a `KazooClient`, is neither used nor closed: a lease has to know the session time-out that the servers granted,
+    which kazoo keeps to itself.
+    """
+    if not isinstance(client, KazooClient):
+        raise ConfigError(
+            f"Locks need a kazoo.client.KazooClient, not {type(client).__module__}.{type(client).__qualname__}"
+        )
+    hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts)
+    place = LockUrl("zk", hosts, f"{client.chroot}{_BASE}")
+    address = Address(hosts, 2 * place.lease_s, like=client)
+    return _ZooKeeperLocks(ZooKeeperBackend(address, _BASE, "", env), place, env)
+
+
 def _check_path(path: str, url: str) -> None:
     if any(part in (".", "..") for part in path.split("/")) or "//" in path or re.search(r"[\x00-\x1f\x7f-\x9f]", path):
         raise ConfigError(f"{path!r} in {url!r} is not a path that ZooKeeper allows", url=url)
@@ -105,6 +122,8 @@ class ZooKeeperBackend:
         self._sessions: dict[Process, Session] = {}
 
     def __getstate__(self) -> dict[str, object]:
+        if self._address.like is not None:
+            raise ConfigError("Locks on a KazooClient cannot be sent to another process; open them by URL there")
         return {"address": self._address, "base": self._base, "fixed_key": self._fixed_key, "env": self._env}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -59,6 +59,8 @@ class Address:
     ca: str | None = None
     cert: str | None = None
     cert_key: str | None = None
+    like: Any = None
+    """A user's KazooClient: servers, credentials and TLS are its own then."""
 
 
 class NoAnswerError(LockUnavailableError):
@@ -114,14 +116,11 @@ class Session:
 
     def _connect(self) -> KazooClient:
         address = self._address
-        auth, acl = _auth()
-        check_readable(path for path in (address.ca, address.cert, address.cert_key) if path)
         handler = Handler(patience_s=min(5.0, max(0.5, address.session_s / 12)))
         client = KazooClient(
-            hosts=address.hosts, timeout=address.session_s, handler=handler, auth_data=auth, default_acl=acl,
+            timeout=address.session_s, handler=handler, logger=_kazoo_log,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5, sleep_func=handler.sleep_func),
-            use_ssl=address.tls, check_hostname=address.check_hostname, ca=address.ca, certfile=address.cert,
-            keyfile=address.cert_key, logger=_kazoo_log,
+            **(_options(address) if address.like is None else _options_like(address)),
         )  # fmt: skip
         self._note_timeout(client)
         client.add_listener(self._changed)
@@ -339,6 +338,27 @@ class Session:
             client, self._kazoo = self._kazoo, None
         if client is not None:
             _stop(client)
+
+
+def _options(address: Address) -> dict[str, Any]:
+    auth, acl = _auth()
+    check_readable(path for path in (address.ca, address.cert, address.cert_key) if path)
+    return {
+        "hosts": address.hosts, "auth_data": auth, "default_acl": acl, "use_ssl": address.tls, "ca": address.ca,
+        "check_hostname": address.check_hostname, "certfile": address.cert, "keyfile": address.cert_key,
+    }  # fmt: skip
+
+
+def _options_like(address: Address) -> dict[str, Any]:
+    client = address.like
+    options = {
+        name: getattr(client, name)
+        for name in (
+            "default_acl", "use_ssl", "verify_certs", "check_hostname", "ca", "certfile", "keyfile", "keyfile_password",
+        )
+    }  # fmt: skip
+    sasl = client._connection.sasl_options  # kazoo has no public name for it
+    return options | {"hosts": address.hosts + client.chroot, "auth_data": list(client.auth_data), "sasl_options": sasl}
 
 
 def _delete(client: KazooClient, *, path: str) -> Any:
