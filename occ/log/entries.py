@@ -209,7 +209,7 @@ class Close:
 class Open:
     """The epoch begins here, with the state that the one before it ended with.
 
-    ``last``: the newest commit, which may still have to be published.
+    ``last``: the newest commit, which may still have to be published. ``schema``: the table's, where the log tells.
     """
 
     top: str
@@ -218,6 +218,7 @@ class Open:
     open: tuple[Begin, ...] = ()
     last: Commit | None = None
     slot: int = -1
+    schema: str | None = None
 
     kind = "open"
 
@@ -228,7 +229,7 @@ class Open:
             "settings": self.settings.to_json(),
             "open": [b.fields() | {"slot": b.slot} for b in self.open],
             "last": self.last.fields() | {"slot": self.last.slot} if self.last else None,
-        }
+        } | ({"schema": self.schema} if self.schema else {})
 
 
 LogEntry = Begin | Commit | End | Setting | Close | Open
@@ -340,6 +341,7 @@ def _open(raw: dict[str, Any]) -> Open:
         tuple(_begin(b) for b in raw["open"]),
         _commit(raw["last"]) if raw["last"] else None,
         slot=raw["slot"],
+        schema=raw.get("schema"),
     )
 
 

@@ -118,7 +118,7 @@ _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "abort": (_END, {}),
     "setting": ({"slot": _number, "who": _text}, {}),
     "close": ({"slot": _number}, {}),
-    "open": ({"slot": _number, "top": _time, "token": _number}, {}),
+    "open": ({"slot": _number, "top": _time, "token": _number}, {"schema": _text}),
 }
 
 

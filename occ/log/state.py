@@ -16,6 +16,8 @@ class LogState:
 
     ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
     the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
+    ``schemas`` are the table's, each from a slot on; None where the log does not tell: after a restore, and in an epoch whose
+    first entry says nothing of it, because strangers' commits may lie before it, or an older version opened it.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -26,6 +28,15 @@ class LogState:
     ended: dict[str, str] = field(default_factory=dict)
     undone: set[str] = field(default_factory=set)
     closed: bool = False
+    schemas: list[tuple[int, str | None]] = field(default_factory=list)
+
+    def schema_before(self, slot: int) -> str | None:
+        """The table's schema (Avro JSON) after every entry before that slot; None when the log does not tell."""
+        return next((schema for since, schema in reversed(self.schemas) if since < slot), None)
+
+    def _schema_from(self, slot: int, schema: str | None) -> None:
+        if not self.schemas or self.schemas[-1][1] != schema:
+            self.schemas.append((slot, schema))
 
     def apply(self, entry: LogEntry) -> None:
         """Add the next entry. Entries about a transaction that is not open say nothing and count for nothing."""
@@ -42,6 +53,8 @@ class LogState:
                 self.top = max(self.top, entry.completion)
                 self.token = max(self.token, entry.token)
                 self.last = entry
+                if entry.schema or entry.restores:
+                    self._schema_from(entry.slot, entry.schema)
             case End() if entry.instant in self.open:
                 del self.open[entry.instant]
                 self.ended[entry.instant] = entry.kind
@@ -55,6 +68,7 @@ class LogState:
                 self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
                 self.open = {b.instant: b for b in entry.open}
                 self.closed = False
+                self._schema_from(entry.slot, entry.schema)
 
     def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
         """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
@@ -74,6 +88,5 @@ class LogState:
 
     def carried(self, slot: int) -> Open:
         """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
-        return Open(
-            self.top, self.token, self.settings, tuple(self.open[t] for t in sorted(self.open)), self.last, slot
-        )
+        begun = tuple(self.open[t] for t in sorted(self.open))
+        return Open(self.top, self.token, self.settings, begun, self.last, slot, self.schema_before(slot))

@@ -110,6 +110,8 @@ class ViewCache:
     def schema_at(self, slot: int, top: str, later: Follower) -> str | None:
         """The schema of that view, without the work of its file slices."""
         with self._mutex:
+            if self._view is None and (known := self._log.state.schema_before(slot)):
+                return known
             view = self._warm(slot, top, later)
             if view is None:
                 return self._cold(top).schema

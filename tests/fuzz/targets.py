@@ -166,7 +166,7 @@ _LANDED = Commit(
     T, C, "commit", "UPSERT", "w", 7, EVERYWHERE, COMMIT.schema, _METADATA, slot=4, undone=(f"{T}_{C}.commit",)
 )
 _SERVED = Commit(T, C, "clean", "CLEAN", "w", 7, metadata={"operation": "CLEAN", "held": {"content": SLICES}}, slot=4)
-_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0)
+_OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0, COMMIT.schema)
 _ENTRIES = [
     json.loads(encode(each, 1, 3, "x"))
     for each in (_BEGIN, _LANDED, _SERVED, End("abort", T, "w", "why", 3), Setting(Settings(), "w", 3), Close(3), _OPEN)
