@@ -276,7 +276,7 @@ class Lock(Generic[_L]):
 
     def _names(self, locks: LockProvider) -> list[str]:
         """The keys as the provider spells them, in the order given."""
-        spell = locks._key if isinstance(locks, LeasedLocks) else normal_key
+        spell = locks.spell if isinstance(locks, LeasedLocks) else normal_key
         names = [spell(key) for key in self._keys]
         if len(set(names)) < len(names):
             twice = next(key for key, name in zip(self._keys, names, strict=True) if names.count(name) > 1)

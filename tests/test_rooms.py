@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -117,3 +118,33 @@ def test_one_warm_upserted_row_passes_at_most_25_rooms(tmp_path):
                 threading.setprofile(None)
     assert {"storage.local", "locks.core", "conflict", "occ.log", "occ.staging", "occ.transaction"} <= passed
     assert len(passed) <= 25, sorted(passed)  # 21 on 23 November 2026
+
+
+def test_no_module_uses_a_private_name_of_another_one():
+    """``x._name`` stands only where ``_name`` is made; on ``self`` it may be inherited."""
+    trees = {module: list(ast.walk(ast.parse(path.read_text()))) for module, path in KNOWN.items()}
+    own = {module: set(private_names(nodes)) for module, nodes in trees.items()}
+    ours = set().union(*own.values())
+    wrong = [
+        f"{KNOWN[module].relative_to(ROOT)}:{node.lineno} uses {ast.unparse(node)}"
+        for module, nodes in trees.items()
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and node.attr in ours - own[module]
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def private_names(nodes: list[ast.AST]) -> Iterator[str]:
+    """The private names that a module makes: definitions, variables, and attributes of ``self`` and ``cls``."""
+    for node in nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                pass
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                pass
+            case _:
+                continue
+        if name.startswith("_") and not name.startswith("__"):
+            yield name

@@ -130,7 +130,7 @@ class LeasedLocks:
         Its ``queue`` lists the backend's waiters, then the waiting threads of this process.
         """
         self._ready()
-        key = self._key(key)
+        key = self.spell(key)
         holder = self._backend.inspect(key)
         return holder and replace(holder, queue=holder.queue + self._front.waiting(key))
 
@@ -141,7 +141,7 @@ class LeasedLocks:
         backend, or at their next renewal or ``ensure_held(fresh=True)``.
         """
         self._ready()
-        key = self._key(key)
+        key = self.spell(key)
         ours = self._renewer.find(self._place, key, token)
         ended = self._backend.end(key, token=token, reason=reason, who=who)
         if ended:
@@ -157,7 +157,7 @@ class LeasedLocks:
     def breaks(self, key: str) -> tuple[BreakRecord, ...]:
         """Return the break records of the key, oldest first."""
         self._ready()
-        return self._backend.breaks(self._key(key))
+        return self._backend.breaks(self.spell(key))
 
     def close(self) -> None:
         """Refuse new requests. Leases stay held until they are released or end. Idempotent."""
@@ -208,7 +208,7 @@ class LeasedLocks:
                 key=key, token_above=token_above,
             )  # fmt: skip
         return LockRequest(
-            key=self._key(key),
+            key=self.spell(key),
             owner=f"{self._name}-{next(self._numbers)}",
             process=process,
             lease_s=self._settings.lease_s if lease_s is None else check_lease(lease_s),
@@ -218,7 +218,8 @@ class LeasedLocks:
             waits=waits,
         )
 
-    def _key(self, key: str) -> str:
+    def spell(self, key: str) -> str:
+        """The key as the store of the locks knows it."""
         if not isinstance(key, str) or not key.strip():
             raise ConfigError(f"A lock key is a text that is not empty, not {key!r}", key=key)
         return self._settings.key or normal_key(key)

@@ -68,6 +68,9 @@ class CommitLog:
             ones are there already. Asked once for the whole epoch by a new handle, because a power cut may have taken
             names away that nobody had secured yet.
         epoch_slots: an epoch is closed when it has so many entries.
+
+    Attributes:
+        epoch: the newest one; ``first_slot`` is where it begins, ``next_slot`` the first free one.
     """
 
     def __init__(self, store: Store, env: Environment, timeline: Publisher, *, epoch_slots: int = EPOCH_SLOTS) -> None:
@@ -79,7 +82,7 @@ class CommitLog:
         self._strangers = Strangers(self, env, timeline.since)
         self._doubt = OutcomeGuard(store.url)
         self.state = LogState()
-        self.epoch = self.next_slot = self._first_slot = 0
+        self.epoch = self.next_slot = self.first_slot = 0
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -93,7 +96,7 @@ class CommitLog:
                 body = self._store.body(path)
                 if body is not None:
                     entry = decode(body, path)
-                    if self.next_slot == self._first_slot and not isinstance(entry, Open):
+                    if self.next_slot == self.first_slot and not isinstance(entry, Open):
                         if self._newest_epoch() > self.epoch or first_slot(self._store, self.epoch) < self.next_slot:
                             self._start_at_newest_epoch()  # ours is being removed; or a zombie's close led us here
                             continue
@@ -144,7 +147,7 @@ class CommitLog:
         # With the settings known so far: threads that share the handle look at them without the mutex.
         self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
         self.epoch, self.next_slot = newest, int(slots[0])
-        self._first_slot = self.next_slot
+        self.first_slot = self.next_slot
 
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
         """Raise `CorruptTableError` when entries that somebody was told of stand behind one that is missing.
@@ -189,7 +192,7 @@ class CommitLog:
             elif entry.undone:
                 self._unverified = [entry]  # takes them back; one of them may have been published late, by us too
         if isinstance(entry, Close):
-            self.epoch, self._first_slot = self.epoch + 1, entry.slot + 1
+            self.epoch, self.first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
 
     def follow(self, other: Follower) -> Follower:
@@ -388,7 +391,7 @@ class CommitLog:
         return fresh.counts(entry, lambda instant: self._landed(fresh, instant))
 
     def _close_if_full(self) -> None:
-        if self.next_slot - self._first_slot >= self._epoch_slots:
+        if self.next_slot - self.first_slot >= self._epoch_slots:
             try:
                 self.close_epoch()
             except LakeLatchError:  # our entry has landed all the same; the next appender closes

@@ -154,7 +154,7 @@ def _entry(
     def build(state: LogState) -> LogEntry:
         if not follower.complete:
             raise _Stale("the commit log was made anew")
-        if slot < session.log._first_slot:  # which may be pruned while nothing open needs it
+        if slot < session.log.first_slot:  # which may be pruned while nothing open needs it
             raise _Stale("the commit log has gone on to another epoch")
         for other in state.open.values():
             if kind_of(other.operation) is Kind.RESTORE or (name, other.action) == ("archive", "savepoint"):

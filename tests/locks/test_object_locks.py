@@ -779,4 +779,4 @@ def test_senseless_urls_are_refused(url: str, match: str) -> None:
 def test_a_table_shared_with_a_jvm_has_one_lock_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_provider("s3://bucket/base?layout=hudi") as locks:
         assert locks._backend._store.url == "s3://bucket/base"
-        assert locks._key("s3://bucket/base") == locks._key("something else") == "table"
+        assert locks.spell("s3://bucket/base") == locks.spell("something else") == "table"
