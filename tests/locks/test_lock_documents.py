@@ -1,19 +1,14 @@
-"""What docs/locks.md says of the code is so, and its example works."""
+"""What docs/locks.md says of the code is so."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from lakelatch.locks import open_provider, registry
 from lakelatch.locks.core import metrics
-from lakelatch.testing.contention import until
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs/locks.md").read_text()
@@ -66,33 +61,3 @@ def test_every_metric_is_in_the_table() -> None:
     finally:
         metrics.disable()
     assert {name.removesuffix("_total") for name in re.findall(r"`(lakelatch_lock_\w+)`", DOCUMENT)} == names
-
-
-def run_locked(url: str, *command: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(ROOT / "examples/run_locked.py"), url, "job", "--", *command]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
-
-
-@pytest.mark.process
-def test_the_example_runs_a_command_under_the_lock(tmp_path: Path) -> None:
-    url = f"file://{tmp_path}"
-    done = run_locked(url, "sh", "-c", "echo token $LOCK_TOKEN; exit 3")
-    assert (done.returncode, done.stdout) == (3, "token 1\n")
-    with open_provider(url) as locks, locks.acquire("job", wait_s=0, reason="by hand"):
-        busy = run_locked(url, "echo", "never")
-    assert (busy.returncode, busy.stdout) == (75, "")
-    assert "'by hand'" in busy.stderr
-
-
-@pytest.mark.process
-def test_the_example_ends_a_command_whose_lock_was_broken(tmp_path: Path) -> None:
-    url = f"file://{tmp_path}?lease=600ms"
-    with ThreadPoolExecutor(1) as pool, open_provider(url) as locks:
-        running = pool.submit(run_locked, url, "sleep", "60")
-        until(lambda: locks.inspect("job") is not None, "the example never takes the lock")
-        holder = locks.inspect("job")
-        assert holder is not None
-        assert locks.break_lease("job", token=holder.token, reason="enough", who="test")
-        done = running.result(60)
-    assert done.returncode == 75
-    assert "somebody else ended it" in done.stderr

@@ -20,6 +20,8 @@ from .options import (
     Isolation,
     Json,
     LeaseS,
+    LockKey,
+    LockUrl,
     LockWaitS,
     Statistics,
     Strategy,
@@ -40,7 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 locks = typer.Typer(
-    help="Show or change a table's lock, end a stuck lease, check a lock service.",
+    help="A table's lock: show or change it, end a stuck lease. Any lock: hold it for a command, ask for it back, "
+    "check its service.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -315,10 +318,54 @@ def locks_set(
     )  # fmt: skip
 
 
+@locks.command("hold")
+@plainly
+def locks_hold(
+    lock: LockUrl,
+    key: LockKey,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, behind two dashes.")],
+    *,
+    wait_s: Annotated[float, typer.Option(min=0, help="How long to wait for the lock.")] = 0.0,
+    lease_s: Annotated[float | None, typer.Option(help="The lease's seconds, instead of the URL's.")] = None,
+    reason: Annotated[str, typer.Option(help="Shown to others; the command otherwise.")] = "",
+    give_way: Annotated[
+        bool, typer.Option("--give-way", help="Also end the command when `locks revoke` asks for the lock.")
+    ] = False,
+) -> None:
+    """Run a command while a lock is held, such as a cron job that must not run twice.
+
+    Exits as the command does, and with 75 if the lock was busy or was lost. When the lock is lost the
+    command gets SIGTERM. It finds the token in LAKELATCH_LOCK_TOKEN.
+    """
+    from .locks_hold import hold as work
+
+    work(lock, key, command, wait_s=wait_s, lease_s=lease_s, reason=reason, give_way=give_way)
+
+
+@locks.command("revoke")
+@plainly
+def locks_revoke(
+    lock: LockUrl,
+    key: LockKey,
+    *,
+    wait_s: Annotated[float, typer.Option(min=0, help="How long to ask and wait.")] = 60.0,
+    reason: Annotated[str, typer.Option(help="Why; the holder sees it.")] = "",
+    json: Json = False,
+) -> None:
+    """Ask the holder of a lock to give it back. Nothing is taken away. Exit code 75: it is still held.
+
+    Only holders that listen (`on_revoke`, `locks hold --give-way`) hear of it, within a third of
+    their lease.
+    """
+    from .locks_hold import revoke as command
+
+    command(lock, key, wait_s=wait_s, reason=reason, json=json)
+
+
 @locks.command("check")
 @plainly
 def locks_check(
-    lock: Annotated[str, typer.Argument(metavar="LOCK_URL", help="A lock URL; no table is needed.")],
+    lock: LockUrl,
     *,
     processes: Annotated[int, typer.Option(min=2, max=64, help="How many processes contend.")] = 4,
     seconds: Annotated[float, typer.Option(min=0.1, max=600, help="How long they do.")] = 2.0,

@@ -1,0 +1,120 @@
+"""``lakelatch locks hold`` and ``lakelatch locks revoke``: a lock around a command, and asking for a lock back.
+
+JSON of ``locks revoke``: ``lock`` (URL), ``key``, ``given_back`` (whether the lease that was asked for has ended).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from ..errors import InputError, LockLostError, LockTimeoutError
+from .output import print_json, say
+
+TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h, which cron jobs and mailers know
+_NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # as shells say it
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def hold(
+    url: str, key: str, command: list[str], *, wait_s: float, lease_s: float | None, reason: str, give_way: bool
+) -> None:
+    """Run ``command`` while ``key`` is held, and exit as it does; `TRY_LATER` if the lock was busy or was lost.
+
+    The command finds ``LAKELATCH_LOCK_KEY`` and ``LAKELATCH_LOCK_TOKEN`` in its environment. It gets SIGTERM when the lease is
+    lost, and with ``give_way`` also when somebody asks for the lock.
+    """
+    import lakelatch
+
+    job = _Job(command)
+    lock = lakelatch.lock(
+        url,
+        key,
+        wait_s=wait_s,
+        lease_s=lease_s,
+        reason=reason or " ".join(command)[:80],
+        on_lost=lambda _: job.send(signal.SIGTERM),
+        on_revoke=(lambda _: job.send(signal.SIGTERM)) if give_way else None,
+    )
+    try:
+        with lock as lease, _forwarding(job):
+            code = job.run({"LAKELATCH_LOCK_KEY": lease.key, "LAKELATCH_LOCK_TOKEN": str(lease.token)})
+    except (LockTimeoutError, LockLostError) as e:
+        say(f"lakelatch: {e}", err=True)
+        raise typer.Exit(TRY_LATER) from None
+    raise typer.Exit(code)
+
+
+class _Job:
+    """A command that may be sent signals at any time, also before it has begun."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending: list[int] = []
+
+    def send(self, number: int) -> None:
+        self._pending.append(number)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        while self._process is not None and self._pending:
+            self._process.send_signal(self._pending.pop())
+
+    def run(self, variables: dict[str, str]) -> int:
+        """Its exit code as a shell tells it."""
+        try:
+            self._process = subprocess.Popen(self._command, env=os.environ | variables)
+        except OSError as e:
+            say(f"lakelatch: {self._command[0]} cannot be run: {e.strerror}", err=True)
+            return _NOT_FOUND if isinstance(e, FileNotFoundError) else _NOT_EXECUTABLE
+        self._deliver()
+        code = self._process.wait()
+        return code if code >= 0 else _BY_SIGNAL - code
+
+
+@contextmanager
+def _forwarding(job: _Job) -> Iterator[None]:
+    """Pass signals on to the job instead of dying of them; Ctrl-C reaches it from the terminal."""
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if number != signal.SIGINT:
+            job.send(number)
+
+    before = {
+        number: signal.signal(number, forward)  # no SIG_IGN, which the job would inherit
+        for number in (*_FORWARDED, signal.SIGINT)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def revoke(url: str, key: str, *, wait_s: float, reason: str, json: bool) -> None:
+    """Ask the holder of ``key`` to give it back. Exit code `TRY_LATER` if it has not within ``wait_s``."""
+    import lakelatch
+
+    if not key.strip():
+        raise InputError("name the key of the lock")
+    lock = lakelatch.lock(url, key)
+    given_back = lock.ask_revoke(
+        wait_s=wait_s, reason=f"{reason} ({getpass.getuser()}@{socket.gethostname()})".strip()
+    )  # fmt: skip
+    lock.close()
+    if json:
+        print_json({"lock": url, "key": key, "given_back": given_back})
+    else:
+        say(f"{key} was given back" if given_back else f"{key} is still held; its holder was asked")
+    if not given_back:
+        raise typer.Exit(TRY_LATER)

@@ -1,0 +1,128 @@
+"""``lakelatch locks hold`` and ``revoke``, with real processes on locks in a folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lakelatch.locks import LockProvider, open_provider
+from lakelatch.testing.contention import PATIENCE_S, until
+
+pytestmark = pytest.mark.process
+
+LOCKS = [sys.executable, "-m", "lakelatch.cli", "locks"]
+# Says that it runs, and how it ends.
+JOB = "trap 'echo told; exit 7' TERM; echo running; while :; do read -r _ || sleep 0.05; done"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}?lease=900ms"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LOCKS, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """A process whose job runs."""
+    child = subprocess.Popen([*LOCKS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    return child
+
+
+def token_of(locks: LockProvider, key: str) -> int:
+    holder = locks.inspect(key)
+    assert holder is not None
+    return holder.token
+
+
+def test_the_command_runs_under_the_lock_and_its_exit_code_comes_out(url: str) -> None:
+    shown = 'echo "$LAKELATCH_LOCK_KEY $LAKELATCH_LOCK_TOKEN -x {} %s"; exit 3'
+    done = run("hold", url, "job \U0001f600", "--", "sh", "-c", shown)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "job \U0001f600 1 -x {} %s\n", "")
+    with open_provider(url) as locks:
+        assert locks.inspect("job \U0001f600") is None
+
+
+def test_a_busy_lock_is_75_and_names_the_holder(url: str) -> None:
+    with open_provider(url) as locks, locks.acquire("job", wait_s=0, reason="by hand"):
+        busy = run("hold", url, "job", "--", "echo", "never")
+    assert (busy.returncode, busy.stdout) == (75, "")
+    assert "'by hand'" in busy.stderr
+
+
+def test_it_waits_as_long_as_it_is_told(url: str) -> None:
+    with ThreadPoolExecutor(1) as pool, open_provider(url) as locks:
+        with locks.acquire("job", wait_s=0):
+            waiting = pool.submit(run, "hold", url, "job", "--wait-s", "60", "--", "echo", "served")
+            until(lambda: bool((holder := locks.inspect("job")) and holder.queue), "it does not stand in line")
+        assert waiting.result(PATIENCE_S).stdout == "served\n"
+
+
+def test_a_command_whose_lock_is_lost_gets_sigterm(url: str) -> None:
+    with open_provider(url) as locks, started("hold", url, "job", "--", "sh", "-c", JOB) as child:
+        assert locks.break_lease("job", token=token_of(locks, "job"), reason="enough", who="test")
+        out, err = child.communicate(timeout=PATIENCE_S)
+    assert (child.returncode, out) == (75, "told\n")
+    assert "somebody else ended it" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_reach_the_command_and_the_lock_is_given_back_after_it(url: str, number: signal.Signals) -> None:
+    job = JOB.replace("TERM", number.name.removeprefix("SIG"))
+    with open_provider(url) as locks, started("hold", url, "job", "--", "sh", "-c", job) as child:
+        child.send_signal(number)
+        out, _ = child.communicate(timeout=PATIENCE_S)
+        assert (child.returncode, out) == (7, "told\n")
+        assert locks.inspect("job") is None
+
+
+def test_a_command_that_dies_of_a_signal_ends_as_in_a_shell(url: str) -> None:
+    assert run("hold", url, "job", "--", "sh", "-c", "kill -9 $$").returncode == 128 + 9
+
+
+def test_a_command_that_cannot_be_run_is_named(url: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program")
+    for program, code in (("/no/such/thing", 127), (str(tmp_path / "text"), 126)):
+        done = run("hold", url, "job", "--", program)
+        assert done.returncode == code
+        assert program in done.stderr
+    with open_provider(url) as locks:
+        assert locks.inspect("job") is None
+
+
+def test_without_a_command_it_is_an_error_of_use(url: str) -> None:
+    assert run("hold", url, "job").returncode == 2
+    assert run("hold", "nonsense", "job", "--", "true").returncode == 2
+
+
+def test_a_command_that_gives_way_ends_when_somebody_asks(url: str) -> None:
+    with started("hold", url, "job", "--give-way", "--", "sh", "-c", JOB) as child:
+        asked = run("revoke", url, "job", "--reason", "deploy", "--json")
+        out, _ = child.communicate(timeout=PATIENCE_S)
+    assert (child.returncode, out) == (7, "told\n")
+    assert asked.returncode == 0
+    assert json.loads(asked.stdout) == {"lock": url, "key": "job", "given_back": True}
+
+
+def test_a_holder_that_does_not_listen_keeps_the_lock(url: str) -> None:
+    with open_provider(url) as locks, locks.acquire("job", wait_s=0) as lease:
+        asked = run("revoke", url, "job", "--wait-s", "0")
+        assert (asked.returncode, asked.stdout) == (75, "job is still held; its holder was asked\n")
+        lease.ensure_held(fresh=True)
+    assert run("revoke", url, "job").stdout == "job was given back\n"
+
+
+def test_help_shows_the_doors() -> None:
+    told = run("--help").stdout
+    for door in ("show", "watch", "set", "break", "hold", "revoke", "check"):
+        assert f"\n  {door} " in told
+    assert "75 if the lock was busy" in run("hold", "--help").stdout
