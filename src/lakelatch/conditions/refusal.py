@@ -1,0 +1,52 @@
+"""How a condition is refused: what is wrong, and where."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from ..errors import InputError
+
+_SHOWN = 60  # characters to each side of the place
+
+
+def refused(what: str, text: str | None = None, at: int | None = None) -> InputError:
+    """The error; it marks the place where the condition was given as text."""
+    if text is None:
+        return InputError(what)
+    if at is None:
+        return InputError(f"{what}, in {text!r}", condition=text)
+    at = min(at, len(text))
+    line = text.count("\n", 0, at) + 1
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    shown_from = max(start, at - _SHOWN)
+    shown = text[shown_from : end if end >= 0 else len(text)][: 2 * _SHOWN].expandtabs(1)
+    column = at - start + 1
+    return InputError(
+        f"{what}, at line {line}, column {column}:\n  {shown}\n  {' ' * (at - shown_from)}^",
+        condition=text,
+        line=line,
+        column=column,
+    )
+
+
+def no_column(path: tuple[str, ...], known: list[str], text: str | None, at: int | None) -> InputError:
+    """What the table has instead, the likeliest first."""
+    name, inside = path[-1], ".".join(path[:-1])
+    same = [each for each in known if each.lower() == name.lower()]
+    near = same or get_close_matches(name, known, 3, 0.6)
+    where = f"column {inside!r} has no field {name!r}" if inside else f"there is no column {name!r}"
+    if near:
+        hint = f"did you mean {' or '.join(map(repr, near))}?" + (" Names are exact here" if same else "")
+    else:
+        hint = f"there are {', '.join(known[:20])}{' and more' if len(known) > 20 else ''}" if known else "it has none"
+    return refused(f"{where} ({hint})", text, at)
+
+
+def type_list(*kinds: pa.DataType) -> str:
+    """Types as Spark names them."""
+    from .tree import type_name
+
+    return " and ".join(map(type_name, kinds))
