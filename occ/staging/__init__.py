@@ -17,6 +17,7 @@ from .apply_rows import (
 )
 from .collected_facts import wanted_of
 from .file_spec import FileSpec, refuse_if_over
+from .incoming import Incoming
 from .meta_columns import COMMIT_TIME
 from .new_file import NewFile
 from .staged import Staged
@@ -28,6 +29,7 @@ __all__ = [
     "PARTITION_COLUMN",
     "FileSpec",
     "Files",
+    "Incoming",
     "NewFile",
     "NewGroups",
     "Plan",

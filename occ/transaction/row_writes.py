@@ -22,7 +22,7 @@ from ...hudi.table import TableConfig, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..rebase import merge_rows, refuse_known
 from ..session import known_partition
-from ..staging import PARTITION_COLUMN, Files, Plan, apply, read_slice, write_successor
+from ..staging import PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice, write_successor
 from ..turns import TurnTaker, take_turn, targets
 
 if TYPE_CHECKING:
@@ -37,44 +37,46 @@ class Writer(TurnTaker, Protocol):
     def workspace(self) -> Workspace: ...
 
 
-def upsert(txn: Writer, rows: pa.Table) -> None:
+def upsert(txn: Writer, given: Any, missing: str, zone: str | None) -> None:
     """See `Transaction.upsert`."""
     txn.workspace.refuse_merge("upsert")
+    incoming = Incoming(given, txn.url, txn.session.config, missing=missing, zone=zone)
 
-    def planned() -> tuple[Plan, pa.Table]:
-        now = txn.workspace.current
+    def planned() -> tuple[Plan, pa.Table] | None:
+        now, rows = txn.workspace.current, incoming.rows(txn.workspace.written_schema)
+        if not rows.num_rows:
+            return None
         spec = txn.workspace.file_spec(rows.schema)
         return Plan(spec, _slices(now, partition_paths(rows, spec.config).unique().to_pylist())), rows
 
-    if rows.num_rows:
-        _apply(txn, planned)
+    _apply(txn, planned)
 
 
-def delete(txn: Writer, keys: pa.Table) -> None:
+def delete(txn: Writer, given: Any) -> None:
     """See `Transaction.delete`."""
     txn.workspace.refuse_merge("delete")
     config = txn.session.config
-    if missing := [name for name in config.record_key_fields if name not in keys.column_names]:
-        raise InputError(f"the keys lack {', '.join(missing)}, the record key of {txn.url}", columns=missing)
+    incoming = Incoming(given, txn.url, config)
 
     def planned() -> tuple[Plan, pa.Table] | None:
         now, schema = txn.workspace.current, txn.workspace.written_schema
         if schema is None:
             return None
+        rows = incoming.keys(schema)
+        if not rows.num_rows:
+            return None
         spec = txn.workspace.file_spec(schema)
-        if all(name in keys.column_names for name in config.partition_fields):
-            partitions = partition_paths(keys, config).unique().to_pylist()
-            rows = keys
+        if all(name in rows.column_names for name in config.partition_fields):
+            partitions = partition_paths(rows, config).unique().to_pylist()
         else:
             partitions = now.partitions()
-            copies = [keys.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), keys.num_rows)) for p in partitions]
+            copies = [rows.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), rows.num_rows)) for p in partitions]
             if not copies:
                 return None
             rows = pa.concat_tables(copies)
         return Plan(spec, _slices(now, partitions), delete=True), rows
 
-    if keys.num_rows:
-        _apply(txn, planned)
+    _apply(txn, planned)
 
 
 def _apply(txn: Writer, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...conflict import Claim, Reservation, WriteSet
 from ..staging import Staged
@@ -165,16 +165,30 @@ class Transaction:
 
     # --- rows, in plain Python -------------------------------------------------------------------------------
 
-    def upsert(self, rows: pa.Table) -> None:
+    def upsert(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
         """Rows replace those with the same key in the same partition; new keys are inserted. Rebased by itself.
 
-        Raises:
-            InputError: a key occurs twice and the table has no ordering field, a column is missing or of another type.
-        """
-        row_writes.upsert(self, rows)
+        Args:
+            rows: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a DuckDB relation, a list of
+                dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Values are cast to
+                the types of the table where none of them changes; a column that the table lacks is added to it. An index
+                of pandas is a column if it has a name.
+            missing: what the rows hold in columns that they lack: ``"refuse"``, or ``"null"``, also in place of a value
+                that is there now.
+            zone: of times that say none (as those of pandas do), such as ``"UTC"``; they are refused without.
 
-    def delete(self, keys: pa.Table) -> None:
-        """The rows with these keys are gone: the key columns, and the partition columns where they are known."""
+        Raises:
+            InputError: a key occurs twice and the table has no ordering field; a column is missing; a value would change
+                in the type of its column; or ``rows`` are in another form. Nothing was written.
+        """
+        row_writes.upsert(self, rows, missing, zone)
+
+    def delete(self, keys: Any) -> None:
+        """The rows with these keys are gone: the key columns, and the partition columns where they are known.
+
+        Args:
+            keys: in any of the forms of `upsert`; other columns are not looked at.
+        """
         row_writes.delete(self, keys)
 
     def delete_where(self, where: Terms, *, partition: str | None = None) -> None:

@@ -278,7 +278,7 @@ def test_a_new_column_of_one_write_is_there_in_the_next(world):
     with table.transaction() as txn:
         txn.upsert(rows("a", {"a0": 5}).append_column("w", pa.array([1], pa.int64())))
         txn.delete_where([("w", "=", 1)])
-        txn.upsert(rows("a", {"a1": 6}))
+        txn.upsert(rows("a", {"a1": 6}), missing="null")
     assert table.read().column_names == ["id", "part", "v", "w"]
     end_sound(world, {key: v for key, v in BEGUN.items() if key != "a0"} | {"a1": 6})
 

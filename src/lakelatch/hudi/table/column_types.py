@@ -34,7 +34,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
     """The data columns in the plain types that are stored; rows must be cast to it before they are written.
 
     Meta columns are left out, everything becomes nullable, and types that differ only in memory (large, view and
-    dictionary forms, small integers, other time units) become the one form that readers share.
+    dictionary forms, small and unsigned integers, other time units) become the one form that readers share.
 
     Raises:
         InputError: a name or type that the readers cannot hold.
@@ -122,12 +122,12 @@ def _plain(kind: pa.DataType, where: str) -> pa.DataType:
 
     for tests, plain in (
         (("is_boolean",), pa.bool_()),
-        (("is_int8", "is_int16", "is_int32"), pa.int32()),
-        (("is_int64",), pa.int64()),
-        (("is_float32",), pa.float32()),
+        (("is_int8", "is_int16", "is_int32", "is_uint8", "is_uint16"), pa.int32()),
+        (("is_int64", "is_uint32", "is_uint64"), pa.int64()),
+        (("is_float16", "is_float32"), pa.float32()),
         (("is_float64",), pa.float64()),
         (("is_string", "is_large_string", "is_string_view"), pa.string()),
-        (("is_binary", "is_large_binary", "is_binary_view"), pa.binary()),
+        (("is_binary", "is_large_binary", "is_binary_view", "is_fixed_size_binary"), pa.binary()),
         (("is_date32", "is_date64"), pa.date32()),
     ):
         # The oldest supported pyarrow has no views.
@@ -144,7 +144,7 @@ def _plain(kind: pa.DataType, where: str) -> pa.DataType:
         for child in children:
             _check_name(child.name, f"{where}.{child.name}")
         return pa.struct([pa.field(child.name, _plain(child.type, f"{where}.{child.name}")) for child in children])
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or _is_list_view(kind):
         return pa.list_(pa.field("element", _plain(kind.value_type, f"{where}.element")))
     if types.is_map(kind):
         if not pa.types.is_string(_plain(kind.key_type, f"{where}.key")):
@@ -157,21 +157,24 @@ def _never(_kind: object) -> bool:
     return False
 
 
+def _is_list_view(kind: pa.DataType) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_list_view(kind) or types.is_large_list_view(kind))
+
+
 def _way_out(kind: pa.DataType) -> str:
     import pyarrow.types as types
 
     if types.is_timestamp(kind):
-        return "one reader fails on times without a zone; say which zone it is in (cast to timestamp('us', 'UTC'))"
-    if types.is_unsigned_integer(kind):
-        return "neither Avro nor Spark has unsigned integers; cast to int64 or decimal"
+        return (
+            'one reader fails on times without a zone; say which zone they are in (`zone="UTC"` in `upsert`, or a cast to '
+            "timestamp('us', 'UTC'))"
+        )
     if types.is_time(kind) or types.is_duration(kind):
         return "store it as int64 with the unit in its name"
     if types.is_null(kind):
-        return "it holds nulls only; cast it to the type that it is meant to have"
-    if types.is_fixed_size_binary(kind):
-        return "cast to binary"
-    if types.is_floating(kind):
-        return "cast to float32"
+        return "it holds nulls only; cast it to the type that it is meant to have, or leave it out"
     return "convert it, for example to text"
 
 

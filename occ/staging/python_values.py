@@ -1,0 +1,130 @@
+"""Values of Python as Arrow arrays. Where a column mixes kinds of values, Arrow would keep less than there is.
+
+Its inference makes a date of a date beside a time, bytes of a text beside bytes, and takes any zone off a time beside one
+without; and it makes a struct of every dictionary, so maps need the type that they are meant to have.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from ...errors import InputError
+
+# Kinds of which one column holds one.
+_APART = ("a time with a zone", "a time without zone", "a date", "text", "bytes", "a mapping", "a list")
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], known: Mapping[str, pa.DataType]) -> pa.Table:
+    """Rows as a table with all columns that any of them has; a value that one lacks is null.
+
+    Args:
+        rows: by name of the column.
+        known: the types of columns that are meant to be maps, or hold some; others come from the values.
+
+    Raises:
+        InputError: the values of a column are of different kinds, or Arrow has no type for them.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise InputError(
+            f"a row has {strange[0]!r} as the name of a column, which is a {type(strange[0]).__name__}, no text"
+        )
+    arrays = [array_of([row.get(name) for row in rows], known.get(name), name) for name in names]
+    return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def array_of(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:
+    """The values of one column, ``None`` for null; arguments and errors of `table_of`."""
+    values = [None if isinstance(value, dt.date) and value != value else value for value in values]
+    kinds: dict[str, Any] = {}
+    for value in values:
+        if value is not None:
+            kinds.setdefault(_kind(value), value)
+    apart = [each for each in kinds if each in _APART]
+    if apart and len(kinds) > 1:
+        some, other = sorted(kinds, key=lambda kind: kind not in _APART)[:2]
+        raise InputError(
+            f"column {name!r} holds {some} ({_shown(kinds[some])}) and {other} ({_shown(kinds[other])}); a column has values "
+            "of one type; nothing was written",
+            column=name,
+        )
+    if apart == ["a mapping"]:
+        return _map(values, wanted, name) if wanted and types.is_map(wanted) else _struct(values, wanted, name)
+    if apart == ["a list"]:
+        return _list(values, wanted, name)
+    if fine := [value for value in values if getattr(value, "nanosecond", 0)]:  # of pandas; Arrow would cut them off
+        raise InputError(
+            f"column {name!r} holds parts of a microsecond, which no table does: {_shown(fine[0])}; nothing was written",
+            column=name,
+        )
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
+        raise InputError(f"column {name!r}: {e}; nothing was written", column=name) from e
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case dt.datetime():
+            return "a time without zone" if value.tzinfo is None else "a time with a zone"
+        case dt.date():
+            return "a date"
+        case str():
+            return "text"
+        case bytes() | bytearray() | memoryview():
+            return "bytes"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return f"a {type(value).__name__}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:60]}..."
+
+
+def _offsets(sizes: Iterable[int | None]) -> pa.Array:
+    """Where the items of each begin, null where there is no list."""
+    found: list[int | None] = []
+    end = 0
+    for size in sizes:
+        found.append(None if size is None else end)
+        end += size or 0
+    return pa.array([*found, end], pa.int32())
+
+
+def _list(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:
+    inner = wanted.value_type if wanted and types.is_list(wanted) else None
+    items = array_of([item for value in values for item in value or ()], inner, f"{name}.element")
+    return pa.ListArray.from_arrays(_offsets(None if each is None else len(each) for each in values), items)
+
+
+def _map(values: Sequence[Any], wanted: pa.DataType, name: str) -> pa.Array:
+    keys = array_of([key for value in values for key in value or ()], wanted.key_type, f"{name}.key")
+    items = [item for value in values for item in (value or {}).values()]
+    offsets = _offsets(None if each is None else len(each) for each in values)
+    return pa.MapArray.from_arrays(offsets, keys, array_of(items, wanted.item_type, f"{name}.value"))
+
+
+def _struct(values: Sequence[Any], wanted: pa.DataType | None, name: str) -> pa.Array:
+    known = {each.name: each.type for each in wanted} if wanted and types.is_struct(wanted) else {}
+    names = dict.fromkeys(key for value in values for key in value or ())
+    if not names or not all(isinstance(key, str) for key in names):
+        raise InputError(
+            f"column {name!r} holds mappings ({_shown(next(filter(lambda v: v is not None, values)))}) and is no map in the "
+            "table; the fields of a struct have names; nothing was written",
+            column=name,
+        )
+    children = []
+    for key in names:
+        inner = [None if value is None else value.get(key) for value in values]
+        children.append(array_of(inner, known.get(key), f"{name}.{key}"))
+    missing = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(children, list(names), mask=missing)

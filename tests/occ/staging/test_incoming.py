@@ -1,0 +1,413 @@
+"""Rows of every kind of library into a real table, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lakelatch
+from lakelatch.errors import InputError
+from lakelatch.occ.staging.python_values import array_of
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("place", pa.string()),
+        ("seen", pa.timestamp("us", "UTC")),
+        ("amount", pa.float64()),
+        ("price", pa.decimal128(12, 2)),
+        ("tags", pa.map_(pa.string(), pa.int64())),
+        ("parts", pa.list_(pa.field("element", pa.int64()))),
+    ]
+)
+MOMENT = dt.datetime(2020, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
+ROWS = [
+    {
+        "id": 1,
+        "place": "Zürich 🏔",
+        "seen": MOMENT,
+        "amount": 0.5,
+        "price": Decimal("1.50"),
+        "tags": {"a": 1, "b": None},
+        "parts": [1, None],
+    },
+    {"id": 2, "place": None, "seen": None, "amount": None, "price": None, "tags": None, "parts": None},
+    {"id": 3, "place": "", "seen": MOMENT, "amount": -0.0, "price": Decimal("0.00"), "tags": {}, "parts": []},
+]
+STORED = [row | {"tags": None if row["tags"] is None else list(row["tags"].items())} for row in ROWS]
+NO_MAPS = [name for name in SCHEMA.names if name != "tags"]
+
+
+@pytest.fixture
+def table(folder):
+    with lakelatch.create(str(folder / "t"), record_key="id", schema=SCHEMA) as table:
+        yield table
+
+
+def arrow() -> pa.Table:
+    return pa.Table.from_pylist(STORED, schema=SCHEMA)
+
+
+def pandas_frame() -> pd.DataFrame:
+    frame = pd.DataFrame({name: [row[name] for row in ROWS] for name in SCHEMA.names})
+    return frame.astype({"place": "category"})
+
+
+def polars_frame() -> pl.DataFrame:
+    pairs = [None if row["tags"] is None else [{"key": k, "value": v} for k, v in row["tags"].items()] for row in ROWS]
+    frame = pl.DataFrame({name: [row[name] for row in ROWS] for name in NO_MAPS}, strict=False)
+    return frame.with_columns(pl.Series("tags", pairs), pl.col("place").cast(pl.Categorical))
+
+
+class Stream:
+    """Somebody's own class."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+
+class Batch:
+    def __init__(self, rows: pa.Table) -> None:
+        (self._rows,) = rows.combine_chunks().to_batches()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._rows.__arrow_c_array__(requested_schema)
+
+
+FORMS = {
+    "Table": arrow,
+    "RecordBatch": lambda: arrow().to_batches()[0],
+    "record batches": lambda: arrow().to_batches(max_chunksize=2),
+    "RecordBatchReader": lambda: arrow().to_reader(max_chunksize=1),
+    "dicts": lambda: ROWS,
+    "tuple of dicts": lambda: tuple(ROWS),
+    "pandas": pandas_frame,
+    "pandas with Arrow inside": lambda: pd.DataFrame(
+        {f.name: pd.Series(arrow().column(f.name), dtype=pd.ArrowDtype(f.type)) for f in SCHEMA}
+    ),
+    "polars": polars_frame,
+    "polars, lazy": lambda: polars_frame().lazy().filter(pl.col("id") > 0),
+    "DuckDB": lambda: duckdb.connect().from_arrow(arrow()).select("*").set_alias("rows"),
+    "stream": lambda: Stream(arrow()),
+    "array": lambda: Batch(arrow()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_of_every_form_are_the_same_rows_in_the_table(table, form):
+    with table.transaction() as txn:
+        txn.upsert(FORMS[form]())
+    assert table.read().sort_by("id").to_pylist() == STORED
+    assert table.schema() == SCHEMA
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_keys_of_every_form_delete_their_rows(table, form):
+    with table.transaction() as txn:
+        txn.upsert([*ROWS, ROWS[0] | {"id": 4}])
+    with table.transaction() as txn:
+        txn.delete(FORMS[form]())
+    assert table.read().column("id").to_pylist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        (None, "NoneType"),
+        (7, "int"),
+        ("id=1", "str"),
+        ({"id": [1]}, "dict"),
+        ([1, 2], "a list that holds int"),
+        ([{"id": 1}, None], "a list that holds NoneType"),
+        (({"id": n} for n in range(3)), "generator"),
+        (pd.Series([1, 2], name="id"), r"pandas\..*Series gave no rows"),
+        (pl.Series("id", [1, 2]), r"polars\..*Series gave no rows"),
+        (pa.array([1, 2]), r"pyarrow\.lib\.Int64Array gave no rows"),
+        (pa.schema([("id", pa.int64())]), r"pyarrow\.lib\.Schema"),
+        (object(), "object"),
+    ],
+    ids=lambda each: str(type(each)),
+)
+def test_other_things_are_refused_by_the_name_of_their_class(table, rows, named):
+    for write in (lambda txn: txn.upsert(rows), lambda txn: txn.delete(rows)):
+        with table.transaction() as txn, pytest.raises(InputError, match=named) as refused:
+            write(txn)
+        assert "nothing was written. Give a pyarrow Table" in str(refused.value)
+    assert table.read().num_rows == 0
+
+
+def test_rows_of_spark_are_sent_to_its_own_door(table):
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    with table.transaction() as txn, pytest.raises(InputError, match=r"pyspark.*DataFrame.*lakelatch\.spark\.open"):
+        txn.upsert(object.__new__(DataFrame))
+
+
+def test_a_reader_that_was_read_is_refused_rather_than_taken_for_no_rows(table):
+    reader = arrow().to_reader()
+    with table.transaction() as txn:
+        txn.upsert(reader)
+    with table.transaction() as txn, pytest.raises(InputError, match="was read before"):
+        txn.upsert(reader)
+
+
+@pytest.mark.parametrize("rows", [[], (), SCHEMA.empty_table(), pd.DataFrame({"id": []}), pl.DataFrame()])
+def test_no_rows_change_nothing(table, rows):
+    with table.transaction() as txn:
+        txn.upsert(rows, missing="null")
+    assert txn.result is None
+
+
+# --- columns -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(folder):
+    schema = pa.schema(
+        [("id", pa.string()), ("part", pa.string()), ("seen", pa.int64()), ("v", pa.int64()), ("w", pa.string())]
+    )
+    with lakelatch.create(
+        str(folder / "t"), record_key="id", partition_by="part", ordering_field="seen", schema=schema
+    ) as table:
+        yield table
+
+
+FULL = {"id": "a", "part": "p", "seen": 1, "v": 1, "w": "x"}
+
+
+def without(*names: str) -> list[dict]:
+    return [{name: value for name, value in FULL.items() if name not in names}]
+
+
+def upsert(table, rows, **more) -> list[dict]:
+    with table.transaction() as txn:
+        txn.upsert(rows, **more)
+    return table.read().to_pylist()
+
+
+def refused(table, rows, match: str, **more) -> InputError:
+    before = table.read()
+    with table.transaction() as txn, pytest.raises(InputError, match=match) as found:
+        txn.upsert(rows, **more)
+    assert txn.result is None
+    assert table.read().equals(before)
+    return found.value
+
+
+def test_missing_columns_are_refused_and_named_with_the_way_out(small):
+    error = refused(small, without("v", "w"), r'lack v, w .*missing="null"')
+    assert error.columns == ["v", "w"]
+
+
+def test_missing_columns_are_null_where_that_is_said(small):
+    assert upsert(small, [FULL]) == [FULL]
+    later = {"id": "a", "part": "p", "seen": 2, "w": "y"}
+    assert upsert(small, [later], missing="null") == [later | {"v": None}]
+
+
+@pytest.mark.parametrize("name", ["id", "part", "seen"])
+def test_columns_that_place_a_row_are_never_filled(small, name):
+    refused(small, without(name), f"lack {name}.*needs as record key, partition or ordering field", missing="null")
+
+
+def test_an_unknown_column_widens_the_table(small):
+    upsert(small, [FULL])
+    assert upsert(small, [FULL | {"id": "b", "more": 1.5, "first": 2**40}]) == [
+        FULL | {"more": None, "first": None},
+        FULL | {"id": "b", "more": 1.5, "first": 2**40},
+    ]
+    assert small.schema().names == [*FULL, "more", "first"]
+
+
+def test_the_order_of_columns_is_of_no_account(small):
+    assert upsert(small, pa.Table.from_pylist([FULL]).select(["w", "v", "seen", "id", "part"])) == [FULL]
+    assert small.schema().names == list(FULL)
+
+
+@pytest.mark.parametrize("names", [{"v": "V"}, {"id": "ID"}])
+def test_a_column_that_differs_in_case_only_is_refused_with_the_right_name(small, names):
+    (old, new) = next(iter(names.items()))
+    refused(small, pd.DataFrame([FULL]).rename(columns=names), f"{new!r} and .* has {old!r}", missing="null")
+
+
+def test_a_new_column_beside_the_one_that_differs_in_case_is_refused(small):
+    refused(small, [FULL | {"V": 1}], "ignores case")
+
+
+@pytest.mark.parametrize("name", ["with space", "1st", "_hoodie_mine", "_lakelatch_partition", "_metadata", "é"])
+def test_a_new_column_with_a_name_that_no_reader_holds_is_refused(small, name):
+    refused(small, [FULL | {name: 1}], "Rename it")
+
+
+def test_a_new_column_of_nulls_is_refused_because_it_has_no_type(small):
+    refused(small, [FULL | {"more": None}], "nulls only")
+    assert upsert(small, [FULL | {"w": None}]) == [FULL | {"w": None}]
+
+
+def test_a_column_that_is_there_twice_is_refused(small):
+    twice = pa.Table.from_arrays([pa.array(["a"])] * 2, names=["id", "id"])
+    refused(small, twice, "more than one column 'id'")
+    frame = pd.concat([pd.DataFrame([FULL]), pd.DataFrame([{"v": 1}])], axis=1)
+    refused(small, frame, "more than one column 'v'")
+
+
+def test_columns_of_hudi_are_left_out(small):
+    upsert(small, [FULL])
+    with small.transaction() as txn:
+        (group,) = txn.snapshot.file_slices()
+        whole = txn.read(group, meta=True)
+        assert "_hoodie_commit_time" in whole.column_names
+        txn.upsert(whole)
+    with small.transaction() as again:
+        (group,) = again.snapshot.file_slices()
+        assert again.read(group, meta=True).column("_hoodie_commit_time").to_pylist() == [txn.instant]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"missing": "ignore"}, {"missing": None}, {"zone": "Nowhere/Land"}, {"zone": ""}, {"zone": 1}, {"zone": "../etc"}],
+)
+def test_a_word_that_nobody_knows_is_refused(small, more):
+    refused(small, [FULL], f"{next(iter(more))}=.*nothing was written", **more)
+
+
+def test_a_value_that_does_not_fit_is_named_and_nothing_is_written(small):
+    error = refused(small, [FULL, FULL | {"id": "b", "v": 0.5}], r"'v' is double .* int64 .*: 0\.5 in row 1")
+    assert (error.column, error.row) == ("v", 1)
+
+
+def test_values_that_fit_are_stored_in_the_type_of_the_table(small):
+    rows = pd.DataFrame({"id": ["a", "b"], "part": "p", "seen": [1.0, 2.0], "v": [1, None], "w": ["x", None]})
+    assert rows.v.dtype == "float64", "as pandas holds whole numbers beside none"
+    assert upsert(small, rows) == [
+        {"id": "a", "part": "p", "seen": 1, "v": 1, "w": "x"},
+        {"id": "b", "part": "p", "seen": 2, "v": None, "w": None},
+    ]
+
+
+# --- pandas ------------------------------------------------------------------------------------------------------
+
+
+def test_an_index_of_pandas_with_a_name_is_a_column_and_one_without_is_none(small):
+    frame = pd.DataFrame([FULL, FULL | {"id": "b"}])
+    assert [row["id"] for row in upsert(small, frame.set_index("id"))] == ["a", "b"]
+    frame.index = pd.Index([7, 8])
+    assert upsert(small, frame) == [FULL, FULL | {"id": "b"}]
+    deeper = frame.set_index([pd.Index([1, 2]), "part", "id"])
+    assert upsert(small, deeper) == [FULL, FULL | {"id": "b"}]
+    frame.index.name = "v"
+    refused(small, frame, "'v' is a column of the frame and its index too")
+
+
+def test_a_frame_with_names_that_are_no_text_is_refused(small):
+    refused(small, pd.DataFrame([["a"]]), "column 0, whose name is no text")
+    refused(small, [{1: "a"}], "1 as the name of a column")
+
+
+def test_a_frame_with_values_that_arrow_has_no_type_for_is_refused_by_its_column(small):
+    refused(small, pd.DataFrame([FULL]).assign(v=[object()]), "column 'v'")
+    refused(small, pd.DataFrame([FULL]).assign(v=pd.Series([pd.Period("2020-01")])), "column 'v'|Column 'v'")
+    refused(small, pd.DataFrame([FULL]).assign(v=[1 + 2j]), "column 'v'")
+
+
+def test_times_of_pandas_are_stored_when_their_zone_is_said(folder):
+    with lakelatch.create(str(folder / "t"), record_key="id") as table:
+        frame = pd.DataFrame({"id": ["a", "b"], "at": pd.to_datetime(["2020-01-02 03:04:05.678901", None])})
+        refused(table, frame, r"'at'.*zone=\"UTC\"")
+        assert upsert(table, frame, zone="UTC") == [{"id": "a", "at": MOMENT}, {"id": "b", "at": None}]
+        refused(table, frame, r"'at' is timestamp.*zone=\"UTC\".*2020.*in row 0")
+        assert upsert(table, frame, zone="Europe/Rome")[0]["at"] == MOMENT - dt.timedelta(hours=1)
+        fine = frame.assign(at=pd.to_datetime(["2020-01-01 00:00:00.000000001", None]))
+        refused(table, fine, "whole microseconds.* in row 0", zone="UTC")
+        aware = frame.assign(at=frame["at"].dt.tz_localize("Asia/Tokyo"))
+        assert upsert(table, aware)[0]["at"] == MOMENT - dt.timedelta(hours=9)
+
+
+# --- values of Python --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)], ("a date", "a time without zone")),
+        ([dt.datetime(2020, 1, 1, 5), dt.date(2020, 1, 1)], ("a date", "a time without zone")),
+        ([MOMENT, MOMENT.replace(tzinfo=None)], ("a time with a zone", "a time without zone")),
+        (["a", b"a"], ("text", "bytes")),
+        ([{"a": 1}, [("a", 1)]], ("a mapping", "a list")),
+        ([[1], 1], ("a list", "a int")),
+        ([["a"], [b"b"]], ("text", "bytes")),
+        ([{"x": "a"}, {"x": b"b"}], ("text", "bytes")),
+    ],
+)
+def test_a_column_of_two_kinds_of_values_is_refused_rather_than_cut_to_one(values, words):
+    with pytest.raises(InputError, match="values of one type") as found:
+        array_of(values, None, "v")
+    assert all(word in str(found.value) for word in words)
+
+
+@pytest.mark.parametrize("values", [[1, "x"], [True, 1], [1, True], [2**64], ["\ud800"], [object()], [2**63 - 1, 0.5]])
+def test_values_that_arrow_has_no_type_for_are_refused(values):
+    with pytest.raises(InputError, match="column 'v'"):
+        array_of(values, None, "v")
+
+
+def test_moments_of_pandas_are_not_cut_to_microseconds():
+    moment = pd.Timestamp("2020-01-01 00:00:00.000001")
+    assert array_of([moment, pd.NaT, None], None, "v").to_pylist() == [moment, None, None]
+    with pytest.raises(InputError, match=r"parts of a microsecond.*000000001"):
+        array_of([None, pd.Timestamp("2020-01-01 00:00:00.000000001")], None, "v")
+
+
+LEAVES = st.sampled_from(
+    [
+        st.integers(-(2**63), 2**63 - 1),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+        st.binary(max_size=4),
+        st.booleans(),
+        st.dates(),
+        st.datetimes(timezones=st.just(dt.UTC)),
+        st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**9), max_value=10**9),
+        st.floats(allow_nan=False),
+    ]
+)
+COLUMNS = st.recursive(
+    LEAVES,
+    lambda inner: (
+        inner.map(lambda values: st.lists(st.none() | values, max_size=3))
+        | inner.map(lambda values: st.fixed_dictionaries({"x": st.none() | values, "y": st.none() | st.booleans()}))
+    ),
+    max_leaves=3,
+)
+
+
+@settings(max_examples=150)
+@given(COLUMNS.flatmap(lambda values: st.lists(st.none() | values, max_size=5)))
+def test_values_of_python_come_back_as_they_were(values):
+    found = array_of(values, None, "v")
+    found.validate(full=True)
+    assert found.to_pylist() == values
+
+
+@given(
+    st.lists(
+        st.none()
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.none() | st.lists(st.integers(0, 9))
+        )
+    )
+)
+def test_mappings_are_maps_where_the_table_has_one(values):
+    kind = pa.map_(pa.string(), pa.list_(pa.int64()))
+    found = array_of(values, kind, "v")
+    assert found.to_pylist() == [None if value is None else list(value.items()) for value in values]
