@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import struct
 from decimal import Decimal
+from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ def whole(low: int, high: int):
 
 
 def digits(precision: int, scale: int):
-    return lambda v: (Decimal(v) * 10**scale) % 1 == 0 and abs(Decimal(v)) < Decimal(10) ** (precision - scale)
+    return lambda v: (Fraction(v) * 10**scale).denominator == 1 and abs(v) < 10 ** (precision - scale)
 
 
 def decimals(precision: int, scale: int):
