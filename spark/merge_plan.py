@@ -46,7 +46,7 @@ class Merge:
     run: Callable[[Transaction, Planned, Task], list[Answer]]
 
     def take_turn(self, txn: Transaction) -> None:
-        """See `early`."""
+        """See `occ.turns.take_turn`."""
 
         def aimed_at(near: Region) -> set[FileGroupId]:
             if (made := self.planned(txn)) is None:

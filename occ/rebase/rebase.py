@@ -10,7 +10,7 @@ Everything of ours is checked against every winner before a round begins, so the
 landed after the slot that it was made on: rounds shrink.
 
 Nobody's code runs again. What ours changed is in our own superseded files: the rows with our commit time, and the keys
-that the slice they were made from has and they have not: `row_merge.merge_unit` does that for any writer, one unit at a
+that the slice they were made from has and they have not: `replay_rows.merge_unit` does that for any writer, one unit at a
 time, here or in Spark's workers.
 
 **Names.** Of two files of one file group readers take the larger T, whatever C says, and two of one T they refuse. So

@@ -30,7 +30,7 @@ class Owner(Protocol):
 
 
 class NewFile:
-    """Made by `Transaction.replace` and `Transaction.create`; its marker is written with the first row.
+    """Made by `Transaction.rewrite` and `Transaction.new_file`; its marker is written with the first row.
 
     `write` once or often, in a ``with`` block or not: the transaction's commit closes what is still open.
     """

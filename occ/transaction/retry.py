@@ -99,7 +99,7 @@ class _Run(Generic[T]):
                 value = self._work(transaction)
                 self._look_for_kept_state(transaction)
         except CommitError as e:
-            self._begun[-1] = transaction.instant  # it may have begun anew (`early`)
+            self._begun[-1] = transaction.instant  # it may have begun anew (`occ.turns`)
             self._refuse_kept_transaction(e)
             if isinstance(e, ConflictError):
                 self._learn(transaction)
