@@ -65,11 +65,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Lost:
-    """What a round is about. Pickles, so that it travels to Spark's workers (`replace` is for the driver).
+    """What a round is about. Pickles, so that it travels to Spark's workers (`rewrite` is for the driver).
 
     Attributes:
         spec: what the files of this transaction have in common; the same as in its first round.
-        round: 1 for the first merging again; ``rewrite.Files(spec, task, round=...)`` puts it into the files' names, so
+        round: 1 for the first merging again; ``Files(spec, task, round=...)`` puts it into the files' names, so
             that none has the name of an earlier one.
         units: our files that are superseded, with the slices that take their place.
         appeared: slices that landed since where our condition or our keys were looked up, and that are in no unit.
@@ -121,5 +121,5 @@ class Lost:
 
 
 # Called by `commit`, outside the lock, with the heartbeat going on. Returns the new files; those made by
-# `Lost.replace` belong to the round by themselves.
+# `Lost.rewrite` belong to the round by themselves.
 Again = Callable[[Lost], "Iterable[WriteStat] | None"]

@@ -184,7 +184,7 @@ def _by_rows(lost: Lost) -> list[WriteStat]:
 
 
 class _RoundFiles:
-    """What `Lost.replace` makes: files that belong to the round and not yet to the transaction."""
+    """What `Lost.rewrite` makes: files that belong to the round and not yet to the transaction."""
 
     def __init__(self, work: Merging, lost: Lost) -> None:
         self._work, self._lost = work, lost

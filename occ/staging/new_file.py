@@ -64,7 +64,7 @@ class NewFile:
         if self._closed:
             raise InputError(
                 f"file group {self.file_id} in partition {self.partition!r} is closed, because its transaction has gone on to "
-                "its next write; `create` another file, or `replace` this one"
+                "its next write; begin another one with `new_file` or `rewrite`"
             )
         if self._writer is None:
             self._writer = self._opened(rows.schema)

@@ -188,8 +188,8 @@ class _Run(Generic[T]):
         worked = self._wasted + self._session.env.monotonic() - self._attempt_began
         return (
             f"gave up after {len(self._losses) + 1} attempts and {spent:.1f} s, of which {worked:.1f} s of work were wasted "
-            f"(attempts={bounds.attempts}, time_s={bounds.timeout_s:g}, "
-            f"work_s={'no bound' if bounds.lost_work_max_s is None else format(bounds.lost_work_max_s, 'g')})"
+            f"(attempts={bounds.attempts}, timeout_s={bounds.timeout_s:g}, "
+            f"lost_work_max_s={'no bound' if bounds.lost_work_max_s is None else format(bounds.lost_work_max_s, 'g')})"
         )
 
 

@@ -106,8 +106,8 @@ class Workspace:
         self._refuse_rows()
         if self.changes.dropped(group.group):
             raise InputError(
-                f"file group {group.group} was dropped by this transaction of {self.url}, so it has no successor; `create` a "
-                "new one",
+                f"file group {group.group} was dropped by this transaction of {self.url}, so it has no successor; write a "
+                "`new_file`",
                 group=str(group.group),
             )
         return NewFile(self, partition=group.partition, file_id=group.file_id, replaces=group)
@@ -346,7 +346,7 @@ class Workspace:
             raise InputError(
                 f"`{what}` changes single rows, and this transaction of {self.url} was begun as {self.operation!r}, which "
                 "replaces all of a partition or table; nothing was written. Begin it as 'upsert' or 'delete', or claim what it "
-                "replaces (`overwrites`, `drop`) and `create` its files",
+                "replaces (`overwrites`, `drop_file_groups`) and write its files (`new_file`)",
                 operation=self.operation,
             )
 
