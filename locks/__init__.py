@@ -1,23 +1,37 @@
-"""Lock providers: leases on keys, without any knowledge of tables."""
+"""Locks: leases on keys, without any knowledge of tables.
+
+`lock` is the door for most uses, `open_provider` the one below. Whoever writes a provider of their own needs `Backend`,
+`Contender`, `Grant` and `LockRequest`, and gives them to `LeasedLocks` (docs/writing-a-lock.md).
+"""
 
 if __name__ != "lakelatch.locks":
     raise ImportError(
         "import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .core import metrics
+from .core import EXPIRED, STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest, metrics
 from .front_door import Lock, lock
-from .interface import BreakRecord, Holder, Lease, LockProvider, Release
-from .lock_url import shown
+from .interface import BREAKS_KEPT, BreakRecord, Capabilities, Holder, Lease, LockProvider, Release
+from .lock_url import LockUrl, parse_lock_url, shown
 from .registry import check_url, known_schemes, open_provider
 from .revocation import ask_revoke
 
 __all__ = [
+    "BREAKS_KEPT",
+    "EXPIRED",
+    "STOLEN",
+    "Backend",
     "BreakRecord",
+    "Capabilities",
+    "Contender",
+    "Grant",
     "Holder",
     "Lease",
+    "LeasedLocks",
     "Lock",
     "LockProvider",
+    "LockRequest",
+    "LockUrl",
     "Release",
     "ask_revoke",
     "check_url",
@@ -25,5 +39,6 @@ __all__ = [
     "lock",
     "metrics",
     "open_provider",
+    "parse_lock_url",
     "shown",
 ]

@@ -1,37 +1,18 @@
-"""Locks in a SQLite database: ``sqlite:///var/lib/locks.db``, for processes of one host.
+"""Locks in a SQLite database: ``sqlite:///var/lib/locks.db``, for processes of one host."""
 
-One row for each key, changed only within a transaction that holds the database's write lock, so a grant is atomic. The
-row stays when the lock is free: it keeps the token. A lease ends at ``until``, in seconds of this host's monotonic
-clock, which all processes since one boot share.
-"""
-
-from __future__ import annotations
-
-import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from contextlib import closing
 
-from lakelatch.environment import Environment
 from lakelatch.errors import ConfigError, LockUnavailableError
-from lakelatch.locks import BreakRecord, Holder, Release
-from lakelatch.locks.core.lease import Grant
-from lakelatch.locks.core.provider import Contender, LeasedLocks, LockRequest
-from lakelatch.locks.lock_url import parse_lock_url
-
-_BREAKS_KEPT = 20
-_PAUSE_S_MAX = 0.05
-_TABLES = (
-    "create table if not exists locks (key text primary key, token integer, boot text, until real, holder text)",
-    "create table if not exists breaks (key text, token integer, reason text, who text, at real)",
-)
+from lakelatch.locks import BREAKS_KEPT, BreakRecord, Holder, LeasedLocks, Release, parse_lock_url
 
 
-def open_sqlite_locks(url: str, *, env: Environment) -> LeasedLocks:
+def open_sqlite_locks(url, *, env):
     """What the entry point names. Connects to nothing yet."""
     settings = parse_lock_url(url)  # knows lease, max_hold and key, and refuses what it does not know
     if settings.host or not settings.path.strip("/"):
-        raise ConfigError(f"{url!r} names no database; write sqlite:///folder/locks.db.", url=url)
+        raise ConfigError(f"{url!r} names no database; write sqlite:///folder/locks.db", url=url)
     return LeasedLocks(SqliteBackend(settings.path, min(settings.lease_s / 3, 5.0), env), settings, env)
 
 
@@ -44,132 +25,117 @@ class SqliteBackend:
     max_leases = None
     requests = 0  # a file is asked, no server
 
-    def __init__(self, path: str, patience_s: float, env: Environment) -> None:
-        self._path = path
-        self._patience_s = patience_s
-        self.env = env
+    def __init__(self, path, patience_s, env):
+        self.path, self.patience_s, self.env = path, patience_s, env
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Alone with the database; all of the block happens, or nothing."""
+    def change(self, key, step):
+        """Let ``step`` look at the record of a key and change it, alone with the database: all of it happens, or nothing.
+
+        The record stays when the lock is free, because it has the token.
+        """
         try:
-            with contextlib.closing(sqlite3.connect(self._path, timeout=self._patience_s, isolation_level=None)) as db:
+            with closing(sqlite3.connect(self.path, timeout=self.patience_s, isolation_level=None)) as db:
                 db.execute("begin immediate")
-                for table in _TABLES:
-                    db.execute(table)
-                yield db
+                db.execute("create table if not exists locks (key text primary key, record text)")
+                found = db.execute("select record from locks where key = ?", (key,)).fetchone()
+                record = json.loads(found[0]) if found else {"token": 0, "holder": None, "breaks": []}
+                answer = step(record)
+                db.execute("insert or replace into locks values (?, ?)", (key, json.dumps(record)))
                 db.execute("commit")
+                return answer
         except sqlite3.Error as e:
             raise LockUnavailableError(
-                f"The lock database {self._path} cannot be used: {e}. Nothing is held; check its folder and permissions."
+                f"The lock database {self.path} cannot be used: {e}. Nothing is held; check its folder and permissions"
             ) from e
 
-    def row(self, db: sqlite3.Connection, key: str) -> tuple[int, Holder | None]:
-        """The last token, and the holder if its lease has not ended."""
-        found = db.execute("select token, boot, until, holder from locks where key = ?", (key,)).fetchone()
-        if found is None:
-            return 0, None
-        token, boot, until, holder = found
-        left_s = until - self.env.monotonic()
-        if holder is None or boot != self.env.process().boot or left_s <= 0:
-            return token, None
-        return token, Holder(**json.loads(holder), until=self.env.now() + left_s)
+    def holder(self, record):
+        """Who holds the key now. A lease ends by this host's monotonic clock, which begins anew at each boot."""
+        if record["holder"] is None or record["boot"] != self.env.process().boot:
+            return None
+        left_s = record["ends"] - self.env.monotonic()
+        return Holder(**record["holder"] | {"until": self.env.now() + left_s}) if left_s > 0 else None
 
-    def line_up(self, key: str) -> Contender:  # noqa: ARG002 - waiters are the same for every key
-        """Waiters are not written down."""
-        return SqlitePlace(self.env)
+    def line_up(self, key):
+        return Place(self.env)
 
-    def try_grant(self, ask: LockRequest, place: Contender) -> Grant | None:  # noqa: ARG002 - and say nothing about a try
+    def try_grant(self, ask, place):
         """The next token, if nobody holds the key."""
-        with self.transaction() as db:
-            last, holder = self.row(db, ask.key)
-            if holder is not None:
+
+        def step(record):
+            if self.holder(record) is not None:
                 return None
-            token = max(last, ask.token_above) + 1
-            me = {
+            record["token"] = token = max(record["token"], ask.token_above) + 1
+            record |= {"boot": ask.process.boot, "ends": self.env.monotonic() + ask.lease_s}
+            record["holder"] = {
                 "key": ask.key, "owner": ask.owner, "token": token, "since": self.env.now(), "reason": ask.reason,
                 "host": ask.process.host, "pid": ask.process.pid,
             }  # fmt: skip
-            db.execute(
-                "insert or replace into locks values (?, ?, ?, ?, ?)",
-                (ask.key, token, ask.process.boot, self.env.monotonic() + ask.lease_s, json.dumps(me)),
-            )
-        return SqliteGrant(self, ask, token)
+            return SqliteGrant(self, ask, token)
 
-    def inspect(self, key: str) -> Holder | None:
-        """Who holds the key now."""
-        with self.transaction() as db:
-            return self.row(db, key)[1]
+        return self.change(ask.key, step)
 
-    def end(self, key: str, *, token: int, reason: str, who: str) -> bool:
+    def inspect(self, key):
+        return self.change(key, self.holder)
+
+    def end(self, key, *, token, reason, who):
         """Free the key if that token holds it, and write down who did it."""
-        with self.transaction() as db:
-            holder = self.row(db, key)[1]
+
+        def step(record):
+            holder = self.holder(record)
             if holder is None or holder.token != token:
                 return False
-            db.execute("update locks set holder = null where key = ?", (key,))
-            db.execute("insert into breaks values (?, ?, ?, ?, ?)", (key, token, reason, who, self.env.now()))
+            record["holder"] = None
+            record["breaks"] = [*record["breaks"], [key, token, reason, who, self.env.now()]][-BREAKS_KEPT:]
             return True
 
-    def breaks(self, key: str) -> tuple[BreakRecord, ...]:
-        """The last of them, oldest first."""
-        with self.transaction() as db:
-            found = db.execute("select * from breaks where key = ? order by at", (key,)).fetchall()
-        return tuple(BreakRecord(*each) for each in found[-_BREAKS_KEPT:])
+        return self.change(key, step)
 
-    def close(self) -> None:
+    def breaks(self, key):
+        return self.change(key, lambda record: tuple(BreakRecord(*each) for each in record["breaks"]))
+
+    def close(self):
         """Nothing is open between two requests."""
 
 
 class SqliteGrant:
-    """One token. Every statement touches the row only while it is still this token's."""
+    """One token. Every step touches the record only while it is still this token's."""
 
-    def __init__(self, backend: SqliteBackend, ask: LockRequest, token: int) -> None:
-        self.token = token
-        self._backend = backend
-        self._ask = ask
+    def __init__(self, backend, ask, token):
+        self.token, self._backend, self._ask = token, backend, ask
 
-    def renew(self) -> bool:
-        """Move the end, unless the lease has ended already."""
-        with self._backend.transaction() as db:
-            if not self._ours(db):
-                return False
-            until = self._backend.env.monotonic() + self._ask.lease_s
-            db.execute("update locks set until = ? where key = ?", (until, self._ask.key))
-            return True
+    def _if_ours(self, step):
+        def checked(record):
+            holder = self._backend.holder(record)
+            ours = holder is not None and holder.token == self.token
+            if ours:
+                step(record)
+            return ours
 
-    def check(self) -> bool:
-        """Whether the row still names this grant."""
-        with self._backend.transaction() as db:
-            return self._ours(db)
+        return self._backend.change(self._ask.key, checked)
 
-    def release(self) -> Release:
-        """Free the key, if it is ours to free."""
-        with self._backend.transaction() as db:
-            if not self._ours(db):
-                return Release.WAS_LOST
-            db.execute("update locks set holder = null where key = ?", (self._ask.key,))
-            return Release.RELEASED
+    def renew(self):
+        ends = self._backend.env.monotonic() + self._ask.lease_s
+        return self._if_ours(lambda record: record.update(ends=ends))
 
-    def listen(self, call: Callable[[str], None]) -> None:
+    def check(self):
+        return self._if_ours(lambda record: None)
+
+    def release(self):
+        return Release.RELEASED if self._if_ours(lambda record: record.update(holder=None)) else Release.WAS_LOST
+
+    def listen(self, call):
         """A database brings no news: the holder learns of a break at its next renewal."""
 
-    def _ours(self, db: sqlite3.Connection) -> bool:
-        holder = self._backend.row(db, self._ask.key)[1]
-        return holder is not None and holder.token == self.token
 
+class Place:
+    """A waiter: it looks again after a pause that grows, with jitter, so that waiters do not come all at once."""
 
-class SqlitePlace:
-    """Looks again after a pause that grows, with jitter, so that waiters do not come all at once."""
+    def __init__(self, env):
+        self._env, self._pause_s = env, 0.002
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        self._pause_s = 0.002
-
-    def wait(self, limit_s: float) -> None:
-        """Sleep until another try is worth its cost."""
+    def wait(self, limit_s):
         self._env.sleep(min(limit_s, self._pause_s * (0.5 + self._env.random())))
-        self._pause_s = min(self._pause_s * 2, _PAUSE_S_MAX)
+        self._pause_s = min(self._pause_s * 2, 0.05)
 
-    def leave(self) -> None:
+    def leave(self):
         """Nothing was written."""

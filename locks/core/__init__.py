@@ -1,9 +1,20 @@
 """What all lock providers share on top of a backend: leases, renewal, queues, messages, metrics."""
 
-from .backend import Contender, LockRequest
+from .backend import Backend, Contender, LockRequest
 from .capacity import Capacity
 from .grant import EXPIRED, STOLEN, Grant
 from .provider import LeasedLocks
 from .record_text import break_of, fields_of
 
-__all__ = ["EXPIRED", "STOLEN", "Capacity", "Contender", "Grant", "LeasedLocks", "LockRequest", "break_of", "fields_of"]
+__all__ = [
+    "EXPIRED",
+    "STOLEN",
+    "Backend",
+    "Capacity",
+    "Contender",
+    "Grant",
+    "LeasedLocks",
+    "LockRequest",
+    "break_of",
+    "fields_of",
+]

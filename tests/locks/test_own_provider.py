@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_lock_provider"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "own_lock_provider"
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +28,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(site: Path, *arguments: str, folder: Path | None = None) -> str:
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, timeout=300, check=False, cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(site)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     return done.stdout
+
+
+@pytest.mark.parametrize("name", ["sqlite_locks.py", "test_sqlite_locks.py", "pyproject.toml"])
+def test_the_page_shows_the_example_as_it_is(name: str) -> None:
+    kind = "python" if name.endswith(".py") else "toml"
+    page = (ROOT / "docs" / "writing-a-lock.md").read_text()
+    assert f"```{kind}\n{(EXAMPLE / name).read_text()}```" in page
+
+
+def test_the_example_needs_the_public_path_only() -> None:
+    imported = re.findall(r"^from (lakelatch\S*) import", (EXAMPLE / "sqlite_locks.py").read_text(), re.MULTILINE)
+    assert set(imported) == {"lakelatch.errors", "lakelatch.locks"}
 
 
 def test_the_example_passes_the_shipped_suite(site: Path, tmp_path: Path) -> None:
