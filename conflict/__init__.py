@@ -14,7 +14,7 @@ from .resolve import Conflict, Repeatable, Verdict, resolve
 from .schema import settle_schema
 from .strategies import refuse_contradiction, strategy, strategy_names
 from .unique import NEW_KEYS, Values
-from .write_set import EVERYWHERE, NOWHERE, ReadSet, Region, Scan, WriteSet
+from .write_set import EVERYWHERE, NOWHERE, ReadSet, Region, Scan, WriteSet, groups_from_json
 
 __all__ = [
     "EVERYWHERE",
@@ -41,6 +41,7 @@ __all__ = [
     "WriteSet",
     "candidates",
     "first_in_the_way",
+    "groups_from_json",
     "in_rank_order",
     "kind_of",
     "may_match",

@@ -44,6 +44,23 @@ class Condition:
                 "values, and ask for nulls with 'is null'"
             )
 
+    def to_json(self) -> list[Any] | None:
+        """Plain values for a log entry; None when its value has no plain form."""
+        values = [_plain(each) for each in self.value] if self.op == "in" else _plain(self.value)
+        unknown = None in values if isinstance(values, list) else values is None and self.value is not None
+        return None if unknown else [self.column, self.op, values]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Condition:
+        """The reverse of `to_json`; `ValueError` for anything else."""
+        try:
+            column, op, plain = value
+            if type(column) is not str or type(op) is not str:
+                raise TypeError(value)
+            return cls(column, op, tuple(map(_bound, plain)) if op == "in" else _bound(plain))
+        except (InputError, TypeError, ArithmeticError) as e:
+            raise ValueError(f"{value!r:.80} is no condition") from e
+
 
 Where = tuple[Condition, ...]  # all of them hold; empty: every row
 

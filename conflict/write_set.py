@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..hudi.files import FileGroupId
-from .predicate import FileStatistics, Where
+from .predicate import Condition, FileStatistics, Where
 from .unique import Values
 
 
@@ -40,8 +40,13 @@ class Region:
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None) -> Region:
-        """The reverse of `to_json`; None is the empty region."""
-        return cls(frozenset(value["partitions"]), value["whole_table"]) if value else cls()
+        """The reverse of `to_json`; None is the empty region. `ValueError` for what is none."""
+        if not value:
+            return cls()
+        partitions, whole = value["partitions"], value["whole_table"]
+        if type(whole) is not bool or not all(type(each) is str for each in partitions):
+            raise ValueError(f"{value!r:.80} is no region")
+        return cls(frozenset(partitions), whole)
 
 
 NOWHERE = Region()
@@ -83,6 +88,26 @@ class Scan:
     where: Where = ()
     groups: frozenset[FileGroupId] = frozenset()
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a log entry; without the conditions that have no plain form, so it may read more."""
+        where = [plain for each in self.where if (plain := each.to_json()) is not None]
+        return {"region": self.region.to_json(), "where": where, "groups": sorted(map(list, self.groups))}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Scan:
+        """The reverse of `to_json`."""
+        where = tuple(Condition.from_json(each) for each in value["where"])
+        return cls(Region.from_json(value["region"]), where, groups_from_json(value["groups"]))
+
+
+def groups_from_json(value: Any) -> frozenset[FileGroupId]:
+    """File groups from lists of two texts; `ValueError` for anything else."""
+    if not isinstance(value, list) or not all(
+        isinstance(each, list) and len(each) == 2 and all(type(text) is str for text in each) for each in value
+    ):
+        raise ValueError(f"{value!r:.80} are no file groups")
+    return frozenset(FileGroupId(*each) for each in value)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
@@ -104,3 +129,28 @@ class ReadSet:
     condition: tuple[Scan, ...] = ()
     scans: tuple[Scan, ...] | None = None
     lookups: tuple[Scan, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a log entry."""
+        return {
+            "region": self.region.to_json(),
+            "blind": self.blind,
+            "condition": [each.to_json() for each in self.condition],
+            "scans": None if self.scans is None else [each.to_json() for each in self.scans],
+            "lookups": [each.to_json() for each in self.lookups],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ReadSet:
+        """The reverse of `to_json`."""
+
+        def scans(given: list[dict[str, Any]]) -> tuple[Scan, ...]:
+            return tuple(Scan.from_json(each) for each in given)
+
+        return cls(
+            Region.from_json(value["region"]),
+            blind=value["blind"] is True,
+            condition=scans(value["condition"]),
+            scans=None if value["scans"] is None else scans(value["scans"]),
+            lookups=scans(value["lookups"]),
+        )

@@ -17,12 +17,14 @@ from .epochs import (
     read_to_the_tear,
     slot_path,
 )
+from .losses import Changed, Loss
 from .operations import SERVICES, Operation, operation
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .service_content import Content, by_partition, extent, groups_of, held, hold, paths_of, plan_body, undone_by
 from .settings import FAIL, NO_LOCK, OFF, OWN_LOCK, Settings
 from .side_objects import SIDES
 from .state import LogState
+from .tail import Tail
 from .unknown_outcome import OutcomeGuard
 from .value_hashes import (
     FileFacts,
@@ -50,6 +52,7 @@ __all__ = [
     "SERVICES",
     "SIDES",
     "Begin",
+    "Changed",
     "Close",
     "Commit",
     "CommitLog",
@@ -60,12 +63,14 @@ __all__ = [
     "Hashed",
     "LogEntry",
     "LogState",
+    "Loss",
     "Open",
     "Operation",
     "OutcomeGuard",
     "Publisher",
     "Setting",
     "Settings",
+    "Tail",
     "attach",
     "by_partition",
     "chain",

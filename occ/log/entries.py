@@ -16,6 +16,7 @@ from ...environment import Process
 from ...errors import CorruptTableError, UnsupportedTableError
 from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name
 from .entry_rules import refuse_strange
+from .losses import Loss
 from .settings import VERSION, Settings
 
 
@@ -167,16 +168,21 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A transaction has ended without landing: ``rollback`` by somebody else, ``abort`` by its own writer."""
+    """A transaction has ended without landing: ``rollback`` by somebody else, ``abort`` by its own writer.
+
+    ``lost``: of one that another writer beat, what `Table.why` tells of it.
+    """
 
     kind: str
     instant: str
     who: str
     reason: str
     slot: int = -1
+    lost: Loss | None = None
 
     def fields(self) -> dict[str, Any]:
-        return {"T": self.instant, "who": self.who, "reason": self.reason}
+        lost = {} if self.lost is None else {"lost": self.lost.to_json()}
+        return {"T": self.instant, "who": self.who, "reason": self.reason} | lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +325,10 @@ def _commit(raw: dict[str, Any]) -> Commit:
 
 def _end(raw: dict[str, Any]) -> End:
     refuse_strange(raw["kind"], raw)
-    return End(raw["kind"], raw["T"], raw["who"], raw["reason"], slot=raw["slot"])
+    lost = raw.get("lost")
+    return End(
+        raw["kind"], raw["T"], raw["who"], raw["reason"], slot=raw["slot"], lost=Loss.from_json(lost) if lost else None
+    )
 
 
 def _setting(raw: dict[str, Any]) -> Setting:

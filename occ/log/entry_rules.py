@@ -111,11 +111,12 @@ _COMMIT_MAY = {
     "echo": lambda value: value == "" or _instants([value]),
 }
 _END = _TRANSACTION | {"who": _text, "reason": _text}
+_END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` looks at the rest
 _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "begin": (_BEGIN, _BEGIN_MAY),
     "commit": (_COMMIT, _COMMIT_MAY),
-    "rollback": (_END, {}),
-    "abort": (_END, {}),
+    "rollback": (_END, _END_MAY),
+    "abort": (_END, _END_MAY),
     "setting": ({"slot": _number, "who": _text}, {}),
     "close": ({"slot": _number}, {}),
     "open": ({"slot": _number, "top": _time, "token": _number}, {"schema": _text}),

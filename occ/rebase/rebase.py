@@ -114,6 +114,7 @@ class Lost:
             winner_writer="",
             overlap=tuple(names[:100]),
             rule="both changed the same row",
+            same_rows=len(names),
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -13,6 +13,7 @@ from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...storage import Store, open_store
+from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
 from ..services import (
     RETAIN_COMMITS,
@@ -158,6 +159,31 @@ class Table:
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of one file slice; columns that the file does not have yet are left out."""
         return self.session.read_slice(group, columns=columns, meta=meta)
+
+    # --- what happened ---------------------------------------------------------------------------------------
+
+    def why(self, instant: Time) -> Account:
+        """What became of a transaction (T), and why: who won, where both met, what it cost, what would have helped.
+
+        Rebuilt from the log, so it can be asked when the writer has long gone.
+
+        Raises:
+            InputError: the log does not know it, or not any more.
+        """
+        session = self._ours()
+        return why(session, session.time_of(instant, "instant"))
+
+    def events(self, *, after: Time | None = None, every_s: float = 1.0) -> Iterator[Event]:
+        """Yield what happens to the table as it happens: begins, commits, aborts, rollbacks, plans, settings.
+
+        It does not end by itself.
+
+        Args:
+            after: begin with what happened after this time; None: with what happens from now on.
+            every_s: seconds between two looks at the log while nothing happens.
+        """
+        session = self._ours()
+        return follow(session, after=None if after is None else session.time_of(after, "after"), every_s=every_s)
 
     # --- changing --------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from ...errors import LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import Instant, State, file_name, next_label, refuse_clock
 from ...storage import Outcome
-from ..log import Begin, End, Follower, LogEntry, LogState
+from ..log import Begin, End, Follower, LogEntry, LogState, Loss
 from ..session import ended_by_others, is_over, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
 
@@ -261,8 +261,10 @@ class Attempt:
 
     # --- the end ---------------------------------------------------------------------------------------------
 
-    def abort(self, reason: str, *, abandon: Callable[[], object] = lambda: None) -> None:
+    def abort(self, reason: str, *, abandon: Callable[[], object] = lambda: None, lost: Loss | None = None) -> None:
         """End without landing. Does nothing when it is over already; ``abandon`` leaves what is still being written.
+
+        ``lost`` is what the log keeps of one that another writer beat.
 
         When the end cannot be written now, the heartbeat has stopped and the next writer rolls it back.
         """
@@ -276,7 +278,9 @@ class Attempt:
 
         def build(state: LogState) -> LogEntry | None:
             # Not open: somebody has rolled us back, and sweeps; a second end would say nothing.
-            return End("abort", self.instant, f"{me.host}:{me.pid}", reason) if self.instant in state.open else None
+            if self.instant not in state.open:
+                return None
+            return End("abort", self.instant, f"{me.host}:{me.pid}", reason, lost=lost)
 
         try:
             self.session.log.append(build)

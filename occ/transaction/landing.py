@@ -18,10 +18,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...conflict import Conflict, Verdict
-from ...errors import CommitError, CommitStateUnknownError, LakeLatchError, LockLostError, RolledBackError
-from ...hudi.timeline import next_label
+from ...errors import (
+    CommitError,
+    CommitStateUnknownError,
+    ConflictError,
+    LakeLatchError,
+    LockLostError,
+    RolledBackError,
+)
+from ...hudi.timeline import next_label, to_epoch_ms
 from ..liveness import delete_announced, list_markers
-from ..log import Commit, LogEntry, LogState, attach, echo_of
+from ..log import Commit, LogEntry, LogState, Loss, attach, echo_of
 from ..rebase import MergeAgain
 from ..session import CommitResult, log_made_anew, lost_against
 from ..turns import InTheWay
@@ -94,7 +101,7 @@ class Landing:
             attempt.over("unknown")
             raise
         except BaseException as e:
-            self.abort(str(e) or type(e).__name__)
+            self.abort(str(e) or type(e).__name__, because=e)
             raise
         attempt.over("committed")
         try:
@@ -103,14 +110,34 @@ class Landing:
             _log.warning("commit %s has landed but its markers are still there", attempt.instant, exc_info=True)
         return self.result
 
-    def abort(self, reason: str) -> None:
-        """End without landing; does nothing when it is over already."""
-        self._attempt.abort(reason, abandon=self._workspace.abandon)
+    def abort(self, reason: str, *, because: BaseException | None = None) -> None:
+        """End without landing; does nothing when it is over already.
+
+        Args:
+            reason: stored in the log.
+            because: the error that ended it; of a `ConflictError` the log keeps what `Table.why` tells.
+        """
+        lost = self._loss(because) if isinstance(because, ConflictError) and self._attempt.state == "open" else None
+        self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
+
+    def _loss(self, error: ConflictError) -> Loss:
+        attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
+        rebase = workspace.rebase
+        lost = Loss.of(
+            error.details,
+            workspace.changes.write_set(),
+            workspace.changes.read_set(),
+            isolation=self._validator.isolation(session.settings),
+            took_s=max(session.env.now() - to_epoch_ms(attempt.instant) / 1000, 0.0),
+            rounds=rebase.round if rebase else 0,
+            merges=rebase is not None and session.settings.rebase,
+        )
+        return lost.with_files(workspace.changes.files.values()).bounded(attempt.lost_on)
 
     def leave(self, error: BaseException | None) -> None:
         """The block in which it was worked on is over: commit, or abort after an error."""
         if error is not None:
-            self.abort(f"{type(error).__name__} in the block")
+            self.abort(f"{type(error).__name__} in the block", because=error)
         elif self._attempt.state == "open":
             self.commit()
 

@@ -18,7 +18,7 @@ import pytest
 
 import lakelatch
 from lakelatch.cli import reordered
-from lakelatch.occ.log.entries import Begin
+from lakelatch.occ.log.entries import Begin, End
 
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
@@ -56,10 +56,15 @@ def test_a_process_answers_with_exit_code_and_json(table):
     assert "Traceback" in run("describe", f"{table.url}-not", "--debug").stderr
 
 
+def loser(table: lakelatch.Table) -> str:
+    return next(entry.instant for entry in table.session.log.entries() if isinstance(entry, End))
+
+
 @pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check"])
+@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check", "settings", "why"])
 def test_output_fits_the_terminal(table, command: str, columns: int):
-    lines = on_terminal(columns, command, table.url).splitlines()
+    more = [loser(table)] if command == "why" else []
+    lines = on_terminal(columns, command, table.url, *more).splitlines()
     assert len(lines) >= 2
     # A path that is longer than the terminal is not broken: it could not be copied then.
     assert [line for line in lines if len(line) > columns and table.url not in line] == []

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from lakelatch.conflict.predicate import where_of
 from lakelatch.conflict.unique import _overlap
-from lakelatch.conflict.write_set import EVERYWHERE
+from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet
 from lakelatch.environment import Process
 from lakelatch.errors import LakeLatchError
-from lakelatch.hudi.files.file_names import base_file_name, log_file_name, parse_base_name, parse_log_name
+from lakelatch.hudi.files.file_names import FileGroupId, base_file_name, log_file_name, parse_base_name, parse_log_name
 from lakelatch.hudi.files.footer_note import note_of
 from lakelatch.hudi.files.listing import BaseFile, LogFile
 from lakelatch.hudi.files.log_blocks import DELETE, Torn, read_blocks
@@ -49,6 +51,7 @@ from lakelatch.occ.check.footers import inspect
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
 from lakelatch.occ.liveness.reader_leases import Lease
 from lakelatch.occ.log.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
+from lakelatch.occ.log.losses import Changed, Loss
 from lakelatch.occ.log.publisher import metadata_of
 from lakelatch.occ.log.service_content import groups_of, held, paths_of
 from lakelatch.occ.log.settings import Settings
@@ -167,9 +170,23 @@ _LANDED = Commit(
 )
 _SERVED = Commit(T, C, "clean", "CLEAN", "w", 7, metadata={"operation": "CLEAN", "held": {"content": SLICES}}, slot=4)
 _OPEN = Open(T, 7, Settings(), (_BEGIN,), _LANDED, 0, COMMIT.schema)
+_GROUP = FileGroupId("p=a", GROUP)
+_SCAN = Scan(EVERYWHERE, where_of([("n", ">", 1), ("d", "in", (date(2026, 1, 2), "x"))]), frozenset({_GROUP}))
+_LOSS = Loss(
+    T, "UPSERT", "w", "both", ("p=a/f",), WriteSet(frozenset({_GROUP}), EVERYWHERE),
+    ReadSet(EVERYWHERE, condition=(_SCAN,), scans=(_SCAN,)), {_GROUP: Changed(1, 2, 3, 4)},
+)  # fmt: skip
 _ENTRIES = [
     json.loads(encode(each, 1, 3, "x"))
-    for each in (_BEGIN, _LANDED, _SERVED, End("abort", T, "w", "why", 3), Setting(Settings(), "w", 3), Close(3), _OPEN)
+    for each in (
+        _BEGIN,
+        _LANDED,
+        _SERVED,
+        End("abort", T, "w", "why", 3, _LOSS),
+        Setting(Settings(), "w", 3),
+        Close(3),
+        _OPEN,
+    )
 ]
 
 

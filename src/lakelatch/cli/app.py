@@ -205,6 +205,54 @@ def timeline(
 
 @app.command()
 @plainly
+def why(
+    url: Url,
+    instant: Annotated[str, typer.Argument(metavar="T", help="Requested time, as `lakelatch timeline` prints it.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Tell why a transaction lost: to whom, where, at what cost, and what would have let both land."""
+    from .why import why as command
+
+    command(url, instant, json=json)
+
+
+@app.command()
+@plainly
+def watch(
+    url: Url,
+    *,
+    after: Annotated[
+        str | None, typer.Option(metavar="T", help="Begin with what happened after this time; from now on otherwise.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Stop after so many lines.")] = None,
+    every_s: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Print each begin, commit, abort, rollback and plan as it happens, until Ctrl-C."""
+    from .watch import watch as command
+
+    command(url, after=after, limit=limit, every_s=every_s, json=json)
+
+
+@app.command()
+@plainly
+def settings(
+    url: Url,
+    change: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What to change; nothing: only print them.")
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Print the settings that all writers of a table share, or change some for all of them."""
+    from .settings import settings as command
+
+    command(url, change or [], json=json)
+
+
+@app.command()
+@plainly
 def files(
     url: Url,
     *,

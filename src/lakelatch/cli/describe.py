@@ -187,7 +187,7 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _settings_text(settings: dict[str, Any]) -> str:
-    index = f"bucket index of {settings['buckets']}" if settings["bucket_count"] else "simple index"
+    index = f"bucket index of {settings['bucket_count']}" if settings["bucket_count"] else "simple index"
     unique = "".join(f"unique ({', '.join(columns)}), " for columns in settings["unique_constraints"])
     return (
         f"{settings['strategy']} strategy, {settings['isolation']} isolation, {index}, {unique}"

@@ -1,0 +1,81 @@
+"""What happens to a table, as it happens: the entries of its log, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...locks import shown
+from ..log import Begin, Commit, End, LogEntry, LogState, Setting, Tail
+from ..session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        slot: its place in the log; events come in this order.
+        event: ``begin``, ``plan``, ``commit``, ``abort``, ``rollback`` or ``setting``.
+        instant: T; "" for a setting.
+        completion: C of a commit.
+        operation: as the transaction was begun.
+        writer: who; of a rollback the one that was rolled back.
+        reason: of an end, or what changed of a setting.
+        winner: T of the one that an aborted transaction lost against.
+    """
+
+    slot: int
+    event: str
+    instant: str = ""
+    completion: str = ""
+    operation: str = ""
+    writer: str = ""
+    reason: str = ""
+    winner: str = ""
+
+
+def follow(session: Session, *, after: str | None = None, every_s: float = 1.0, ends: bool = False) -> Iterator[Event]:
+    """Yield what happens to the table, until the caller stops.
+
+    Args:
+        after: begin with what happened after this time (T or C); None: with what happens from now on.
+        every_s: seconds between two looks at the log while nothing happens; a look costs one read and one listing.
+        ends: stop at the head of the log instead of waiting for more.
+    """
+    state, tail = LogState(), Tail(session.store, newest=after is None)
+    told = after is not None
+    while True:
+        for entry in tail.read():
+            event = _event(entry, state)
+            state.apply(entry)
+            # By the largest time so far, which grows with the log: an end has no time of its own.
+            if event is not None and told and (after is None or state.top > after):
+                yield event
+        if ends:
+            return
+        told = True
+        session.env.sleep(every_s)
+
+
+def _event(entry: LogEntry, state: LogState) -> Event | None:
+    """What an entry says; None for one that says nothing: about a transaction that is over, or of the log itself."""
+    match entry:
+        case Begin():
+            name = "begin" if entry.plan is None else "plan"
+            return Event(entry.slot, name, entry.instant, operation=entry.operation, writer=entry.writer)
+        case Commit() if entry.instant in state.open:
+            return Event(entry.slot, "commit", entry.instant, entry.completion, entry.operation, entry.writer)
+        case End() if entry.instant in state.open:
+            begin = state.open[entry.instant]
+            winner = entry.lost.winner if entry.lost else ""
+            reason = entry.lost.rule if entry.lost else entry.reason
+            return Event(
+                entry.slot, entry.kind, entry.instant, "", begin.operation, begin.writer, reason, winner
+            )  # fmt: skip
+        case Setting():
+            old = state.settings.to_json()
+            new = {name: value for name, value in entry.settings.to_json().items() if value != old[name]}
+            changed = ", ".join(f"{name}={shown(value) if name == 'lock' else value}" for name, value in new.items())
+            return Event(entry.slot, "setting", writer=entry.who, reason=changed)
+    return None

@@ -1,0 +1,66 @@
+"""One transaction as the log tells it: its begin, its end, what landed in between and what was open then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..log import Begin, Commit, End, LogEntry, LogState, Open, Settings
+
+
+@dataclass(slots=True)
+class Story:
+    """What the log has of one transaction.
+
+    Attributes:
+        begin: None when the epoch that it began in was removed.
+        ending: None while it is open.
+        settings: those at its end.
+        landed: commits between what it was compared with and its end, in slot order.
+        pending: what else was open at its end.
+        attempts: of the same work: what ended before this one, oldest first.
+        whole: False when some of what landed meanwhile may be missing, because old epochs were removed.
+    """
+
+    instant: str
+    begin: Begin | None = None
+    ending: Commit | End | None = None
+    settings: Settings = field(default_factory=Settings)
+    landed: list[Commit] = field(default_factory=list)
+    pending: list[Begin] = field(default_factory=list)
+    attempts: list[tuple[Begin, End]] = field(default_factory=list)
+    whole: bool = True
+
+
+def tell(entries: Iterable[LogEntry], instant: str) -> Story | None:
+    """The story of one transaction; None when the log does not know it."""
+    story, state = Story(instant), LogState()
+    commits: dict[str, Commit] = {}
+    ends: list[tuple[Begin, End]] = []
+    first: int | None = None
+    for entry in entries:
+        first = entry.slot if first is None else first
+        ours = state.open.get(instant)
+        match entry:
+            case Commit() | End() if entry.instant == instant and ours is not None and story.ending is None:
+                story.begin, story.ending, story.settings = ours, entry, state.settings
+                story.pending = [each for each in state.open.values() if each.instant != instant]
+            case Commit() if entry.instant in state.open and story.ending is None:
+                commits[entry.instant] = entry
+            case End() if entry.instant in state.open:
+                ends.append((state.open[entry.instant], entry))
+            case Open() if entry.last is not None and story.ending is None:
+                # The newest commit of an epoch that is gone: nobody knows whether the transaction had seen it.
+                commits.setdefault(entry.last.instant, entry.last)
+        state.apply(entry)
+    if story.ending is None:
+        story.begin, story.settings = state.open.get(instant), state.settings
+        if story.begin is None:
+            return None
+    begin = story.begin
+    assert begin is not None
+    since = begin.planned_at if begin.plan is not None else begin.slot
+    story.landed = sorted((each for each in commits.values() if each.slot > since), key=lambda each: each.slot)
+    story.attempts = [(each, end) for each, end in ends if each.age == begin.age and each.slot < begin.slot]
+    story.whole = first is not None and (first <= since or first <= 1)
+    return story

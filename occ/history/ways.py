@@ -1,0 +1,252 @@
+"""What would have let a transaction and its winner both land: the rules of `conflict` are asked again, one change at a time.
+
+Pure. Nothing is said here that `resolve` does not say of these facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...conflict import (
+    ISOLATION_LEVELS,
+    Conflict,
+    Kind,
+    Party,
+    ReadSet,
+    Repeatable,
+    Reservation,
+    kind_of,
+    resolve,
+    strategy,
+    strategy_names,
+)
+
+_LANDED = "99991231235959999"  # any time: `resolve` only asks whether there is one
+_ROWS = frozenset({Kind.REWRITE})
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One change that would have helped.
+
+    Attributes:
+        change: ``isolation``, ``merging``, ``ordering_field``, ``strategy``, ``priority``, ``reservation``, ``order``,
+            ``operation``, ``early_conflict_detection`` or ``yield_wait_s``.
+        value: what to change it to.
+        lands: ``both``; or ``ours``: it lands, and the other one loses and is run again.
+        how: what to do, as a sentence.
+    """
+
+    change: str
+    value: str
+    lands: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A loss, with all that `resolve` was asked.
+
+    Attributes:
+        ours: the loser, with what it wrote.
+        reads: what it read.
+        candidates: what had landed since its begin, then what was pending, with the winner among them.
+        winner: T of the winner.
+        isolation: the level in force for ours; ``floor`` is the table's.
+        merges: ours could merge again.
+        rebase: the setting: whether the table's writers merge again.
+        same_rows: rows that both changed, at least.
+        ordering: the table has an ordering field.
+        early: ours gave way before it wrote; ``detection`` is the setting.
+    """
+
+    ours: Party
+    reads: ReadSet
+    candidates: tuple[Party, ...]
+    winner: str
+    by: str = "simple"
+    isolation: str = "snapshot"
+    floor: str = "snapshot"
+    bucketed: bool = False
+    merges: bool = False
+    rebase: bool = True
+    same_rows: int = 0
+    ordering: bool = False
+    early: bool = False
+    detection: str = "off"
+
+    def lost(self, **changes: object) -> Conflict | None:
+        """What the rules say of ours, with some facts changed."""
+        case = replace(self, **changes) if changes else self  # type: ignore[arg-type]
+        every = Repeatable(case.ours.writes.groups, looks=True) if case.merges else None
+        verdict = resolve(
+            case.ours, case.reads, case.candidates, by=case.by, isolation=case.isolation, bucketed=case.bucketed,
+            repeatable=every,
+        )  # fmt: skip
+        return verdict.lost
+
+    @property
+    def rival(self) -> Party | None:
+        """The winner."""
+        return next((each for each in self.candidates if each.instant == self.winner), None)
+
+
+def explained(case: Case, rule: str) -> Case:
+    """The case with the values that ours must have shared with the winner, where only they give that rule.
+
+    The log keeps what a commit wrote of unique values, and nothing of the loser's.
+    """
+    rival = case.rival
+    if rival is None or not rival.writes.unique or _says(case, rule):
+        return case
+    for name, values in rival.writes.unique.items():
+        shared = replace(case, ours=replace(case.ours, writes=replace(case.ours.writes, unique={name: values})))
+        if _says(shared, rule):
+            return shared
+    return case
+
+
+def _says(case: Case, rule: str) -> bool:
+    found = case.lost()
+    return found is not None and found.rule == rule
+
+
+def ways(case: Case) -> list[Way]:
+    """What would have helped; the first is the least change."""
+    if case.rival is None:
+        return []
+    found = [*_merged(case), *_weaker(case), *_earlier(case), *_ruled_otherwise(case), *_reserved(case), *_later(case)]
+    return list({(way.change, way.value): way for way in found}.values())
+
+
+def _merged(case: Case) -> Iterator[Way]:
+    if case.lost(merges=True) is not None:
+        return
+    settled = case.ordering and case.ours.operation != "DELETE"
+    if case.same_rows and not case.ordering and case.ours.operation != "DELETE":
+        yield Way(
+            "ordering_field",
+            "a column",
+            "both",
+            "give the table an ordering field: of a row that both changed the newer version stays"
+            + ("" if case.merges else ", when ours is merged again (txn.upsert, or txn.merge_on_conflict())"),
+        )
+    if case.merges or (case.same_rows and not settled):
+        return
+    only = "" if case.same_rows or settled else ", as long as the two changed different rows"
+    if not case.rebase:
+        yield Way("merging", "rebase=true", "both", f"set rebase=true: what both changed is merged again{only}")
+    else:
+        yield Way(
+            "merging",
+            "merge_on_conflict",
+            "both",
+            f"write with txn.upsert, delete or delete_where, or call txn.merge_on_conflict(): it is merged again{only}",
+        )
+
+
+def _weaker(case: Case) -> Iterator[Way]:
+    for level in reversed(ISOLATION_LEVELS[: ISOLATION_LEVELS.index(case.isolation)]):
+        if case.lost(isolation=level) is None:
+            below = ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(case.floor)
+            how = f"set isolation={level} on the table" if below else f"begin it with isolation={level!r} at most"
+            yield Way("isolation", level, "both", f"{how}, if its result may be older than what it read")
+            return
+
+
+def _earlier(case: Case) -> Iterator[Way]:
+    if case.early and case.detection == "fail":
+        how = "set early_conflict_detection=wait: it waits for its turn instead of failing"
+        yield Way("early_conflict_detection", "wait", "both", how)
+
+
+def _ruled_otherwise(case: Case) -> Iterator[Way]:
+    rival = case.rival
+    assert rival is not None
+    for name in strategy_names():
+        rules = strategy(name)
+        if name == case.by or (rules.needs_buckets and not case.bucketed):
+            continue
+        asked = replace(case, by=name)
+        if rules.by_priority:
+            number = rival.priority + 1
+            asked = replace(asked, ours=replace(case.ours, priority=number))
+            if lands := _first(asked):
+                how = f"set strategy=priority and open ours with priority={number}"
+                yield _in_turn("priority", str(number), rival, lands, how)
+        elif lands := _first(asked):
+            yield _in_turn("strategy", name, rival, lands, f"set strategy={name}")
+    if case.by == "priority" and case.ours.priority <= rival.priority:
+        number = rival.priority + 1
+        if lands := _first(replace(case, ours=replace(case.ours, priority=number))):
+            yield _in_turn("priority", str(number), rival, lands, f"open ours with priority={number}")
+
+
+def _reserved(case: Case) -> Iterator[Way]:
+    rival, ours = case.rival, case.ours
+    assert rival is not None
+    wanted = Reservation(ours.writes.region | case.reads.region, ours.writes.groups)
+    if not wanted or ours.reserved:
+        return
+    if lands := _first(replace(case, ours=replace(ours, reserved=wanted, age=-1))):
+        yield _in_turn("reservation", str(wanted), rival, lands, f"reserve {wanted} at its begin (reserve=)")
+
+
+def _first(case: Case) -> str:
+    """Who lands if the winner meets ours while that is pending; "" when the winner would not wait.
+
+    ``both``; ``merged``: both, if the winner can merge again what ours changed, which the log does not say; ``ours``.
+    """
+    rival = case.rival
+    assert rival is not None
+    theirs, reads = replace(rival, completion=""), ReadSet(blind=rival.blind, scans=())
+    waits = resolve(theirs, reads, [case.ours], by=case.by, bucketed=case.bucketed).lost
+    if waits is None or not waits.waits:
+        return ""
+    if case.lost(candidates=tuple(each for each in case.candidates if each.instant != rival.instant)) is not None:
+        return ""
+    landed = [replace(case.ours, completion=_LANDED)]
+    if resolve(theirs, reads, landed, by=case.by, bucketed=case.bucketed).lost is None:
+        return "both"
+    if not case.rebase or rival.kind not in _ROWS or (case.same_rows and not case.ordering):
+        return "ours"
+    again = Repeatable(rival.writes.groups, looks=True)
+    lost = resolve(theirs, reads, landed, by=case.by, bucketed=case.bucketed, repeatable=again).lost
+    return "ours" if lost else "merged"
+
+
+def _in_turn(change: str, value: str, rival: Party, lands: str, how: str) -> Way:
+    ends = {
+        "both": " and lands after it",
+        "merged": " and is merged again (where it was written by txn.upsert, delete or delete_where)",
+        "ours": ", then loses and is run again",
+    }
+    told = f"{how}: {rival.operation.lower()} {rival.instant} waits for it{ends[lands]}"
+    return Way(change, value, "ours" if lands == "ours" else "both", told)
+
+
+def _later(case: Case) -> Iterator[Way]:
+    """Ours after the winner, and after what else is in its way."""
+    rest, last = case.candidates, case.winner
+    while (at := next((n for n, each in enumerate(rest) if each.instant == last), None)) is not None:
+        rest = rest[at + 1 :]
+        if (found := case.lost(candidates=rest)) is None:
+            break
+        last = found.winner.instant
+    rival = next(each for each in case.candidates if each.instant == last)
+    if not rival.landed:
+        how = f"raise yield_wait_s, or begin it when {last} has ended"
+        yield Way("yield_wait_s", "longer", "both", how)
+        return
+    told = case.lost()
+    if told is not None and told.final:
+        how = "write these rows with upsert: what is run again after the other finds their keys"
+        yield Way("operation", "upsert", "both", how)
+        return
+    again = "schedule a new plan" if _planned(case.ours.operation) else "run it again (Table.run does)"
+    yield Way("order", f"after {last}", "both", f"{again}: what begins after {last} has landed sees what it did")
+
+
+def _planned(operation: str) -> bool:
+    return kind_of(operation) in (Kind.CLUSTERING, Kind.COMPACTION, Kind.LOG_COMPACTION)

@@ -1,0 +1,363 @@
+"""Why a transaction lost: rebuilt from the log, when its writer has long gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ...conflict import Condition, Party, ReadSet, Region, WriteSet
+from ...errors import InputError, LakeLatchError
+from ...hudi.files import FileGroupId
+from ...hudi.timeline import to_epoch_ms
+from ..log import Begin, Changed, Commit, Loss, Open, groups_of, held, plain_metadata_of, write_set_of
+from ..session import Session
+from .story import Story, tell
+from .ways import Case, Way, explained, ways
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A file group that both changed; ``rows_min`` and ``rows_max``: how many rows both changed, None when not known."""
+
+    group: str
+    ours: Changed | None
+    theirs: Changed | None
+    rows_min: int | None
+    rows_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another transaction in the story. ``completion``: "" when it was pending."""
+
+    instant: str
+    operation: str
+    writer: str
+    completion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of one transaction, and why.
+
+    Attributes:
+        outcome: ``landed``, ``lost`` (another writer won), ``aborted``, ``rolled back``, ``open`` or ``planned``.
+        took_s: from its begin to its end, where that is known.
+        files, rows, bytes: what it wrote; in vain unless it landed.
+        wrote, read: what it wrote and read, in words.
+        winner: who won; None where nobody did.
+        rule: the rule that decided; for other ends the reason.
+        overlap: the file groups that both changed, with their rows.
+        rounds: how often it had merged again what others changed.
+        merged_over: of one that landed by merging again: whose changes it was merged onto.
+        ways: what would have let both land.
+        attempts: earlier attempts of the same work, oldest first; they have no attempts of their own.
+        notes: what is not known any more.
+    """
+
+    instant: str
+    operation: str
+    writer: str
+    outcome: str
+    completion: str = ""
+    took_s: float | None = None
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    wrote: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    isolation: str = ""
+    winner: Other | None = None
+    rule: str = ""
+    ended_by: str = ""
+    overlap: tuple[Overlap, ...] = ()
+    rounds: int = 0
+    merged_over: tuple[Other, ...] = ()
+    ways: tuple[Way, ...] = ()
+    attempts: tuple[Account, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All facts by name."""
+        return asdict(self)
+
+
+def why(session: Session, instant: str) -> Account:
+    """What became of the transaction with requested time ``instant``.
+
+    Raises:
+        InputError: the log does not know it; the message says whether it has been pruned.
+    """
+    entries = list(session.log.entries())
+    story = tell(entries, instant)
+    if story is None:
+        raise _unknown(session, instant, entries[0] if entries else None)
+    account = _account(session, story)
+    before = [tell(entries, begin.instant) for begin, _end in story.attempts]
+    return replace(account, attempts=tuple(_account(session, each) for each in before if each is not None))
+
+
+def _unknown(session: Session, instant: str, first: object) -> InputError:
+    pruned = first.top if isinstance(first, Open) and first.slot > 1 else None
+    if pruned and instant <= pruned:
+        landed = session.log.landed(instant)
+        fate = f"it landed at {landed}" if landed else "nothing tells of transactions of then that did not land"
+        hint = f"the log of what began up to {pruned} has been removed, and {fate}"
+    else:
+        hint = "`lakelatch timeline` lists the transactions that it has"
+    return InputError(f"{session.url}: the log has no transaction {instant}; {hint}", instant=instant, pruned_to=pruned)
+
+
+def _account(session: Session, story: Story) -> Account:
+    begin, ending = story.begin, story.ending
+    assert begin is not None
+    told = Account(story.instant, begin.operation, begin.writer, "planned" if begin.plan is not None else "open")
+    if ending is None:
+        now = session.env.now() - to_epoch_ms(story.instant) / 1000
+        return replace(told, took_s=round(max(now, 0.0), 3))
+    if isinstance(ending, Commit):
+        return _landed(session, story, told, ending)
+    told = replace(
+        told,
+        outcome="rolled back" if ending.kind == "rollback" else "aborted",
+        rule=ending.reason,
+        ended_by=ending.who,
+    )
+    if ending.lost is not None:
+        return _lost(session, story, told, ending.lost)
+    if begin.plan is not None:
+        return _cancelled(session, story, told)
+    if ending.kind == "abort":
+        return told
+    timeout = story.settings.heartbeat_timeout_s
+    note = f"if its process was alive, it was silent for longer than heartbeat_timeout_s ({timeout:g} s) allows"
+    return replace(told, notes=(note,))
+
+
+def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Account:
+    notes: tuple[str, ...] = ()
+    content: dict[str, Any] = {}
+    try:
+        content = plain_metadata_of(session.store, commit)
+    except LakeLatchError as e:
+        notes = (f"what it wrote is not known any more ({e})",)
+    stats = content.get("stats", ())
+    known = {} if notes else _cost(stats)
+    replaced = {FileGroupId(p, f) for p, ids in content.get("replaced", {}).items() for f in ids}
+    merged: tuple[Other, ...] = ()
+    if commit.action == "replacecommit" and (begin := story.begin) and begin.action != "replacecommit":
+        parties = _parties(session, story.landed)[0]
+        merged = tuple(_other(each) for each in parties if not replaced.isdisjoint(each.writes.groups))
+    took = (to_epoch_ms(commit.completion) - to_epoch_ms(commit.instant)) / 1000
+    groups = {FileGroupId(each["partition"], each["file_id"]) for each in stats} | replaced
+    return replace(
+        told,
+        outcome="landed",
+        completion=commit.completion,
+        took_s=round(max(took, 0.0), 3),
+        wrote=_written(WriteSet(frozenset(groups), commit.region)),
+        merged_over=merged,
+        notes=notes,
+        **known,
+    )
+
+
+def _cost(stats: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    stats = list(stats)
+    return {
+        "files": len(stats),
+        "rows": sum(each.get("num_writes", 0) for each in stats),
+        "bytes": sum(each.get("file_size", 0) for each in stats),
+    }
+
+
+def _lost(session: Session, story: Story, told: Account, loss: Loss) -> Account:
+    landed, gone = _parties(session, story.landed)
+    pending = [_pending(session, each) for each in story.pending]
+    begin, settings = story.begin, story.settings
+    assert begin is not None
+    ours = Party(
+        story.instant, "", begin.operation, begin.writer, loss.writes, begin.priority, reserved=begin.reserved, age=begin.age
+    )  # fmt: skip
+    candidates = (*landed, *pending)
+    rival = next((each for each in candidates if each.instant == loss.winner), None)
+    overlap = _overlaps(loss, rival, _stats(session, story.landed, loss.winner))
+    case = explained(
+        Case(
+            ours,
+            loss.reads,
+            candidates,
+            loss.winner,
+            by=settings.strategy,
+            isolation=loss.isolation,
+            floor=settings.isolation,
+            bucketed=settings.bucket_count is not None,
+            merges=loss.merges,
+            rebase=settings.rebase,
+            same_rows=loss.same_rows or sum(each.rows_min or 0 for each in overlap),
+            ordering=session.config.ordering_field is not None,
+            early=loss.early,
+            detection=settings.early_conflict_detection,
+        ),
+        loss.rule,
+    )
+    notes = list(gone)
+    if loss.cut:
+        notes.append(
+            "it touched more than an entry of the log keeps, so some of what it wrote or read is left out here"
+        )
+    if not story.whole:
+        notes.append("old epochs of the log have been removed, so some of what landed meanwhile is not known")
+    if loss.winner and rival is None:
+        notes.append(f"the log has nothing of the winner {loss.winner} any more")
+    if not loss.winner:
+        notes.append("no other writer won: the table's settings changed; run it again")
+    winner = Other(loss.winner, loss.winner_op, loss.winner_writer, "") if loss.winner else None
+    return replace(
+        told,
+        outcome="lost",
+        took_s=loss.took_s,
+        files=loss.files,
+        rows=loss.rows,
+        bytes=loss.bytes,
+        wrote=_written(loss.writes),
+        read=_read(loss.reads),
+        isolation=loss.isolation,
+        winner=_other(rival) if rival else winner,
+        rule=loss.rule,
+        overlap=overlap or tuple(Overlap(each, None, None, None, None) for each in loss.overlap),
+        rounds=loss.rounds,
+        ways=tuple(ways(case)),
+        notes=tuple(notes),
+    )
+
+
+def _cancelled(session: Session, story: Story, told: Account) -> Account:
+    """A plan that was ended: the rules say whether it could still have landed."""
+    begin = story.begin
+    assert begin is not None
+    try:
+        writes = WriteSet(groups_of(held(session.store, begin.plan or {})))
+    except LakeLatchError as e:
+        return replace(told, notes=(f"what it would have done is not known any more ({e})",))
+    landed, gone = _parties(session, story.landed)
+    settings = story.settings
+    ours = Party(story.instant, "", begin.operation, begin.writer, writes, begin.priority, age=begin.age)
+    case = Case(
+        ours, ReadSet(scans=()), tuple(landed), "", by=settings.strategy, bucketed=settings.bucket_count is not None
+    )
+    told = replace(told, wrote=_written(writes), notes=gone)
+    if (found := case.lost()) is None:
+        return told
+    return replace(
+        told,
+        outcome="lost",
+        winner=_other(found.winner),
+        rule=found.rule,
+        overlap=tuple(Overlap(str(each), None, None, None, None) for each in found.overlap),
+        ways=tuple(ways(replace(case, winner=found.winner.instant))),
+    )
+
+
+def _parties(session: Session, commits: Iterable[Commit]) -> tuple[list[Party], tuple[str, ...]]:
+    found, gone = [], []
+    for commit in commits:
+        try:
+            writes = write_set_of(session.store, commit, plain_metadata_of(session.store, commit))
+        except LakeLatchError:
+            writes = WriteSet(region=commit.region)
+            gone.append(f"what {commit.instant} wrote is not known any more")
+        found.append(
+            Party(
+                commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind
+            )
+        )
+    return found, tuple(gone)
+
+
+def _pending(session: Session, begin: Begin) -> Party:
+    """What was open then: of a plan, what it names; of a writer its markers are gone, so only what it had reserved."""
+    writes = WriteSet()
+    if begin.plan is not None:
+        try:
+            writes = WriteSet(groups_of(held(session.store, begin.plan)))
+        except LakeLatchError:
+            writes = WriteSet()
+    return Party(
+        begin.instant, "", begin.operation, begin.writer, writes, begin.priority,
+        silent=begin.plan is None, reserved=begin.reserved, age=begin.age,
+    )  # fmt: skip
+
+
+def _stats(session: Session, commits: Iterable[Commit], winner: str) -> dict[FileGroupId, Changed]:
+    commit = next((each for each in commits if each.instant == winner), None)
+    if commit is None:
+        return {}
+    try:
+        stats = plain_metadata_of(session.store, commit).get("stats", ())
+    except LakeLatchError:
+        return {}
+    return {FileGroupId(each["partition"], each["file_id"]): Changed.of(each) for each in stats}
+
+
+def _overlaps(loss: Loss, rival: Party | None, theirs: dict[FileGroupId, Changed]) -> tuple[Overlap, ...]:
+    if rival is None:
+        return ()
+    found = []
+    for group in sorted(loss.writes.groups & rival.writes.groups):
+        low, high = _rows_of_both(loss.changed.get(group), theirs.get(group))
+        found.append(Overlap(str(group), loss.changed.get(group), theirs.get(group), low, high))
+    if loss.same_rows and len(found) == 1 and found[0].rows_min is not None:
+        found[0] = replace(found[0], rows_min=max(found[0].rows_min, loss.same_rows))
+    return tuple(found)
+
+
+def _rows_of_both(ours: Changed | None, theirs: Changed | None) -> tuple[int | None, int | None]:
+    """How many rows both changed, by counting: of ten rows, two who change six each have two in common at least."""
+    if ours is None or theirs is None:
+        return None, None
+    mine, other = ours.updates + ours.deletes, theirs.updates + theirs.deletes
+    low = max(mine + other - min(ours.before, theirs.before), 0)
+    return low, max(min(mine, other) + min(ours.inserts, theirs.inserts), low)
+
+
+def _other(party: Party) -> Other:
+    return Other(party.instant, party.operation, party.writer, party.completion)
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+def _written(writes: WriteSet) -> tuple[str, ...]:
+    groups = tuple(sorted(map(str, writes.groups)))
+    return (*(f"all of {each}" for each in _places(writes.region)), *groups)
+
+
+def _places(region: Region) -> list[str]:
+    return (
+        ["the table"] if region.whole_table else [f"partition {each or '(root)'}" for each in sorted(region.partitions)]
+    )
+
+
+def _read(reads: ReadSet) -> tuple[str, ...]:
+    if reads.blind:
+        return ("nothing",)
+    found = [f"{each}, where its condition was evaluated" for each in _places(reads.region)]
+    for scan in reads.condition:
+        found += [f"{each}, where {_where(scan.where)}" for each in _places(scan.region)]
+    for scan in reads.lookups:
+        found += [f"the keys of {each}" for each in _places(scan.region)]
+        found += [f"the keys of {each}" for each in sorted(map(str, scan.groups))]
+    if reads.scans is None:
+        return (*found, "whatever it did not declare")
+    for scan in reads.scans:
+        found += [each + (f", where {_where(scan.where)}" if scan.where else "") for each in _places(scan.region)]
+        found += sorted(map(str, scan.groups)) if not scan.region else []
+    return tuple(found)
+
+
+def _where(where: Iterable[Condition]) -> str:
+    return " and ".join(
+        f"{each.column} {each.op}" + ("" if each.value is None else f" {each.value!r}") for each in where
+    )

@@ -1,0 +1,37 @@
+"""``lakelatch watch``.
+
+JSON: one object a line, with ``slot`` (its place in the log), ``event`` (begin, plan, commit, abort, rollback, setting),
+``instant``, ``completion``, ``operation``, ``writer``, ``reason`` and ``winner``; "" where there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .output import print_json, say
+
+if TYPE_CHECKING:
+    from ..occ.history import Event
+
+
+def watch(url: str, *, after: str | None, limit: int | None, every_s: float, json: bool) -> None:
+    """Print what happens, line by line, until interrupted or until ``limit`` lines."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        for event in islice(table.events(after=after, every_s=every_s), limit):
+            if json:
+                print_json(asdict(event), indent=None)
+            else:
+                say(_line(event))
+
+
+def _line(event: Event) -> str:
+    if event.event == "setting":
+        return f"{'setting':<8}  {event.reason} by {event.writer}"
+    at = f" at {event.completion}" if event.completion else ""
+    lost = f" lost against {event.winner}" if event.winner else ""
+    because = f": {event.reason}" if event.reason else ""
+    return f"{event.event:<8}  {event.instant} {event.operation.lower()} by {event.writer}{at}{lost}{because}"

@@ -1,0 +1,120 @@
+"""``lakelatch why``, ``watch`` and ``settings``, and shell completion."""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import lakelatch
+from lakelatch.occ.log.entries import End
+
+from .conftest import rows
+
+LATCH = [sys.executable, "-m", "lakelatch.cli"]
+
+
+def loser(table: lakelatch.Table) -> str:
+    return next(entry.instant for entry in table.session.log.entries() if isinstance(entry, End))
+
+
+def test_why_tells_the_story_of_a_loser(run, table):
+    lost = loser(table)
+    told = run("why", table.url, lost).stdout
+    for word in (
+        "upsert by A: lost",
+        "all in vain",
+        "both changed 5 rows",
+        "both changed the same file group",
+        "winner",
+    ):
+        assert word in told
+    facts = run.json("why", table.url, lost)
+    assert facts == json.loads(json.dumps(table.why(lost).to_json()))
+    assert (facts["outcome"], facts["overlap"][0]["rows_min"]) == ("lost", 5)
+    assert {way["change"] for way in facts["ways"]} >= {"order", "reservation"}
+
+
+def test_why_of_one_that_landed_says_so(run, table):
+    landed = table.timeline().commits[-1]
+    assert f"landed at {landed.completed}" in run("why", table.url, landed.requested).stdout
+
+
+def test_watch_tells_what_happened_after_a_time_and_stops_at_its_limit(run, table):
+    first = table.timeline().commits[1].completed
+    lines = run("watch", table.url, "--after", first, "--limit", "3").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["begin", "begin", "commit"]
+    told = [
+        json.loads(line) for line in run("watch", table.url, "--after", first, "-n", "4", "--json").stdout.splitlines()
+    ]
+    assert [each["event"] for each in told] == ["begin", "begin", "commit", "abort"]
+    assert told[3]["winner"] == told[2]["instant"]
+
+
+def test_watch_goes_on_until_interrupted(table):
+    after = table.timeline().commits[-1].completed
+    command = [*LATCH, "watch", table.url, "--json", "--every-s", "0.05", "--after", after]
+    # A shell's background job ignores SIGINT, and so would its children.
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listen
+    ) as watcher:
+        assert watcher.stdout is not None
+        assert watcher.stderr is not None
+        with table.transaction("upsert") as txn:
+            txn.upsert(rows(9))
+        found = [json.loads(watcher.stdout.readline()) for _ in range(2)]
+        assert [(each["event"], each["instant"]) for each in found] == [("begin", txn.instant), ("commit", txn.instant)]
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(30) == 130
+        assert watcher.stderr.read() == "interrupted\n"
+
+
+def test_settings_are_printed_with_defaults_marked_and_changed_for_all(run, table):
+    told = run("settings", table.url).stdout.splitlines()
+    assert [line.split() for line in told if line.startswith("isolation")] == [["isolation", "snapshot", "default"]]
+    assert [line.split() for line in told if line.startswith("heartbeat_timeout_s")] == [["heartbeat_timeout_s", "5"]]
+    facts = run.json(
+        "settings", table.url, "isolation=serializable", "lock_wait_s=2.5", "statistics=v,id", "rebase=False"
+    )
+    table.session.log.catch_up()
+    assert table.settings.to_json() == facts["settings"] | {"statistics": ("v", "id")} | {"unique_constraints": ()}
+    assert {"isolation", "lock_wait_s", "statistics", "rebase"} <= set(facts["changed"])
+    assert "generation" not in facts["changed"]
+    assert run.json("settings", table.url, "statistics=none")["settings"]["statistics"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("isolation", "write NAME=VALUE"),
+        ("=x", "write NAME=VALUE"),
+        ("color=red", "no such setting: color"),
+        ("lock_wait_s=soon", "must be a number of seconds"),
+        ("log_epochs=2.5", "must be a whole number"),
+        ("generation=3", "no such setting"),
+        ("isolation={0}%s", "no isolation level"),
+        ("lock=telepathy://x", "telepathy"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_and_nothing_changes(run, table, change, words):
+    before = table.session.log.catch_up().settings
+    assert words in run("settings", table.url, change, code=2).stderr
+    assert table.session.log.catch_up().settings == before
+
+
+def test_describe_tells_the_buckets(run, tmp_path):
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", bucket_count=3):
+        pass
+    assert "bucket index of 3" in run("describe", str(tmp_path / "t")).stdout
+
+
+def test_shells_complete_commands():
+    done = subprocess.run(
+        [*LATCH, "--show-completion", "bash"], capture_output=True, text=True, check=True, timeout=60
+    )  # fmt: skip
+    assert "complete -o default -F _lakelatch_completion lakelatch" in done.stdout
