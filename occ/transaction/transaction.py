@@ -344,6 +344,6 @@ class Transaction:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         if exc is not None:
-            self.abort(f"{type(exc).__name__} in the block")
+            self._landing.leave(exc)
         elif self._attempt.state == "open":
             self.commit()
