@@ -22,7 +22,7 @@ from .operations import SERVICES, Operation, operation
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .service_content import Content, by_partition, extent, groups_of, held, hold, paths_of, plan_body, undone_by
 from .settings import FAIL, NO_LOCK, OFF, OWN_LOCK, Settings
-from .side_objects import SIDES
+from .side_objects import INLINE_BYTES, SIDES
 from .state import LogState
 from .tail import Tail
 from .unknown_outcome import OutcomeGuard
@@ -45,6 +45,7 @@ __all__ = [
     "EPOCH_SLOTS",
     "FAIL",
     "FOLDER_KEEPER",
+    "INLINE_BYTES",
     "LOG",
     "NO_LOCK",
     "OFF",

@@ -34,7 +34,7 @@ from .echo import echo_body
 from .entries import Commit
 from .entry_rules import content_of
 from .service_content import held, instant_body, undone_by
-from .side_objects import hash_of, is_large, put_aside, read_aside
+from .side_objects import INLINE_BYTES, hash_of, put_aside, read_aside
 from .value_hashes import to_entry
 
 FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
@@ -45,10 +45,17 @@ _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
 _NONE: Mapping[str, Values] = {}
 
 
-def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mapping[str, Values] = _NONE) -> Commit:
+def attach(
+    store: Store,
+    commit: Commit,
+    metadata: CommitMetadata,
+    values: Mapping[str, Values] = _NONE,
+    *,
+    inline_bytes: int = INLINE_BYTES,
+) -> Commit:
     """The entry with its metadata and the values it wrote that no two rows may share.
 
-    Inline, or in side objects that are written and read back first.
+    Inline, or if they take more than ``inline_bytes`` in side objects, which are written and read back first.
     """
     bare, recent = replace(metadata, schema=None), weakref.ref(metadata)
 
@@ -60,7 +67,7 @@ def attach(store: Store, commit: Commit, metadata: CommitMetadata, values: Mappi
     if len(bare.stats) <= _INLINE_FILES:
         plain = bare.to_json() | ({"unique": unique} if unique else {})
         body = json.dumps(plain, separators=(",", ":")).encode()
-        if not is_large(body):
+        if len(body) <= inline_bytes:
             return replace(commit, metadata=plain, recent=recent)
     # The names of its files say which content it is, before all of it has been encoded.
     paths = hash_of(stat.path.encode() for stat in bare.stats)[:16]

@@ -32,7 +32,7 @@ from ...hudi.timeline import (
 )
 from ...storage import Store
 from .entry_rules import content_of
-from .side_objects import hash_of, is_large, put_aside, read_aside
+from .side_objects import INLINE_BYTES, hash_of, put_aside, read_aside
 
 if TYPE_CHECKING:
     from .entries import Begin, Commit
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Content = dict[str, Any]
 
 
-def hold(store: Store, instant: str, content: Content) -> dict[str, Any]:
-    """What a log entry says of a content: all of it, or where it is."""
+def hold(store: Store, instant: str, content: Content, *, inline_bytes: int = INLINE_BYTES) -> dict[str, Any]:
+    """What a log entry says of a content: all of it, or where it is if it takes more than ``inline_bytes``."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    if not is_large(body):
+    if len(body) <= inline_bytes:
         return {"content": content}
     path, digest = put_aside(store, f"{instant}-{hash_of([body])[:16]}.json", [body])
     return {"side": path, "sha256": digest}

@@ -14,7 +14,7 @@ from ...errors import StorageError
 from ...storage import Store
 
 SIDES = ".hoodie/.lakelatch/sides"
-_INLINE_BYTES = 64 * 1024
+INLINE_BYTES = 64 * 1024  # of a content in the entry itself, which every writer reads; a larger one lies aside
 _PIECE_BYTES = 1 << 20
 
 
@@ -22,11 +22,6 @@ def is_side(path: Any) -> bool:
     """Whether it is the path of a side object."""
     name = path.removeprefix(f"{SIDES}/") if type(path) is str else ""
     return bool(name) and name != path and "/" not in name
-
-
-def is_large(body: bytes) -> bool:
-    """Whether a content is too large for the entry itself, which every writer reads."""
-    return len(body) > _INLINE_BYTES
 
 
 def put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> tuple[str, str]:

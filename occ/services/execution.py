@@ -74,7 +74,7 @@ class Service:
         self._landing.leave(exc)
 
     def _entry(self) -> Commit:
-        kept = hold(self.session.store, self.attempt.instant, self._content)
+        kept = hold(self.session.store, self.attempt.instant, self._content, inline_bytes=self.session.inline_bytes)
         return _content_entry(self.attempt, kept, self._undone, self._named)
 
 

@@ -178,7 +178,7 @@ def _entry(
             operation.hudi_name,
             session.writer,
             session.env.process(),
-            plan=hold(session.store, instant, content),
+            plan=hold(session.store, instant, content, inline_bytes=session.inline_bytes),
             planned_at=slot,
             executes=executes,
         )

@@ -32,6 +32,7 @@ from ...storage import Store
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, Pruner
 from ..log import (
     EPOCH_SLOTS,
+    INLINE_BYTES,
     LOG,
     Commit,
     CommitLog,
@@ -69,6 +70,7 @@ class Session:
         config: what ``hoodie.properties`` says.
         writable: False for a Hudi table without our log, until it is adopted. Then there is no log, lock or heartbeat.
         writer: its name in logs and messages; ``priority`` that of its transactions.
+        inline_bytes: what of a commit or plan takes more lies beside the log, and not in its entry.
         clock_is_right: begin also when this host's clock is years ahead of the table.
         first_sweep: called once, when the session looks after others for the first time.
     """
@@ -84,7 +86,7 @@ class Session:
         self.config.refuse_opening()
         self.writable = bool(store.folders(LOG))
         self.contention = Contention()
-        self.priority, self.clock_is_right = 0, False
+        self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
         self.first_sweep: Callable[[], object] = lambda: None
         self.history = History(store, self.config.timeline_folder)
         self._closed = self._swept = False

@@ -258,4 +258,5 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
         ),
         changes.metadata(None),
         changes.values(),
+        inline_bytes=session.inline_bytes,
     )

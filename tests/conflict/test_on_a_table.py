@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.occ.transaction import validator as judge
+from lakelatch.occ.table import Table
+from lakelatch.testing.faults import FaultStore, On, Pause
 
 DOCTORS = pa.table({"id": ["a", "b"], "ward": ["x", "x"], "on_call": [True, True]})
 
@@ -188,26 +189,22 @@ def test_a_priority_without_effect_is_refused(url):
         lakelatch.open(url).change_settings(strategy="bucket")
 
 
-def test_a_candidate_is_read_once_however_many_slots_are_tried(url, monkeypatch):
-    read = []
-    real = judge.plain_metadata_of
-    monkeypatch.setattr(
-        judge, "plain_metadata_of", lambda store, commit: read.append(commit.slot) or real(store, commit)
-    )
+def test_a_candidate_is_read_once_however_many_slots_are_tried(url):
     with make(url, lock="none://") as table, lakelatch.open(url) as other:
-        txn = table.transaction()
+        table.session.inline_bytes = other.session.inline_bytes = 0  # what each did lies beside the log
+        store = FaultStore(table.store)
+        ours = Table(store)
+        txn = ours.transaction()
         txn.rewrite(doctor(txn, "a")).write(DOCTORS.slice(0, 1))
         insert(table, "c", ward="y")
-        decide, tried = txn._validator.decide, []
-
-        def slow(*args, **more):
-            tried.append(1)
-            settled = decide(*args, **more)
-            if len(tried) < 4:
-                insert(other, f"d{len(tried)}", ward="y")  # takes the slot that ours wants
-            return settled
-
-        monkeypatch.setattr(txn._validator, "decide", slow)
+        for number in range(3):  # takes the slot that ours wants
+            slot = txn.begin_slot + 3 + 2 * number
+            store.add(
+                Pause(On("put_if_absent", f"/{slot:020d}"), call=lambda n=number: insert(other, f"d{n}", ward="y"))
+            )
+        store.calls.clear()
         txn.commit()
-    assert len(tried) == 4
+        ours.close()
+    assert not store.armed
+    read = [call.path for call in store.calls if call.op in ("get", "open") and "/sides/" in call.path]
     assert len(read) == len(set(read)) == 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,10 @@ from hypothesis import strategies as st
 
 from lakelatch.environment import Environment
 from lakelatch.errors import ConfigError
-from lakelatch.locks import LockProvider, known_schemes, open_provider, registry
+from lakelatch.locks import LockProvider, known_schemes, open_provider
 from lakelatch.locks.lock_url import LockUrl, format_duration, parse_duration, parse_lock_url
+
+from .strangers import installed
 
 
 @pytest.mark.parametrize(
@@ -154,16 +155,9 @@ def test_the_lease_of_the_url_is_the_default_of_the_call() -> None:
     assert holder.until - holder.since == pytest.approx(2.0, abs=0.1)
 
 
-def test_a_third_party_is_found_and_built_ins_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [
-        EntryPoint("theirs", f"{__name__}:open_theirs", registry.GROUP),
-        EntryPoint("memory", f"{__name__}:open_theirs", registry.GROUP),
-    ]
-
-    def entry_points(*, group: str, name: str | None = None) -> list[EntryPoint]:
-        return [entry for entry in found if entry.group == group and name in (None, entry.name)]
-
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+def test_a_third_party_is_found_and_built_ins_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opener = f"{__name__}:open_theirs"
+    monkeypatch.syspath_prepend(installed(tmp_path, theirs=opener, memory=opener))
     assert {"file", "memory", "theirs", "zk"} <= set(known_schemes())
     assert open_provider("theirs://x").url == "memory://theirs-x"
     assert open_provider("memory://y").url == "memory://y"

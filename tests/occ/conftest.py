@@ -3,11 +3,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from ..mutants import instead
 from .aged import aged
 from .world import World
 
@@ -52,3 +54,10 @@ def make_world(folder: Path) -> Iterator[Callable[..., World]]:
     yield make
     for world in made:
         world.close()
+
+
+@pytest.fixture
+def breaks() -> Iterator[Callable[..., object]]:
+    """Takes a rule out of our code for the rest of the test, to show what harm it prevents (`instead`)."""
+    with ExitStack() as stack:
+        yield lambda owner, name, code: stack.enter_context(instead(owner, name, code))

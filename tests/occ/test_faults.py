@@ -87,9 +87,8 @@ def strike_all(folder: Path, faults: Iterable[Fault], act: Callable[[Writer], ob
 
 def large_work(writer: Writer) -> lakelatch.CommitResult | None:
     """One whose metadata does not fit into its log entry."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
-        return work(writer)
+    writer.table.session.inline_bytes = 0
+    return work(writer)
 
 
 ACTS = [(work, DONE), (overwriting_work, OVERWRITTEN), (failing_work, BEGUN)]

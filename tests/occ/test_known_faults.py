@@ -15,12 +15,11 @@ import itertools
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -31,6 +30,7 @@ from lakelatch.errors import LockError, StorageError
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
 from lakelatch.locks import open_provider
+from lakelatch.locks.core import provider
 from lakelatch.locks.file.generations import Observer
 from lakelatch.locks.interface import Release
 from lakelatch.locks.memory import _MemoryPlace
@@ -42,6 +42,7 @@ from lakelatch.occ.log.settings import Settings
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.session.memory import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
+from lakelatch.occ.staging import data_file
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import attempt as attempt_module
 from lakelatch.occ.transaction import landing as landing_module
@@ -49,13 +50,13 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.occ.transaction.validator import CommitValidator
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
+from ..mutants import Variant, answering, instead
 from ..simulation.mutant import method
 from ..simulation.mutants_of_commits import candidates_by_requested_time
 from .aged import SMALL
 from .world import BEGUN, World, Writer, add, after, check_sound, commits, content, fate, insert, overwrite, rows
 
 Check = Callable[..., None]
-Variant = list[AbstractContextManager[Any]]
 Proof = Callable[..., None]
 ENTRY = On("put_if_absent", "/log/")
 
@@ -108,11 +109,11 @@ def entries_are_written_over() -> Variant:
         self._store.put(path, body)
         return True
 
-    return [mock.patch.object(CommitLog, "_insist", insist)]
+    return [instead(CommitLog, "_insist", insist)]
 
 
 def the_lease_is_not_looked_at() -> Variant:
-    return [mock.patch.object(TableLease, "token_at", lambda self, state: self.token)]
+    return [instead(TableLease, "token_at", lambda self, state: self.token)]
 
 
 @pytest.mark.parametrize("part", ["a", "b"])
@@ -159,7 +160,7 @@ def the_timer_dies_with_a_beat() -> Variant:
         if late and self._timer:
             self._timer.cancel()
 
-    return [mock.patch.object(HeartbeatSender, "beat", beat)]
+    return [instead(HeartbeatSender, "beat", beat)]
 
 
 @pytest.mark.parametrize("how", ["slow", "failed"])
@@ -183,8 +184,8 @@ def test_fault_02_the_heartbeat_dies_of_one_bad_beat(prove, how):
 
 def the_stop_sign_is_not_looked_at() -> Variant:
     return [
-        mock.patch("lakelatch.occ.staging.data_file.refuse_if_over", return_value=None),
-        mock.patch("lakelatch.occ.staging.data_file.stands", return_value=True),
+        answering(data_file, "refuse_if_over"),
+        answering(data_file, "stands", True),
     ]
 
 
@@ -214,7 +215,7 @@ def a_beat_makes_the_file() -> Variant:
     def replace_if_match(self: FaultStore, path: str, body: bytes, tag: str) -> object:
         return self._write("replace_if_match", path, lambda: self.inner.put(path, body))
 
-    return [mock.patch.object(FaultStore, "replace_if_match", replace_if_match)]
+    return [instead(FaultStore, "replace_if_match", replace_if_match)]
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
@@ -270,7 +271,7 @@ def a_rollback_is_decided_before_its_slot() -> Variant:
         self._sweep_dead(begin.instant, begin.action)
         return True
 
-    return [mock.patch.object(FailedWriteCleaner, "roll_back", roll_back)]
+    return [instead(FailedWriteCleaner, "roll_back", roll_back)]
 
 
 def silent_too_long(world: World) -> tuple[Writer, Transaction]:
@@ -336,7 +337,7 @@ def the_clock_alone_gives_t() -> Variant:
     def by_clock(now: float, _top: str, **_: bool) -> str:
         return next_label(now, EARLIEST)
 
-    return [mock.patch.object(module, "next_label", by_clock) for module in (attempt_module, landing_module)]
+    return [instead(module, "next_label", by_clock) for module in (attempt_module, landing_module)]
 
 
 @pytest.mark.parametrize("writers", [2, 5])
@@ -366,7 +367,7 @@ def test_fault_08_two_writers_get_the_same_instant(prove, writers):
 
 
 def pending_ones_are_read_from_their_inflight_file() -> Variant:
-    return [mock.patch.object(CommitValidator, "announced", return_value=WriteSet())]
+    return [answering(CommitValidator, "announced", WriteSet())]
 
 
 @pytest.mark.parametrize("operation", ["upsert", "insert_overwrite"])
@@ -423,7 +424,7 @@ def what_is_replaced_is_not_written() -> Variant:
     def write_set(self: Staged) -> WriteSet:
         return WriteSet(frozenset(self._stats))
 
-    return [mock.patch.object(Staged, "write_set", write_set)]
+    return [instead(Staged, "write_set", write_set)]
 
 
 KINDS = ("insert_overwrite", "insert_overwrite_table", "delete_partition")
@@ -482,7 +483,7 @@ def executed(writer: Writer, planned: str) -> bool:
 def who_has_not_said_what_it_writes_writes_nothing() -> Variant:
     rules = sys.modules["lakelatch.conflict.resolve"]
     others = tuple(check for check in rules._AGAINST_PENDING if check is not rules._still_to_say)
-    return [mock.patch.object(rules, "_AGAINST_PENDING", others)]
+    return [instead(rules, "_AGAINST_PENDING", others)]
 
 
 def test_fault_12_a_table_service_lands_over_ingestion_that_has_only_begun(prove):
@@ -572,7 +573,7 @@ def test_fault_13_the_early_look_compares_other_keys(prove):
 
 
 def a_lease_never_ends() -> Variant:
-    return [mock.patch.object(Observer, "has_ended", return_value=False)]
+    return [answering(Observer, "has_ended", False)]
 
 
 @pytest.mark.parametrize("host", ["host-a", "host-b"])
@@ -595,7 +596,7 @@ def test_fault_14_a_lock_that_was_left_behind_blocks_for_ever(prove, host):
 
 
 def nobody_waits_for_who_has_reserved() -> Variant:
-    return [mock.patch.object(Reservations, "first_in_the_way", return_value=None)]
+    return [answering(Reservations, "first_in_the_way")]
 
 
 def test_fault_15_a_lock_on_the_whole_table_lets_others_in(prove):
@@ -643,7 +644,7 @@ def test_fault_16_writers_of_different_partitions_abort_each_other(prove, operat
 
 
 def who_gives_up_stays_in_line() -> Variant:
-    return [mock.patch.object(_MemoryPlace, "leave", return_value=None)]
+    return [answering(_MemoryPlace, "leave")]
 
 
 def test_fault_17_a_request_for_the_lock_that_was_given_up_blocks_others(prove):
@@ -666,11 +667,11 @@ def test_fault_17_a_request_for_the_lock_that_was_given_up_blocks_others(prove):
 
 
 def each_writer_has_its_own_settings() -> Variant:
-    return [mock.patch.object(Settings, "refuse_others", return_value=None)]
+    return [answering(Settings, "refuse_others")]
 
 
 def failed_writes_are_cleaned_eagerly() -> Variant:
-    return [mock.patch.object(HeartbeatObserver, "is_dead", return_value=True)]
+    return [answering(HeartbeatObserver, "is_dead", True)]
 
 
 def refused(url: str, world: World, **other: str) -> bool:
@@ -719,7 +720,7 @@ def a_release_ends_whoever_holds() -> Variant:
 
         return lease
 
-    return [method(TableLock, "lease", make), mock.patch.object(TableLease, "release", release)]
+    return [method(TableLock, "lease", make), instead(TableLease, "release", release)]
 
 
 def a_flag_says_that_the_lock_is_held() -> Variant:
@@ -776,7 +777,7 @@ def the_url_is_taken_as_it_is_written() -> Variant:
 
     return [
         method(lakelatch.occ.table.table, "open_store", make),
-        mock.patch("lakelatch.locks.core.provider.normal_key", lambda key: key),
+        instead(provider, "normal_key", lambda key: key),
     ]
 
 
@@ -836,7 +837,7 @@ def test_fault_21_a_lost_conflict_fails_the_job(prove, losses):
 
 
 def nothing_is_merged_again() -> Variant:
-    return [mock.patch.object(Rebase, "repeatable", return_value=None)]
+    return [answering(Rebase, "repeatable")]
 
 
 def test_fault_21_a_lost_batch_is_computed_anew(prove):

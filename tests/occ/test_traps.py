@@ -31,6 +31,7 @@ from lakelatch.occ.staging import data_file as basefile
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import attempt as attempt_module
+from lakelatch.occ.transaction import beginning
 from lakelatch.occ.transaction import landing as landing_module
 from lakelatch.occ.transaction.attempt import Attempt
 from lakelatch.occ.transaction.landing import Landing
@@ -88,7 +89,7 @@ def test_trap_1_t_is_picked_anew_at_every_slot(world):
         check_sound(table)
 
 
-def test_trap_1_does_harm_when_t_is_kept(world, monkeypatch):
+def test_trap_1_does_harm_when_t_is_kept(world, breaks):
     real, chosen = attempt_module.next_label, []
 
     def next_label(now: float, top: str, **options: bool) -> str:
@@ -97,7 +98,7 @@ def test_trap_1_does_harm_when_t_is_kept(world, monkeypatch):
         return chosen[0 if len(chosen) == 4 else -1]
 
     for module in (attempt_module, landing_module):
-        monkeypatch.setattr(module, "next_label", next_label)
+        breaks(module, "next_label", next_label)
     of_a, of_b = place_t_late(world)
     assert of_a < of_b
     assert world.content() == BEGUN | {"a0": 10, "a1": 10}, "A's acknowledged rows are invisible"
@@ -346,10 +347,10 @@ def test_trap_11_on_a_young_table_a_zombie_file_is_not_read(make_world):
     assert world.content() == independent_content(world.folder) == {"good": 1}
 
 
-def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, monkeypatch):
+def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, breaks):
     """Readers take files older than the first instant for archived commits' files; the next cleaning removes this one."""
-    monkeypatch.setattr(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
-    monkeypatch.setattr("lakelatch.occ.transaction.beginning.lay_floor", lambda table: None)
+    breaks(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
+    breaks(beginning, "lay_floor", lambda table: None)
     world = make_world(empty=True)
     land_after_the_sweep(world)
     assert world.content() == independent_content(world.folder) == {"good": 1, "zombie": 1}
@@ -430,10 +431,10 @@ def test_trap_12_a_lock_that_was_rebuilt_blocks_nobody(world):
     assert [c.token for c in commits(a.table)][-2:] == [last + 1, last + 2]
 
 
-def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monkeypatch):
+def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world):
     """Guards: an entry never names an object that might not be there; a put that comes late lands nothing."""
-    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
+    a.table.session.inline_bytes = b.table.session.inline_bytes = 0
     a.store.add(Late(On("publish", "/sides/")))
     with pytest.raises(lakelatch.StorageError, match="nothing landed"):
         a.add("a")
@@ -444,10 +445,10 @@ def test_trap_12_a_side_object_stands_before_the_entry_that_names_it(world, monk
         check_sound(table)
 
 
-def test_trap_12_a_side_object_lost_after_publication_blocks_nobody(world, monkeypatch):
+def test_trap_12_a_side_object_lost_after_publication_blocks_nobody(world):
     """Guards: what a published commit did is on the timeline as well."""
-    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
+    a.table.session.inline_bytes = b.table.session.inline_bytes = 0
     disjoint, loser = b.begin_add("b"), b.begin_add("a")
     a.add("a")
     shutil.rmtree(world.folder / ".hoodie/.lakelatch/sides")
@@ -594,10 +595,10 @@ def test_trap_15_what_appears_where_we_overwrite_or_evaluate_is_a_conflict(world
 
 
 @pytest.mark.parametrize(("schedule", "_after"), PHANTOMS)
-def test_trap_15_does_harm_when_only_file_groups_count(world, monkeypatch, schedule, _after):
-    monkeypatch.setattr(Staged, "overwrites", lambda *_: None)
-    monkeypatch.setattr(Staged, "depends_on", lambda *_: None)
-    monkeypatch.setattr(Staged, "values", lambda _: {})  # what may stand once only is a rule of its own
+def test_trap_15_does_harm_when_only_file_groups_count(world, breaks, schedule, _after):
+    breaks(Staged, "overwrites", lambda *_: None)
+    breaks(Staged, "depends_on", lambda *_: None)
+    breaks(Staged, "values", lambda _: {})  # what may stand once only is a rule of its own
     schedule(world)  # both land
 
 
@@ -615,7 +616,7 @@ def test_trap_15_an_insert_of_new_rows_and_an_overwrite_before_it_have_a_serial_
 # --- 17 -------------------------------------------------------------------------------------------------------
 
 
-def give_up_at_once(monkeypatch) -> None:
+def give_up_at_once(breaks) -> None:
     """A writer that reads its slot after a put without answer, finds it free, and takes that for an answer."""
     real = CommitLog._insist
 
@@ -625,7 +626,7 @@ def give_up_at_once(monkeypatch) -> None:
             raise StorageError(f"{path} is absent")
         return put.done or real(self, path, body, entry)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(CommitLog, "_insist", insist)
+    breaks(CommitLog, "_insist", insist)
 
 
 def late_commit(world: World) -> Writer:
@@ -645,9 +646,9 @@ def test_trap_17_a_writer_in_doubt_repeats_the_same_entry(world):
         check_sound(table)
 
 
-def test_trap_17_a_writer_who_gives_up_fills_the_slot_first(world, monkeypatch):
+def test_trap_17_a_writer_who_gives_up_fills_the_slot_first(world, breaks):
     """Guards: before it deletes anything it takes the slot that its late put wants."""
-    give_up_at_once(monkeypatch)
+    give_up_at_once(breaks)
     with pytest.raises(StorageError, match="absent"):
         late_commit(world)
     assert not any(put.done for put in world.writers[0].store.land())
@@ -656,14 +657,14 @@ def test_trap_17_a_writer_who_gives_up_fills_the_slot_first(world, monkeypatch):
         check_sound(table)
 
 
-def test_trap_17_does_harm_when_files_are_deleted_on_absence(world, monkeypatch):
-    give_up_at_once(monkeypatch)
+def test_trap_17_does_harm_when_files_are_deleted_on_absence(world, breaks):
+    give_up_at_once(breaks)
 
     def abort(self: Attempt, reason: str, **_: object) -> None:
         self.over("aborted")
         self.session.cleaner._sweep_dead(self.instant, "commit")
 
-    monkeypatch.setattr(Attempt, "abort", abort)
+    breaks(Attempt, "abort", abort)
     with pytest.raises(StorageError, match="absent"):
         late_commit(world)
     assert [put.done for put in world.writers[0].store.land()] == [True]
@@ -701,9 +702,9 @@ def test_trap_18_an_entry_in_an_emptied_slot_counts_for_nothing(make_world):
         assert not any("part=a" in p for p in _strays(table))
 
 
-def test_trap_18_does_harm_when_nobody_looks(make_world, monkeypatch):
+def test_trap_18_does_harm_when_nobody_looks(make_world, breaks):
     world = make_world(lock="none://")
-    monkeypatch.setattr(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
+    breaks(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
     put_into_an_emptied_slot(world)  # acknowledged
     assert world.content() == BEGUN | {"b0": 2, "b1": 2}, "and lost"
 
@@ -748,7 +749,7 @@ def test_trap_19_nothing_is_deleted_before_the_rollback_entry(world):
         check_sound(table)
 
 
-def test_trap_19_does_harm_when_files_go_first(world, monkeypatch):
+def test_trap_19_does_harm_when_files_go_first(world, breaks):
     real = FailedWriteCleaner.roll_back
 
     def roll_back(self: FailedWriteCleaner, begin, *, reason: str) -> bool:
@@ -757,7 +758,7 @@ def test_trap_19_does_harm_when_files_go_first(world, monkeypatch):
             self._store.delete(path)
         return real(self, begin, reason=reason)
 
-    monkeypatch.setattr(FailedWriteCleaner, "roll_back", roll_back)
+    breaks(FailedWriteCleaner, "roll_back", roll_back)
     clean_a_slow_writer(world)
     with world.fresh() as table, pytest.raises(AssertionError, match="committed files are gone"):
         check_sound(table)
@@ -842,8 +843,8 @@ def test_trap_19_a_late_attempt_does_not_delete_what_was_committed(world):
         check_sound(table)
 
 
-def test_trap_19_does_harm_when_a_late_attempt_trusts_its_marker(world, monkeypatch):
-    monkeypatch.setattr(basefile, "is_no_part", lambda *_: True)
+def test_trap_19_does_harm_when_a_late_attempt_trusts_its_marker(world, breaks):
+    breaks(basefile, "is_no_part", lambda *_: True)
     two_attempts_at_one_file(world)
     assert world.content() != BEGUN | {"a0": 1, "a1": 1}, "committed, and the file is gone"
 
@@ -891,16 +892,16 @@ def test_trap_20_a_stranger_in_our_slot_does_not_mean_that_we_lost(make_world):
         assert content(table) == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 
-def test_trap_20_does_harm_when_a_beaten_writer_deletes_its_files(make_world, monkeypatch):
+def test_trap_20_does_harm_when_a_beaten_writer_deletes_its_files(make_world, breaks):
     world = make_world(lock="none://")
 
-    def abort(self: Landing, reason: str) -> None:
+    def abort(self: Landing, reason: str, **_: object) -> None:
         self._attempt.over("aborted")
         for path in self._workspace.changes.paths():
             self._attempt.session.store.delete(path)
 
-    monkeypatch.setattr(Landing, "abort", abort)
-    monkeypatch.setattr(CommitLog, "landed", lambda self, instant: None)
+    breaks(Landing, "abort", abort)
+    breaks(CommitLog, "landed", lambda self, instant: None)
     with pytest.raises(lakelatch.RolledBackError):
         fill_the_slot_of_a_commit(world)
     assert world.content() != {"a0": 1, "a1": 1, "b0": 2, "b1": 2}, "published, and its rows are gone"

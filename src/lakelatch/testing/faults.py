@@ -135,6 +135,7 @@ class Pause:
     when: Match
     call: Callable[[], object]
     after: bool = False
+    forever: bool = False
 
 
 Fault = Crash | LoseReply | Late | Refuse | Pause
@@ -149,14 +150,14 @@ class FaultStore:
         self._faults = builtins.list(faults)
         self._late: builtins.list[tuple[int | None, Callable[[], Put]]] = []
         self._lock = threading.Lock()
-        self._paused = False
+        self._paused = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what cannot travel: puts on their way stay where they are."""
-        return {**self.__dict__, "_lock": None, "_late": [], "calls": []}
+        return {**self.__dict__, "_lock": None, "_paused": None, "_late": [], "calls": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
+        self.__dict__.update(state, _lock=threading.Lock(), _paused=threading.local())
 
     # What a test does --------------------------------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ class FaultStore:
 
     def _strike(self, op: str, path: str) -> builtins.list[Fault]:
         with self._lock:
-            if self._paused:
+            if getattr(self._paused, "here", False):
                 return []
             call = Call(len(self.calls) + 1, op, path)
             self.calls.append(call)
@@ -274,11 +275,11 @@ class FaultStore:
 
     def _uncounted(self, fault: Pause) -> Pause:
         def call() -> None:
-            before, self._paused = self._paused, True
+            before, self._paused.here = getattr(self._paused, "here", False), True
             try:
                 fault.call()
             finally:
-                self._paused = before
+                self._paused.here = before
 
         return Pause(fault.when, call, fault.after)
 

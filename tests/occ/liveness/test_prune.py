@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,6 @@ from lakelatch.occ.log.epochs import LOG, epochs, first_slot, read_epoch, slot_p
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.storage import Durable, Put
-from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import From, LoseReply, On, Pause, Refuse
 
 from ..world import BEGUN, World, Writer, add, check_history, commits, content, independent_content
@@ -159,9 +158,9 @@ def test_one_that_is_left_half_is_no_damage_and_goes_the_next_time(world, after)
     assert world.content() == {"a0": 1, "a1": 1, "b0": 2, "b1": 2}
 
 
-def test_side_objects_and_leftovers_go_with_the_epoch_that_tells_of_them(world, monkeypatch):
-    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
+def test_side_objects_and_leftovers_go_with_the_epoch_that_tells_of_them(world):
     a, w = world.writer("A"), world.writer("W", host="host-b")
+    a.table.session.inline_bytes = w.table.session.inline_bytes = 0
     w.store.add(Refuse(On("delete"), forever=True))  # lands, and dies before it removes its markers
     landed = w.add("a")
     w.die()
@@ -204,8 +203,8 @@ def test_a_commit_that_is_put_into_a_pruned_epoch_does_not_count(world):
         assert content(table) == BEGUN | {"b0": 2, "b1": 2}
 
 
-def test_a_commit_put_into_a_pruned_epoch_does_harm_when_nobody_looks(world, monkeypatch):
-    monkeypatch.setattr(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
+def test_a_commit_put_into_a_pruned_epoch_does_harm_when_nobody_looks(world, breaks):
+    breaks(CommitLog, "_newest_epoch_is_not", lambda self, epoch: False)
     rolled_back_while_paused(world)  # acknowledged, and lost
     assert world.content() == BEGUN | {"b0": 2, "b1": 2}
 
@@ -440,22 +439,25 @@ def test_what_has_landed_since_a_slot_is_known_as_far_as_the_log_reaches_back(wo
     assert newest.commits == [late]
 
 
-def test_what_an_epoch_published_is_on_disk_for_good_before_it_is_closed(world, monkeypatch):
+def test_what_an_epoch_published_is_on_disk_for_good_before_it_is_closed(world):
     """A new handle puts back what a power cut took away, but of the newest epoch only."""
-    a = world.writer("A")
-    a.add("a")
     flushed = []
-    real = LocalStore.put
 
-    def put(self: LocalStore, path: str, body: bytes, *, durable: Durable = False) -> Put:
-        flushed.append((path.rpartition("/")[0], durable, len(list((world.folder / LOG).rglob("*"))) - entries))
-        return real(self, path, body, durable=durable)
+    def in_log() -> int:
+        return len(list((world.folder / LOG).rglob("*")))
 
-    monkeypatch.setattr(LocalStore, "put", put)
-    entries = len(list((world.folder / LOG).rglob("*")))
+    def flush(fd: int) -> None:
+        if (folder := Path(os.readlink(f"/proc/self/fd/{fd}"))).is_dir():
+            flushed.append((str(folder.relative_to(world.folder)), in_log()))
+        os.fsync(fd)
+
+    a = world.writer("A", flush=flush)
+    a.add("a")
+    flushed.clear()
+    entries = in_log()
     a.table.session.log.close_epoch()
-    assert flushed == [(".hoodie/timeline", True, 0)]
-    assert len(list((world.folder / LOG).rglob("*"))) == entries + 1
+    assert flushed[0] == (".hoodie/timeline", entries), "after the bytes, the name of what it published last"
+    assert in_log() == entries + 1
 
 
 @pytest.mark.parametrize("action", ["rollback", "restore"])

@@ -150,9 +150,12 @@ class Life:
             add(txn, part)
 
     def large(self) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
+        session, before = self.table.session, self.table.session.inline_bytes
+        session.inline_bytes = 0
+        try:
             self.add("a")
+        finally:
+            session.inline_bytes = before
 
     def cluster(self) -> None:
         if not self.table.cluster(**SMALL):

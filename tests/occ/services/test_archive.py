@@ -17,7 +17,7 @@ from lakelatch.occ.services.archive import Keep
 from lakelatch.occ.services.execution import Service
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
-from ..aged import AGED, BACK, aged, finish, strike_all
+from ..aged import AGED, BACK, SMALL, aged, finish, strike_all
 from ..world import World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
 
 TIMELINE = ".hoodie/timeline"
@@ -581,7 +581,7 @@ def test_a_late_file_of_no_commit_below_the_boundary_is_found(old):
     assert [f.path for f in found] == [name]
 
 
-def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old, monkeypatch):
+def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old):
     a, b = old.writer("A"), old.writer("B", host="host-b")
     planned = a.table.plan_archive(**ALL)
     txn = Service(b.table.session, "restore")
@@ -589,7 +589,8 @@ def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old, m
         txn.refuse_beside_archival()
     txn.abort("told")
     assert (told.value.winner, told.value.winner_op, told.value.winner_writer) == (planned, "ARCHIVE", "A")
-    monkeypatch.setattr("lakelatch.occ.services.scheduling._ATTEMPTS", 0)
+    # Somebody else takes every slot that the plan wants.
+    b.store.add(Pause(On("put_if_absent", "/log/"), call=lambda: a.insert("a", f"x{len(b.store.calls)}"), forever=True))
     with pytest.raises(lakelatch.ConflictError) as told:
-        b.table.plan_clustering()
+        b.table.plan_clustering(**SMALL)
     assert (told.value.winner, told.value.overlap) == ("", ())

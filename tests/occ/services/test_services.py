@@ -382,9 +382,9 @@ def test_a_bucketed_table_refuses_clustering(folder):
     world.close()
 
 
-def test_a_large_plan_lies_beside_the_log_and_goes_when_it_is_cancelled(old, monkeypatch):
-    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
+def test_a_large_plan_lies_beside_the_log_and_goes_when_it_is_cancelled(old):
     a, b = old.writer("A"), old.writer("B")
+    a.table.session.inline_bytes = 0
     planned = a.table.plan_clustering(**SMALL)
     (side,) = old.folder.glob(f".hoodie/.lakelatch/sides/{planned}-*")
     b.table.rollback_failed_writes()

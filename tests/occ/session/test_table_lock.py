@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +16,7 @@ import pytest
 import lakelatch
 from lakelatch.environment import Environment
 from lakelatch.errors import LockLostError, LockUnavailableError, TokenRegressedError
-from lakelatch.locks import Holder, LockProvider, open_provider, registry
+from lakelatch.locks import Holder, LockProvider, open_provider
 from lakelatch.occ.log.entries import Commit, Open, Setting
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.table_lock import TableLease, settled
@@ -25,6 +24,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing.faults import Call, On, Pause
 
+from ...locks.strangers import installed
 from ..world import BEGUN, World, add, after, check_sound, commits, content, insert, make_empty
 
 ENTRY = On("put_if_absent", "/log/")
@@ -218,7 +218,7 @@ def test_a_lock_shared_with_jvm_writers_is_left_only_when_they_have_stopped(make
 # --- while others write -------------------------------------------------------------------------------------------
 
 
-def test_a_holder_of_the_old_lock_does_not_land_under_it_alone(world: World, other: str, monkeypatch):
+def test_a_holder_of_the_old_lock_does_not_land_under_it_alone(world: World, other: str, breaks):
     """Between A's decision and its entry the lock is changed by somebody who took A for dead."""
     a, b = world.writer("A"), world.writer("B", host="host-b")
     first = a.begin_add("a")
@@ -229,7 +229,7 @@ def test_a_holder_of_the_old_lock_does_not_land_under_it_alone(world: World, oth
 
     a.store.add(Pause(ENTRY, call=meanwhile))
     # A's clock is the one that is wrong: by it the lease is held for ever.
-    monkeypatch.setattr(TableLease, "ensure_held", lambda *_, **__: None)
+    breaks(TableLease, "ensure_held", lambda *_, **__: None)
     first.commit()
     assert a.table.settings.lock == other
     with world.fresh() as table:
@@ -486,14 +486,9 @@ def open_tokenless(url: str, *, env: Environment) -> LockProvider:
 
 
 @pytest.fixture
-def strange_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [
-        EntryPoint("rebuilt", f"{__name__}:open_rebuilt", registry.GROUP),
-        EntryPoint("tokenless", f"{__name__}:open_tokenless", registry.GROUP),
-    ]
-    monkeypatch.setattr(
-        registry, "entry_points", lambda *, group, name=None: [e for e in found if name in (None, e.name)]
-    )
+def strange_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    openers = {"rebuilt": f"{__name__}:open_rebuilt", "tokenless": f"{__name__}:open_tokenless"}
+    monkeypatch.syspath_prepend(installed(tmp_path / "site", **openers))
 
 
 def test_trap_12_tokens_that_went_back_begin_a_new_generation(world: World, folder: Path, strange_locks):

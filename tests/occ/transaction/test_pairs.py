@@ -11,11 +11,9 @@ before that, or after it on its old snapshot. Then
 from __future__ import annotations
 
 import shutil
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import pytest
 from hudi import HudiTableBuilder
@@ -25,11 +23,12 @@ from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.staging.staged import Staged
+from lakelatch.occ.transaction import landing, validator
 
+from ...mutants import Variant, answering, instead
 from ..pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of
 from ..world import check_clean, check_history, check_published
 
-Patch = AbstractContextManager[Any]
 BOTH, FIRST = "both land", "first wins"
 
 
@@ -128,25 +127,25 @@ def test_every_pair_gives_what_a_serial_order_gives(folder, base, first):
     run_row(folder, base, first)
 
 
-def no_schema_is_said_again() -> Patch:
-    return mock.patch("lakelatch.occ.transaction.landing.echo_of", lambda *given: ("", given[-1]))
+def no_schema_is_said_again() -> Variant:
+    return [instead(landing, "echo_of", lambda *given: ("", given[-1]))]
 
 
-def everything_lands() -> Patch:
-    return mock.patch("lakelatch.occ.transaction.validator.resolve", return_value=Verdict(None))
+def everything_lands() -> Variant:
+    return [answering(validator, "resolve", Verdict(None))]
 
 
-def only_file_groups_count() -> Patch:
-    return mock.patch.multiple(Staged, overwrites=mock.DEFAULT, depends_on=mock.DEFAULT)
+def only_file_groups_count() -> Variant:
+    return [answering(Staged, "overwrites"), answering(Staged, "depends_on")]
 
 
-def the_whole_table_is_one_place() -> Patch:
+def the_whole_table_is_one_place() -> Variant:
     real = Staged.write_set
-    return mock.patch.object(Staged, "write_set", lambda self: replace(real(self), region=EVERYWHERE))
+    return [instead(Staged, "write_set", lambda self: replace(real(self), region=EVERYWHERE))]
 
 
-def a_loser_keeps_its_files() -> Patch:
-    return mock.patch.object(FailedWriteCleaner, "sweep")
+def a_loser_keeps_its_files() -> Variant:
+    return [answering(FailedWriteCleaner, "sweep", 0)]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +160,9 @@ def a_loser_keeps_its_files() -> Patch:
 )
 def test_the_judge_sees_what_is_broken(folder, base, broken, first, second, said):
     named = {operation.name: operation for operation in OPERATIONS}
-    with broken(), pytest.raises(ExceptionGroup) as told:
-        run_row(folder, base, named[first], [named[second]])
+    with ExitStack() as stack:
+        for each in broken():
+            stack.enter_context(each)
+        with pytest.raises(ExceptionGroup) as told:
+            run_row(folder, base, named[first], [named[second]])
     assert any(said in str(e) for e in told.value.exceptions), told.value.exceptions

@@ -64,10 +64,10 @@ def test_a_handle_that_only_adds_keeps_no_file_slices_and_sees_all_once_it_asks(
             handle.add("a")
 
 
-def test_a_commit_that_could_not_be_read_is_in_the_next_snapshot(world, monkeypatch):
+def test_a_commit_that_could_not_be_read_is_in_the_next_snapshot(world):
     """Else the handle would work on without it, and as older than its next begin nothing would be held against it."""
-    monkeypatch.setattr("lakelatch.occ.log.side_objects._INLINE_BYTES", 0)
     a, b = world.writer("A"), world.writer("B")
+    a.table.session.inline_bytes = b.table.session.inline_bytes = 0
     a.add("a")
     b.add("a", 10)
     a.store.add(Refuse(On("get", "/sides/")))
