@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
 
 from ...environment import Environment
-from ...errors import StorageError
+from ...errors import LockUnavailableError, StorageError
 from ..core import LockRequest
 from ..interface import Release
 from . import generations as gen
@@ -18,6 +19,9 @@ from .kernel_queue import KernelPlace
 _LOOK_S = 0.25  # how often a waiter that is not at the head looks by itself, in case the head is paused
 _PAUSE_S_MIN = 0.004
 _TURN_S = 0.03  # how long the lock may stay free before others than the head take it
+_LASTING = {
+    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+}  # fmt: skip
 
 
 class FileGrant:
@@ -148,10 +152,16 @@ class FilePlace:
 
 @contextlib.contextmanager
 def told(folder: str) -> Iterator[None]:
-    """Translate errors of the file system."""
+    """Translate errors of the file system: what may pass is an outage, which waiters sit out."""
     try:
         yield
     except OSError as e:
-        raise StorageError(
-            f"The lock folder {folder} failed: {e}. Check space and permissions there", folder=folder
+        if e.errno in _LASTING:
+            raise StorageError(
+                f"The lock folder {folder} failed: {e}. Check space and permissions there", folder=folder
+            ) from e
+        raise LockUnavailableError(
+            f"The lock folder {folder} does not answer: {e}. Nothing is held by this, and trying again is safe. Check that it "
+            "is mounted and has space",
+            folder=folder,
         ) from e

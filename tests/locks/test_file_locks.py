@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lakelatch.environment import SYSTEM, Process, SystemEnvironment
-from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, StorageError
+from lakelatch.errors import ConfigError, LockLostError, LockTimeoutError, LockUnavailableError, StorageError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.file import backend as file
 from lakelatch.locks.file import generations
@@ -328,6 +328,44 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("a file")
     with open_provider(f"file://{tmp_path}/plain") as locks, pytest.raises(StorageError, match="Check space and perm"):
         locks.try_acquire(KEY)
+
+
+def test_a_waiter_sits_out_an_outage_of_the_folder(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    folder, away = tmp_path / "locks", tmp_path / "away"
+    with (
+        open_provider(f"file://{folder}", env=env) as locks,
+        open_provider(f"file://{folder}", env=env.peer()) as other,
+    ):
+        held = other.acquire("k", wait_s=0, lease_s=1000)
+        steps = iter([lambda: folder.rename(away), lambda: away.rename(folder), held.release])
+
+        def step() -> None:
+            if (do := next(steps, None)) is not None:
+                do()
+
+        env.every(7, step, name="the folder goes, comes back, and the lock is given back")
+        start = env.monotonic()
+        with locks.acquire("k", wait_s=60) as lease:
+            assert lease.token > held.token
+        assert env.monotonic() - start >= 21
+
+
+def test_an_outage_that_outlasts_the_wait_is_told_with_the_folder(tmp_path: Path) -> None:
+    env = FakeEnvironment()
+    folder = tmp_path / "locks"
+    with (
+        open_provider(f"file://{folder}", env=env) as locks,
+        open_provider(f"file://{folder}", env=env.peer()) as other,
+    ):
+        other.acquire("k", wait_s=0, lease_s=1000)
+        env.every(7, lambda: folder.exists() and folder.rename(tmp_path / "away"), name="the folder goes")
+        start = env.monotonic()
+        with pytest.raises(LockUnavailableError, match="does not answer") as caught:
+            locks.acquire("k", wait_s=30)
+        assert caught.value.retryable
+        assert str(folder) in str(caught.value)
+        assert env.monotonic() - start >= 30
 
 
 def test_one_place_has_one_spelling(tmp_path: Path) -> None:
