@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from lakelatch.cli.locks_check import print_verdict
 from lakelatch.locks import open_provider
 from lakelatch.locks.checkup.checkup import Finding, Verdict
 
+from ..servers.zookeeper_server import zookeeper
 from .conftest import rows
 
 LATCH = [sys.executable, "-m", "lakelatch.cli"]
@@ -99,6 +101,20 @@ def test_create_takes_hudis_options(run, tmp_path: Path):
     )
     assert made["settings"]["lock"] == f"file://{tmp_path}?jvm=lock"
     assert "not both" in run("create", url + "2", "--record-key", "id", "--lock", "table", *given, code=2).stderr
+
+
+@pytest.mark.server
+@pytest.mark.process
+def test_create_adopt_and_set_derive_the_same_key_from_hudis_options(run, tmp_path: Path):
+    with zookeeper(tmp_path / "zookeeper") as node:
+        place = {"url": f"127.0.0.1:{node.port}", "base_path": "/hudi"}
+        given = [f"--option=hoodie.write.lock.zookeeper.{name}={value}" for name, value in place.items()]
+        url = str(tmp_path / "flights")
+        made = run.json("create", url, "--record-key", "id", "--name", "Trips", *given)["settings"]["lock"]
+        assert made == f"zk://127.0.0.1:{node.port}/hudi?key=Trips"
+        assert run.json("locks", "set", url, *given)["settings"]["lock"] == made
+        shutil.rmtree(tmp_path / "flights/.hoodie/.lakelatch")
+        assert run.json("adopt", url, *given)["settings"]["lock"] == made
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ JSON: ``url``, ``properties`` (as `describe` prints them), ``settings``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..occ.table import Table
+    from ..storage import Store
 
 
 def create(
@@ -24,7 +26,9 @@ def create(
     """Create an empty table and print what it is."""
     from ..occ.table import create as make
 
-    given = _settings(url, settings, options, options_file, name=name)
+    given = _settings(
+        url, settings, options, options_file, name=lambda store: name or store.url.rpartition("/")[2] or "table"
+    )
     if not record_key:
         raise InputError("name the column that identifies a row: --record-key id (several: --record-key id,day)")
     with make(
@@ -44,7 +48,7 @@ def adopt(url: str, *, options: list[str], options_file: str, settings: dict[str
     """Give a Hudi table a commit log."""
     from ..occ.table import adopt as take_over
 
-    given = _settings(url, settings, options, options_file)
+    given = _settings(url, settings, options, options_file, name=_name_of)
     with Waiting("looking for living writers") as tell:
         table = take_over(
             url,
@@ -56,10 +60,10 @@ def adopt(url: str, *, options: list[str], options_file: str, settings: dict[str
 
 
 def _settings(
-    url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: str = ""
+    url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: Callable[[Store], str]
 ) -> dict[str, Any]:
-    """The settings that were given, with those that Hudi's lock options ask for."""
-    from ..storage import location
+    """The settings that were given, with those that Hudi's lock options ask for; ``name`` tells the table's name in Hudi."""
+    from ..storage import open_store
     from .locks import lock_settings
 
     given = {key: value for key, value in settings.items() if value is not None}
@@ -67,11 +71,17 @@ def _settings(
         given["statistics"] = _names(given["statistics"])
     if not options and not options_file:
         return given
-    place = location.parse(url).url
-    found = lock_settings(
-        given.get("lock"), options, options_file, table_name=name or place.rpartition("/")[2], base_path=place
-    )  # fmt: skip
+    store = open_store(url)
+    found = lock_settings(given.get("lock"), options, options_file, table_name=name(store), base_path=store.url)
     return found | given
+
+
+def _name_of(store: Store) -> str:
+    """As its JVM writers know it, who derive the lock's key from it."""
+    from ..hudi.table import TableConfig
+    from ..occ.session import read_config
+
+    return TableConfig.from_bytes(read_config(store), table=store.url).name
 
 
 def _tell(table: Table, what: str, *, json: bool) -> None:
