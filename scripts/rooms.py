@@ -31,7 +31,7 @@ ORDER = (
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
     "locks.registry", "locks", "locks.hudi", "locks.checkup",
     "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.rebase", "occ.turns", "occ.transaction",
-    "occ.services", "occ.history", "occ.table",
+    "occ.services", "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
     "testing", "spark", "demo", "cli",
 )  # fmt: skip

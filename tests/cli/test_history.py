@@ -1,4 +1,4 @@
-"""``lakelatch why``, ``watch`` and ``settings``, and shell completion."""
+"""``lakelatch why``, ``watch``, ``settings`` and ``doctor``, and shell completion."""
 
 from __future__ import annotations
 
@@ -118,3 +118,33 @@ def test_shells_complete_commands():
         [*LATCH, "--show-completion", "bash"], capture_output=True, text=True, check=True, timeout=60
     )  # fmt: skip
     assert "complete -o default -F _lakelatch_completion lakelatch" in done.stdout
+
+
+def test_doctor_is_content_with_a_sound_table_and_says_what_is_set(run, table):
+    told = run("doctor", table.url).stdout
+    assert "heartbeat_timeout_s=5.0" in told
+    assert "nothing is unsafe, nothing is slow" in told
+    facts = run.json("doctor", table.url, "--check")
+    assert facts["safe"]
+    assert facts["findings"] == []
+    assert facts["check"]["findings"] == []
+    assert facts["facts"]["lost"] == 1
+
+
+def test_doctor_exits_with_1_when_something_is_unsafe(run, table):
+    run("settings", table.url, "unique_keys=false")
+    told = run("doctor", table.url, code=1).stdout
+    assert "UNSAFE double-keys" in told
+    mend = next(line.split()[1:] for line in told.splitlines() if line.startswith("    lakelatch"))
+    run(*mend)
+    assert run.json("doctor", table.url)["safe"]
+
+
+def test_doctor_exits_with_1_when_check_finds_damage(run, table):
+    (slice_,) = table.snapshot().file_slices()
+    with open(table.url.removeprefix("file://") + "/" + slice_.path, "r+b") as file:
+        file.truncate(100)
+    assert run.json("doctor", table.url)["safe"]
+    facts = run.json("doctor", table.url, "--check", code=1)
+    assert not facts["safe"]
+    assert "UNSAFE damaged" in run("doctor", table.url, "--check", code=1).stdout

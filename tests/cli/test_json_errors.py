@@ -15,6 +15,7 @@ FAILURES = {
     ("adopt",): ["{table}"],
     ("describe",): ["{none}"],
     ("timeline",): ["{none}"],
+    ("doctor",): ["{none}"],
     ("why",): ["{table}", "20200101000000000"],
     ("watch",): ["{table}", "--after", "yesterday"],
     ("settings",): ["{table}", "isolation=perfect"],

@@ -61,7 +61,7 @@ def loser(table: lakelatch.Table) -> str:
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check", "settings", "why"])
+@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check", "settings", "why", "doctor"])
 def test_output_fits_the_terminal(table, command: str, columns: int):
     more = [loser(table)] if command == "why" else []
     lines = on_terminal(columns, command, table.url, *more).splitlines()

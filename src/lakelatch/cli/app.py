@@ -1,6 +1,6 @@
 """The commands and their options. Each command imports its own module when it runs.
 
-Exit codes: 0 done or sound; 1 `check` found damage; 2 it could not be done, and stderr says why;
+Exit codes: 0 done or sound; 1 `check` found damage, `doctor` something unsafe; 2 it could not be done, and stderr says why;
 3 a bug in this program; 130 interrupted.
 """
 
@@ -283,6 +283,25 @@ def check(
     from .check import check as command
 
     command(path, deep=deep, strict=strict, json=json)
+
+
+@app.command()
+@plainly
+def doctor(
+    url: Url,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--check", help="Also verify the table's files, as `lakelatch check`.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print what is configured, what is unsafe, what is slow, and the line that mends it.
+
+    Exit code 0: nothing is unsafe; 1: something is. `lakelatch locks check LOCK_URL` tries the lock service itself.
+    """
+    from .doctor import doctor as command
+
+    command(url, check=verify, json=json)
 
 
 @app.command()

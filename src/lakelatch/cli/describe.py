@@ -93,15 +93,10 @@ def _holder(table: Table) -> Holder | None:
 
 def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
     from ..hudi.timeline import to_epoch_ms
-    from ..occ.liveness import heartbeat_path
+    from ..occ.doctor import state_of
 
     now = table.env.now()
-    entry = table.store.head(heartbeat_path(begin.instant))
-    beat = max(now - entry.mtime, 0.0) if entry else None
-    if begin.process is not None and table.env.is_dead(begin.process):
-        state = "dead"
-    else:
-        state = "alive" if beat is not None and beat < table.settings.heartbeat_timeout_s else "silent"
+    state, beat = state_of(table.session, begin)
     return {
         "instant": begin.instant,
         "operation": begin.operation,

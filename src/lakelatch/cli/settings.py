@@ -25,7 +25,7 @@ def settings(url: str, changes: list[str], *, json: bool) -> None:
     wanted = dict(_parsed(each) for each in changes)
     with lakelatch.open(url) as table:
         now = table.change_settings(**wanted) if wanted else table.settings
-        own = _not_default(now)
+        own = not_default(now)
         if json:
             print_json({"url": table.url, "settings": now.to_json(), "changed": own})
             return
@@ -51,7 +51,8 @@ def _parsed(change: str) -> tuple[str, Any]:
         return name.strip(), columns.get(name.strip(), value) if "," in value else value
 
 
-def _not_default(now: Settings) -> list[str]:
+def not_default(now: Settings) -> list[str]:
+    """The names of the settings that somebody has chosen."""
     return [each.name for each in fields(now) if getattr(now, each.name) != each.default and each.name != "generation"]
 
 

@@ -1,0 +1,6 @@
+"""What of a table is unsafe, what is slow, and the line that mends it."""
+
+from .advice import Finding, Severity, advise
+from .facts import Facts, OpenWork, gather, state_of
+
+__all__ = ["Facts", "Finding", "OpenWork", "Severity", "advise", "gather", "state_of"]

@@ -1,0 +1,192 @@
+"""Gathers what `advice` judges by. Reads only; it costs a look at the log, the timeline and one listing of the data files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, urlsplit
+
+from ...errors import LakeLatchError, UnsupportedTableError
+from ...hudi.files import list_data_files
+from ...hudi.timeline import to_epoch_ms
+from ...locks import shown
+from ..check import data_files
+from ..liveness import heartbeat_path
+from ..log import Begin, Commit, End, LogEntry, LogState, Loss, Open, Settings, epochs
+from ..services import SMALL_BYTES, savepoints
+from ..session import Session
+
+_SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """An open transaction or a plan. ``state``: alive, silent (for the table's time-out) or dead; ``planned`` of a plan."""
+
+    instant: str
+    operation: str
+    writer: str
+    state: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a table.
+
+    Attributes:
+        url: the table.
+        refusal: why it cannot be written; "" when it can.
+        settings: None without a commit log.
+        lock: its URL without secrets.
+        lock_error: why nobody here can reach the lock; "" when one can, or there is none.
+        jvm_lock: the lock's URL says that JVM writers take it too.
+        hosts, processes: of the writers that the log knows.
+        foreign: T of commits that another engine made past the log.
+        commits: on the active timeline.
+        epochs: of the log.
+        open_work: what is open.
+        file_groups: that readers see; ``small``: the most small ones of one partition.
+        logs_max: the most log files of one file slice.
+        data_files, bytes: all that lie there; ``current_bytes``: what readers see.
+        savepoints: T and age in seconds.
+        ended, lost: transactions that the log saw end, and those of them that another writer beat.
+        lost_s, lost_bytes: what these had cost.
+        ahead_s: how far the newest time of the table lies in the future.
+    """
+
+    url: str
+    refusal: str = ""
+    settings: Settings | None = None
+    lock: str = ""
+    lock_error: str = ""
+    jvm_lock: bool = False
+    hosts: int = 0
+    processes: int = 0
+    foreign: tuple[str, ...] = ()
+    commits: int = 0
+    epochs: int = 0
+    open_work: tuple[OpenWork, ...] = ()
+    file_groups: int = 0
+    small: int = 0
+    small_in: str = ""
+    logs_max: int = 0
+    data_files: int = 0
+    bytes: int = 0
+    current_bytes: int = 0
+    savepoints: tuple[tuple[str, float], ...] = ()
+    ended: int = 0
+    lost: int = 0
+    lost_s: float = 0.0
+    lost_bytes: int = 0
+    ahead_s: float = 0.0
+
+
+def gather(session: Session) -> Facts:
+    """Look at a table. Raises only when it cannot be read at all."""
+    timeline, listing = session.timeline(), list_data_files(session.store)
+    slices = session.snapshot().file_slices()
+    now = session.env.now()
+    size = {each: (each.base.size if each.base else 0) + sum(log.size for log in each.logs) for each in slices}
+    small = Counter(each.partition for each in slices if each.base and not each.logs and size[each] < SMALL_BYTES)
+    worst, most = max(small.items(), key=lambda item: item[1], default=("", 0))
+    newest = max((each.completed or each.requested for each in timeline.completed), default="")
+    facts = Facts(
+        session.url,
+        refusal=_refusal(session),
+        commits=len(timeline.commits),
+        file_groups=len(slices),
+        small=most,
+        small_in=worst,
+        logs_max=max((len(each.logs) for each in slices), default=0),
+        data_files=len(listing.bases) + len(listing.logs),
+        bytes=sum(each.size for each in data_files(listing)),
+        current_bytes=sum(size.values()),
+        savepoints=tuple(
+            (each.instant, round(now - to_epoch_ms(each.shown.requested) / 1000, 3))
+            for each in savepoints(session.store, timeline)
+        ),
+        ahead_s=round(max(to_epoch_ms(newest) / 1000 - now, 0.0), 3) if newest else 0.0,
+    )
+    if not session.writable:
+        return facts
+    return _with_log(session, facts, [each.requested for each in timeline.commits])
+
+
+def _with_log(session: Session, facts: Facts, commits: list[str]) -> Facts:
+    settings, entries = session.settings, list(session.log.entries())
+    begins = [entry for entry in entries if isinstance(entry, Begin)]
+    writers = {(each.process.host, each.process.pid) for each in begins if each.process is not None}
+    ended, losses = _ended(entries)
+    lock = "" if settings.lock in ("table", "none://") else urlsplit(settings.lock).query
+    return replace(
+        facts,
+        settings=settings,
+        lock=shown(settings.lock),
+        lock_error=_lock_error(session),
+        jvm_lock=bool(_SHARED_WITH_JVM & dict(parse_qsl(lock)).keys()),
+        hosts=len({host for host, _pid in writers}),
+        processes=len(writers),
+        foreign=_foreign(entries, commits),
+        epochs=len(epochs(session.store)),
+        open_work=tuple(_work(session, each) for each in list(session.log.catch_up().open.values())),
+        ended=ended,
+        lost=len(losses),
+        lost_s=round(sum(each.took_s for each in losses), 3),
+        lost_bytes=sum(each.bytes for each in losses),
+    )
+
+
+def _ended(entries: list[LogEntry]) -> tuple[int, list[Loss]]:
+    ended, losses, state = 0, [], LogState()
+    for entry in entries:
+        if isinstance(entry, Commit | End) and entry.instant in state.open:
+            ended += 1
+            if isinstance(entry, End) and entry.lost is not None:
+                losses.append(entry.lost)
+        state.apply(entry)
+    return ended, losses
+
+
+def _foreign(entries: list[LogEntry], commits: list[str]) -> tuple[str, ...]:
+    """Commits of the timeline that the log does not know, as far back as it goes."""
+    first = entries[0] if entries else None
+    if not isinstance(first, Open):
+        return ()
+    ours = [each for each in entries if isinstance(each, Commit)] + ([first.last] if first.last else [])
+    known = {name for each in ours for name in (each.instant, each.named, each.schema_under)}
+    # What was open or landed before the first entry may be any of ours.
+    return tuple(each for each in commits if each > first.top and each not in known)
+
+
+def _work(session: Session, begin: Begin) -> OpenWork:
+    age = round(session.env.now() - to_epoch_ms(begin.instant) / 1000, 3)
+    state = "planned" if begin.waits else state_of(session, begin)[0]
+    return OpenWork(begin.instant, begin.operation, begin.writer, state, age)
+
+
+def state_of(session: Session, begin: Begin) -> tuple[str, float | None]:
+    """Whether the writer of an open transaction is ``alive``, ``silent`` or ``dead``, and the age of its last beat in seconds."""
+    entry = session.store.head(heartbeat_path(begin.instant))
+    beat = max(session.env.now() - entry.mtime, 0.0) if entry else None
+    if begin.process is not None and session.env.is_dead(begin.process):
+        return "dead", beat
+    alive = beat is not None and beat < session.settings.heartbeat_timeout_s
+    return ("alive" if alive else "silent"), beat
+
+
+def _refusal(session: Session) -> str:
+    try:
+        session.config.refuse_writing()
+    except UnsupportedTableError as e:
+        return str(e)
+    return ""
+
+
+def _lock_error(session: Session) -> str:
+    try:
+        if found := session.lock.provider():
+            found[0].inspect(found[1])
+    except LakeLatchError as e:
+        return str(e)
+    return ""

@@ -1,0 +1,94 @@
+"""``lakelatch doctor``.
+
+JSON: ``facts`` (what was looked at, by name), ``settings_changed`` (names of settings that are not the default),
+``findings`` (``severity``: unsafe, slow, note; ``kind``, ``message``, ``mend``), ``check`` (as `lakelatch check` prints it,
+null unless asked for) and ``safe``, which is what the exit code says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from .output import bytes_text, count_text, print_json, print_pairs, say, wrapped
+
+if TYPE_CHECKING:
+    from ..occ.check import Report
+    from ..occ.doctor import Facts, Finding
+
+_TITLES = {"unsafe": "UNSAFE", "slow": "slow", "note": "note"}
+
+
+def doctor(url: str, *, check: bool, json: bool) -> None:
+    """Print what is configured, unsafe and slow; exit with 1 when something is unsafe."""
+    import lakelatch
+
+    from ..occ.doctor import advise, gather
+
+    with lakelatch.open(url) as table:
+        facts = gather(table.session)
+        found = advise(facts)
+        report = _verified(table.store) if check else None
+    safe = not any(each.severity == "unsafe" for each in found) and (report is None or report.sound(strict=False))
+    changed = _changed(facts)
+    if json:
+        plain = asdict(facts) | {"settings": facts.settings.to_json() if facts.settings else None}
+        print_json(
+            {
+                "safe": safe,
+                "facts": plain,
+                "settings_changed": changed,
+                "findings": [asdict(each) for each in found],
+                "check": report.to_json() if report else None,
+            }
+        )
+    else:
+        _print(facts, changed, found, report)
+    if not safe:
+        raise typer.Exit(1)
+
+
+def _verified(store: Any) -> Report:
+    from ..occ.check import check
+
+    return check(store)
+
+
+def _changed(facts: Facts) -> list[str]:
+    from .settings import not_default
+
+    return not_default(facts.settings) if facts.settings else []
+
+
+def _print(facts: Facts, changed: list[str], found: list[Finding], report: Report | None) -> None:
+    settings = facts.settings.to_json() if facts.settings else {}
+    processes = "1 process" if facts.processes == 1 else f"{facts.processes} processes"
+    size = (
+        f"{count_text(facts.file_groups, 'file group')}, {bytes_text(facts.current_bytes)} now, "
+        f"{bytes_text(facts.bytes)} with older versions; {count_text(facts.commits, 'commit')}"
+    )
+    print_pairs(
+        [
+            ("table", facts.url),
+            ("lock", facts.lock or "none: no commit log"),
+            ("settings", ", ".join(f"{name}={settings[name]}" for name in changed if name != "lock") or "all default"),
+            ("writers", f"{processes} on {count_text(facts.hosts, 'host')} in the log, {len(facts.open_work)} open"),
+            ("ended", f"{count_text(facts.ended, 'transaction')}, of which {facts.lost} lost"),
+            ("size", size),
+        ]
+    )
+    for each in found:
+        say()
+        typer.echo(wrapped(f"{_TITLES[each.severity]} {each.kind}: {each.message}"))
+        if each.mend:
+            typer.echo(wrapped(each.mend, indent=4))
+    if report is not None and report.findings:
+        say()
+        verdict = "sound" if report.sound(strict=False) else "UNSAFE damaged"
+        say(f"{verdict}: `lakelatch check` has {count_text(len(report.findings), 'finding')}")
+        say(f"    lakelatch check {facts.url}")
+    if not found and (report is None or report.sound(strict=False)):
+        say()
+        say("nothing is unsafe, nothing is slow")
