@@ -62,7 +62,7 @@ def who_waits_keeps_the_lock() -> Patches:
 
     def make(real: Any) -> Any:
         def until(self: Any, *args: Any, **words: Any) -> bool:
-            lease = self.session.lease("waits")
+            lease = self._session.lease("waits")
             try:
                 return bool(real(self, *args, **words))
             finally:
