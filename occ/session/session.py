@@ -226,15 +226,7 @@ class Session:
         return time_of(value, what, utc=self.config.timeline_timezone == "UTC")
 
     def commits(self, *, after: Time | None = None, until: Time | None = None) -> list[tuple[Instant, CommitMetadata]]:
-        """The commits with a completion time after one and up to another, in that order; archived ones too.
-
-        What an incremental reader has to look at. Times in any form that `times` tells; ``after`` None, or Hudi's own
-        ``0`` and ``000``, is the beginning.
-
-        Raises:
-            InputError: ``after`` or ``until`` is no time.
-            UnsupportedTableError: an archive of table version 6 holds some of them.
-        """
+        """See `Table.commits`."""
         first = "" if after is None or after in ("0", "000") else self.time_of(after, "after")
         last = None if until is None else self.time_of(until, "until")
         timeline = self._steadily(lambda timeline: timeline) if self.writable else self.timeline()
@@ -255,16 +247,7 @@ class Session:
         return sorted(found.items(), key=lambda item: item[0].order)
 
     def snapshot(self, *, as_of: Time | None = None, as_of_completion: Time | None = None) -> Snapshot:
-        """The file slices now, or at a past moment: at one after the newest commit those of now.
-
-        Args:
-            as_of: commits with requested time T not after this, as Hudi's readers travel in time. Any form that `times`
-                tells; a date is its start.
-            as_of_completion: commits with completion time C not after this.
-
-        Raises:
-            InputError: it is no time, or the table had no commit yet.
-        """
+        """See `Table.snapshot`."""
         return self.view(as_of=as_of, as_of_completion=as_of_completion).snapshot
 
     def schema(self) -> pa.Schema | None:
