@@ -69,7 +69,7 @@ class Ours:
                 txn.rewrite(group).write(batch)
 
     def rows(self) -> int:
-        return int(self.table.read(columns=["id"]).num_rows)
+        return int(self.table.read(columns=["id"]).count())
 
 
 class Delta:

@@ -28,7 +28,7 @@ def count(url: str, increments: int, start: Any, out: Any) -> None:
 
     def increment(txn: lakelatch.Transaction) -> None:
         (group,) = txn.snapshot.file_slices()
-        txn.rewrite(group).write(counter(txn.read(group)["value"][0].as_py() + 1))
+        txn.rewrite(group).write(counter(txn.read_slice(group)["value"][0].as_py() + 1))
 
     start.wait()
     began, attempts, worst = time.monotonic(), 0, 0
@@ -64,8 +64,8 @@ def main() -> None:
             "counter",
             {
                 "acknowledged": acknowledged,
-                "value": table.read()["value"][0].as_py(),
-                "lost": acknowledged - table.read()["value"][0].as_py(),
+                "value": table.read().to_arrow()["value"][0].as_py(),
+                "lost": acknowledged - table.read().to_arrow()["value"][0].as_py(),
                 "attempts_per_increment": round(sum(r[0] for r in results) / acknowledged, 3),
                 "worst_attempts": max(r[1] for r in results),
                 "increments_per_s": round(acknowledged / max(r[2] for r in results), 1),

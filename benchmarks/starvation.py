@@ -162,7 +162,7 @@ def many_jobs(folder: str, count: int) -> None:
     for child in children:
         child.join()
     with lakelatch.open(url) as table:
-        read = table.read().to_pydict()
+        read = table.read().to_arrow().to_pydict()
     values = dict(zip(read["id"], read["v"], strict=True))
     right = all(values[f"{p % PARTS}-{n}"] == n for n in range(count) for p in (n, n + 1))
     attempts = [each for each, _ in told]

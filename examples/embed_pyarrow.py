@@ -33,7 +33,7 @@ def make(url: str) -> None:
 def one_more_landing(txn: Transaction) -> None:
     """The whole transaction: read what is there now, write what follows from it. Runs again after a conflict."""
     for group in txn.snapshot.file_slices("country=NO"):
-        rows = txn.read(group)
+        rows = txn.read_slice(group)
         place = rows.column_names.index("landings")
         txn.rewrite(group).write(rows.set_column(place, "landings", pc.add(rows["landings"], 1)))
 
@@ -53,7 +53,7 @@ def main(url: str) -> int:
     for each in writers:
         each.join()
     with lakelatch.open(url) as table:
-        landings = table.read()["landings"].to_pylist()
+        landings = table.read().to_arrow()["landings"].to_pylist()
     print(f"landings: {landings}, {len(lost)} commits, {sum(lost)} attempts lost and run again")
     return 0 if landings == [2 * ROUNDS, 2 * ROUNDS] else 1
 

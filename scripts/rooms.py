@@ -30,8 +30,8 @@ ORDER = (
     "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
     "locks.registry", "locks", "locks.hudi", "locks.checkup",
-    "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.rebase", "occ.turns", "occ.transaction",
-    "occ.services", "occ.history", "occ.doctor", "occ.table",
+    "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase", "occ.turns",
+    "occ.transaction", "occ.services", "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
     "testing", "spark", "demo", "cli",
 )  # fmt: skip

@@ -11,12 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import InputError
-from ..hudi.table import META_COLUMNS, TableConfig, parse_partition_path, partition_path
+from ..hudi.table import META_COLUMNS, TableConfig, partition_path, possible_values
 from .columns import column_of, spark_schema
 
 _PATH = META_COLUMNS[3]
-# Their paths hold the values themselves; other key generators format them.
-_PLAIN_KEYGENS = ("SIMPLE", "COMPLEX")
 # Expressions that say the same of a value wherever and whenever they are asked: nothing of the user's code, of other
 # tables, of the day or of the session.
 _TIMELESS = frozenset(
@@ -42,9 +40,11 @@ def matching_partitions(
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    if not partitions or config.keygen not in _PLAIN_KEYGENS:
-        return set(partitions)
+    if not partitions:
+        return set()
     values, unknown = _values(config, schema, partitions)
+    if not values.num_rows:
+        return unknown
     known = spark.createDataFrame(values, spark_schema(values.schema))
     try:
         telling = [c for c in conjuncts(analysed(known, condition)) if _tells(c, config.partition_fields)]
@@ -142,24 +142,12 @@ def _values(config: TableConfig, schema: pa.Schema, partitions: Sequence[str]) -
     found: list[tuple[Any, ...]] = []
     unknown: set[str] = set()
     for path in partitions:
-        try:
-            texts = parse_partition_path(path, config)
-            rows = list(itertools.product(*(_read(texts[field.name], field.type) for field in fields)))
-            told = all(partition_path(row, config) == path for row in rows)
-        except (InputError, pa.ArrowException, ValueError, OverflowError):
-            told = False
-        if told:
-            found += [(*row, path) for row in rows]
-        else:
+        rows = possible_values(path, config, schema)
+        if rows is None:
             unknown.add(path)
+        else:
+            found += [(*row, path) for row in rows]
     columns = list(zip(*found, strict=True)) or [()] * (len(fields) + 1)
     of_field = {field.name: pa.array(values, field.type) for field, values in zip(fields, columns, strict=False)}
     arrays = [of_field.get(field.name, pa.nulls(len(found), field.type)) for field in schema]
     return pa.table([*arrays, pa.array(columns[-1], pa.string())], names=[*schema.names, _PATH]), unknown
-
-
-def _read(text: str | None, kind: pa.DataType) -> list[Any]:
-    """The values that a text in a path can stand for."""
-    if pa.types.is_string(kind):
-        return [text] if text is not None else [None, ""]
-    return [pa.scalar(text, pa.string()).cast(kind).as_py()]

@@ -50,17 +50,20 @@ def _comparable(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def of_footer(footer: pq.FileMetaData, columns: Iterable[str]) -> FileStatistics:
-    """Bounds over all row groups; unknown where one of them does not say."""
+def of_footer(
+    footer: pq.FileMetaData, columns: Iterable[str], *, row_groups: Sequence[int] | None = None
+) -> FileStatistics:
+    """Bounds over all row groups, or some; unknown where one of them does not say."""
+    numbers = range(footer.num_row_groups) if row_groups is None else row_groups
     places = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     kinds = footer.schema.to_arrow_schema()
     found = {}
     for name in columns:
         # A column that the file lacks holds nulls, but a reader may know better: nothing is said of it.
         if name in places and name not in META_COLUMNS and _comparable(kinds.field(name).type):
-            chunks = [footer.row_group(n).column(places[name]).statistics for n in range(footer.num_row_groups)]
-            found[name] = _over_all(chunks)
-    return FileStatistics(footer.num_rows, found)
+            found[name] = _over_all([footer.row_group(n).column(places[name]).statistics for n in numbers])
+    rows = footer.num_rows if row_groups is None else sum(footer.row_group(n).num_rows for n in row_groups)
+    return FileStatistics(rows, found)
 
 
 def _over_all(chunks: Sequence[Any]) -> ColumnStatistics:

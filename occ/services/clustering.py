@@ -88,5 +88,5 @@ def run(execution: Execution) -> None:
                 base = BaseFile.at(join(partition, name), 0)
                 assert base is not None
                 slices.append(FileSlice(base.group, base))
-                file.write(workspace.read(slices[-1], meta=True))
+                file.write(workspace.read_slice(slices[-1], meta=True))
         workspace.drop_file_groups(slices)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, LockLostError, StorageError
 from ...hudi.timeline import EARLIEST
 from ..liveness import Beating, Lease, lease_path
-from ..session import Session, View
+from ..scan import Scan, scan_view
+from ..session import Partition, Session, View
 from .clean import kept_from, savepoints
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ...hudi.timeline import Snapshot
 
 
@@ -35,11 +34,29 @@ class PinnedView:
         """The file slices."""
         return self.view.snapshot
 
-    def read(self, *, partition: str | None = None, columns: list[str] | None = None) -> pa.Table:
-        """All rows of this state or of one partition, as `Table.read`. Raises as `check`."""
-        rows = self._session.rows_of(self.view, partition, columns)
+    def read(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        partitions: Iterable[Partition] | None = None,
+    ) -> Scan:
+        """Rows of this state, as `Table.read`. What reads the scan raises as `check`, and belongs into the block."""
+        return scan_view(
+            self._session,
+            self.view,
+            columns=columns,
+            where=where,
+            partitions=partitions,
+            completion=self.completion,
+            hold=self._checked,
+        )
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
         self.check()
-        return rows
+        yield
+        self.check()
 
     def check(self) -> None:
         """Whatever was read before this call was read whole.

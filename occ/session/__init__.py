@@ -15,7 +15,16 @@ from .outcome import (
     waited_in_vain,
     winner_facts,
 )
-from .partitions import known_partition, refuse_misspelled, several, some
+from .partitions import (
+    Partition,
+    chosen_partitions,
+    known_partition,
+    listed,
+    partitions_with,
+    refuse_misspelled,
+    several,
+    some,
+)
 from .properties import PROPERTIES, read_config
 from .session import Session
 from .snapshot_cache import View, ViewCache, arrow_schema, cold_view
@@ -25,6 +34,7 @@ __all__ = [
     "PROPERTIES",
     "CommitResult",
     "Contention",
+    "Partition",
     "Reservations",
     "Session",
     "TableLease",
@@ -33,13 +43,16 @@ __all__ = [
     "ViewCache",
     "arrow_schema",
     "beaten_early",
+    "chosen_partitions",
     "cold_view",
     "ended_by_others",
     "forgotten",
     "is_over",
     "known_partition",
+    "listed",
     "log_made_anew",
     "lost_against",
+    "partitions_with",
     "prove",
     "read_config",
     "refuse_misspelled",

@@ -1,22 +1,27 @@
-"""Partitions as callers name them: a path that cannot be one, or is none, is refused with those that there are.
+"""Partitions as callers name them: by value (``{"origin": "JFK"}``) or by path (``"origin=JFK"``).
 
-Otherwise ``x`` for ``p=x`` would read as a partition without rows, and whoever claims it would be protected from nothing.
+A path that cannot be one, or is none, is refused with those that there are: otherwise ``x`` for ``p=x`` would read as a
+partition without rows, and whoever claims it would be protected from nothing. Values are no spelling to get wrong: they
+are checked against the columns' types, and those that no row has name nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...hudi.files import PARTITION_METADATA, join
-from ...hudi.table import TableConfig, parse_partition_path
+from ...hudi.table import TableConfig, named_values, parse_partition_path, partition_path, possible_values
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ...hudi.timeline import Snapshot
     from ...storage import Store
 
 _SHOWN = 5
+Partition = Mapping[str, Any] | str  # values of some or all partition columns, or a path
 
 
 def some(names: Sequence[str]) -> str:
@@ -63,3 +68,53 @@ def several(partitions: Iterable[str] | None, what: str = "partitions") -> list[
     if isinstance(partitions, str):
         raise InputError(f"{what}={partitions!r}: give a list, {what}=[{partitions!r}]")
     return None if partitions is None else list(partitions)
+
+
+def chosen_partitions(
+    store: Store, config: TableConfig, schema: pa.Schema | None, snapshot: Snapshot, partitions: Iterable[Partition]
+) -> list[str]:
+    """The paths of the snapshot's partitions that are named, sorted; values of some columns name several.
+
+    Null and an empty text have one partition, as Hudi stores them.
+
+    Raises:
+        InputError: a path that is none, a column that does not partition the table, a value of another type.
+    """
+    found: set[str] = set()
+    for each in listed(partitions):
+        if isinstance(each, Mapping):
+            found |= partitions_with(each, config, schema, snapshot)
+        else:
+            found.add(known_partition(store, config, snapshot, each))
+    return sorted(found)
+
+
+def listed(partitions: Iterable[Partition]) -> list[Partition]:
+    """The partitions that are named; `InputError` for one without a list around it."""
+    if isinstance(partitions, str | Mapping):
+        raise InputError(f"partitions={partitions!r}: give a list, partitions=[{partitions!r}]")
+    return list(partitions)
+
+
+def partitions_with(
+    named: Mapping[str, Any], config: TableConfig, schema: pa.Schema | None, snapshot: Snapshot
+) -> set[str]:
+    """The paths of the snapshot's partitions that have these values."""
+    if schema is None:  # nothing was written yet, so no partition has these values
+        return set()
+    values, fields = named_values(named, config, schema), config.partition_fields
+    if len(values) == len(fields):
+        return {partition_path([values[field] for field in fields], config)}.intersection(snapshot.partitions())
+    matching = set()
+    for path in snapshot.partitions():
+        rows = possible_values(path, config, schema)
+        if rows is None:
+            raise InputError(
+                f"{path!r} does not tell the values of {', '.join(fields)}, so that the partitions with {dict(named)!r} cannot "
+                "be told; name them by path",
+                partition=path,
+            )
+        places = [fields.index(name) for name in values]
+        if any(all(row[n] == values[fields[n]] for n in places) for row in rows):
+            matching.add(path)
+    return matching

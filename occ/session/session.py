@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...environment import SYSTEM, Environment
 from ...errors import CorruptTableError, InputError, LakeLatchError, TableError, UnsupportedTableError
+from ...hudi.files import Footers
 from ...hudi.table import TableConfig
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
@@ -47,7 +48,6 @@ from ..log import (
 )
 from .memory import Contention, Reservations
 from .outcome import forgotten
-from .partitions import known_partition, some
 from .properties import read_config
 from .snapshot_cache import View, ViewCache, cold_view
 from .table_lock import TableLease, TableLock
@@ -88,6 +88,7 @@ class Session:
         self.contention = Contention()
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
         self.first_sweep: Callable[[], object] = lambda: None
+        self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
         self._closed = self._swept = False
         if self.writable:
@@ -335,46 +336,8 @@ class Session:
         self.log.catch_up()
         return not follower.complete or any(commit.restores for commit in follower.commits)
 
-    def read(
-        self,
-        *,
-        partition: str | None = None,
-        columns: list[str] | None = None,
-        as_of: Time | None = None,
-        as_of_completion: Time | None = None,
-    ) -> pa.Table:
-        """All rows of the table or of one partition as Arrow, without meta columns.
-
-        Args:
-            partition: its path (``origin=JFK``), as `snapshot` and ``lakelatch files`` tell it.
-            columns: names; all otherwise.
-            as_of, as_of_completion: as of `snapshot`.
-
-        Raises:
-            InputError: no such partition or column, or no such time.
-        """
-        self.config.refuse_reading()
-        return self.rows_of(self.view(as_of=as_of, as_of_completion=as_of_completion), partition, columns)
-
-    def rows_of(self, view: View, partition: str | None, columns: list[str] | None) -> pa.Table:
-        """The rows of a view; arguments and errors of `read`."""
-        import pyarrow as pa
-
-        schema = view.arrow_schema() or pa.schema([])
-        columns = [columns] if isinstance(columns, str) else columns
-        if unknown := [c for c in columns or () if c not in schema.names]:
-            raise InputError(f"{self.url} has no column {unknown[0]!r}; it has {some(schema.names)}", columns=unknown)
-        if partition is not None:
-            partition = known_partition(self.store, self.config, view.snapshot, partition)
-        wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
-        parts = [self.read_slice(s, columns=wanted.names) for s in view.snapshot.file_slices(partition)]
-        tables = [_shaped(part, wanted) for part in parts]
-        return pa.concat_tables(tables) if tables else wanted.empty_table()
-
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of one file slice; columns that the file does not have yet are left out."""
-        import pyarrow.parquet as pq
-
         from ...hudi.table import META_COLUMNS
 
         self.require_open()
@@ -384,8 +347,7 @@ class Session:
 
             rows = merged_rows(self.store, self.config, group, columns=columns)
             return rows if meta else rows.select([n for n in rows.column_names if n not in META_COLUMNS])
-        with self.store.open(group.path) as stream:
-            file = pq.ParquetFile(stream)
+        with self.footers.open(group.path) as file:
             there = file.schema_arrow.names
             wanted = [n for n in there if n not in META_COLUMNS and (columns is None or n in columns)]
             return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)
@@ -396,16 +358,6 @@ class Session:
 
     def _cold_view(self, top: str) -> View:
         return cold_view(self.store, self.timeline(), as_of_completion=top)
-
-
-def _shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
-    columns = [
-        rows.column(f.name).cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
-        for f in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

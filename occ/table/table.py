@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -15,6 +15,7 @@ from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timel
 from ...storage import Store, open_store
 from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
+from ..scan import Scan, changes, scan
 from ..services import (
     RETAIN_COMMITS,
     SMALL_BYTES,
@@ -44,7 +45,7 @@ from ..services import (
     take_archived_away,
 )
 from ..services import clean as cleaning
-from ..session import Session, TableLock, View, known_partition, settled, several
+from ..session import Partition, Session, TableLock, View, known_partition, settled, several
 from ..transaction import Bounds, RunResult, Transaction, begin, constrained
 from ..transaction import run as run_again
 from ..turns import Asked
@@ -138,23 +139,57 @@ class Table:
     def read(
         self,
         *,
-        partition: str | None = None,
-        columns: list[str] | None = None,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        partitions: Iterable[Partition] | None = None,
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
-    ) -> pa.Table:
-        """All rows of the table or of one partition as Arrow, without meta columns.
+    ) -> Scan:
+        """Rows of the table as it is now, or was: a `Scan`, which reads them when it is asked for them.
+
+        The state is that of this call, however late the rows are read. ``to_arrow``, ``to_pandas``, ``to_polars``,
+        ``to_duckdb``, ``to_batches``, ``to_pylist`` and ``count`` read; ``explain`` tells which files that takes.
 
         Args:
-            partition: its path (``origin=JFK``), as `snapshot` and ``lakelatch files`` tell it.
-            columns: names; all otherwise.
+            columns: names, Hudi's meta columns among them if need be; all data columns otherwise.
+            where: a condition on the rows, as SQL text, terms or an expression of pyarrow (docs/conditions.md).
+                Partitions, files and row groups that cannot hold such rows are not read.
+            partitions: only of these, by value (``{"origin": "JFK"}``; of some columns, where there are several) or by
+                path (``"origin=JFK"``). Null and an empty text have one partition.
             as_of: as of `snapshot`.
             as_of_completion: as of `snapshot`.
 
         Raises:
-            InputError: no such partition or column, or no such time.
+            InputError: no such partition, column or time, or no condition on these columns.
         """
-        return self.session.read(partition=partition, columns=columns, as_of=as_of, as_of_completion=as_of_completion)
+        return scan(
+            self.session,
+            columns=columns,
+            where=where,
+            partitions=partitions,
+            as_of=as_of,
+            as_of_completion=as_of_completion,
+        )
+
+    def changes(
+        self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
+    ) -> Scan:
+        """Rows that commits with a completion time after one and up to another have inserted or changed, as a `Scan`.
+
+        Of each row its newest version at the end of that time, with the C of the commit that wrote it as column
+        ``_commit_completion``. Rows deleted since are not told: compare two `read`s for these. The scan's ``completion`` is
+        the ``after`` of the next call; commits appear in the order of C, so none is skipped.
+
+        Args:
+            after: None is the beginning.
+            until: None is now.
+            columns: names; all data columns otherwise.
+
+        Raises:
+            InputError: no such time or column.
+            UnsupportedTableError: as `commits`.
+        """
+        return changes(self.session, after=after, until=until, columns=columns)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of one file slice; columns that the file does not have yet are left out."""

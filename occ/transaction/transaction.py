@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 from ...conflict import Claim, Reservation, WriteSet
 from ..staging import Staged
 from ..turns import take_turn
-from . import row_writes
+from . import reading, row_writes
 from .attempt import Attempt
 from .landing import Landing
 from .validator import CommitValidator
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
     from ..log import Begin
     from ..rebase import Again
-    from ..session import CommitResult, Session
+    from ..scan import Scan
+    from ..session import CommitResult, Partition, Session
     from ..staging import FileSpec, NewFile
     from .workspace import Terms
 
@@ -119,14 +120,35 @@ class Transaction:
         """The data columns with those that this transaction has added so far."""
         return self.workspace.written_schema
 
-    def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
+    def read(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        partitions: Iterable[Partition] | None = None,
+    ) -> Scan:
+        """Rows of the snapshot with what this transaction has staged so far, as a `Scan`; arguments as of `Table.read`.
+
+        It declares what is read: the partitions and, by its simple comparisons, the condition. Above isolation
+        ``snapshot`` others may change whatever these exclude. A path in ``partitions`` need not exist yet.
+        """
+        return reading.read(
+            self.workspace,
+            self._attempt,
+            isolation=self.isolation,
+            columns=columns,
+            where=where,
+            partitions=partitions,
+        )
+
+    def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of a file slice; with ``meta`` also Hudi's five columns, which mark a row as unchanged on write.
 
         What this transaction has changed in its file group is read as changed.
 
         Columns that the table got after the file was written hold nulls, so that the rows can be written again.
         """
-        return self.workspace.read(group, columns=columns, meta=meta)
+        return self.workspace.read_slice(group, columns=columns, meta=meta)
 
     def depends_on(
         self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
@@ -146,7 +168,7 @@ class Transaction:
     def mark_scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
         """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
 
-        Who says nothing there may have read everything; slices that `read` gave are known by themselves. ``where`` and
+        Who says nothing there may have read everything; slices that `read_slice` gave are known by themselves. ``where`` and
         what is returned as in `depends_on`: no other slices have to be read.
         """
         return self.workspace.mark_scanned(partition, where=where)

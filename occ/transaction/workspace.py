@@ -86,8 +86,8 @@ class Workspace:
         """The data columns with those that this transaction has added so far."""
         return self.schema if self._columns is None else self._columns
 
-    def read(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-        """See `Transaction.read`."""
+    def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
+        """See `Transaction.read_slice`."""
         import pyarrow as pa
 
         self.require_open()

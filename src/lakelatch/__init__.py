@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from . import locks
     from .locks import lock
     from .occ.log import Settings
+    from .occ.scan import Scan
     from .occ.session import CommitResult
     from .occ.table import Table, adopt, create, open  # noqa: A004 - lakelatch.open is the name people expect
     from .occ.transaction import RunResult, Transaction
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "CommitResult": "occ.session",
     "RunResult": "occ.transaction",
+    "Scan": "occ.scan",
     "Settings": "occ.log",
     "Table": "occ.table",
     "Transaction": "occ.transaction",
@@ -74,6 +76,7 @@ __all__ = [
     "LockUnavailableError",
     "RolledBackError",
     "RunResult",
+    "Scan",
     "Settings",
     "StorageError",
     "Table",

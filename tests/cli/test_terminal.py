@@ -108,4 +108,4 @@ def test_a_stray_file_among_the_entries_of_the_log_disturbs_nobody(tmp_path, cap
             txn.new_file("").write(pa.table({"id": ["a"]}))
             txn.commit()
         assert not [each for each in caplog.records if each.exc_info or each.levelno >= logging.WARNING], caplog.text
-        assert table.read().num_rows == 1
+        assert table.read().count() == 1

@@ -43,7 +43,7 @@ def sign_off(txn: lakelatch.Transaction, name: str) -> None:
     """Whoever sees another one on call may go."""
     on_call = 0
     for each in txn.snapshot.file_slices("ward=x"):
-        on_call += txn.read(each)["on_call"].to_pylist().count(True)
+        on_call += txn.read_slice(each)["on_call"].to_pylist().count(True)
     txn.mark_scanned("ward=x")
     assert on_call > 1
     gone = DOCTORS.filter(pa.compute.equal(DOCTORS["id"], name)).set_column(2, "on_call", pa.array([False]))
@@ -51,7 +51,7 @@ def sign_off(txn: lakelatch.Transaction, name: str) -> None:
 
 
 def on_call(table: lakelatch.Table) -> int:
-    return table.read()["on_call"].to_pylist().count(True)
+    return table.read().to_arrow()["on_call"].to_pylist().count(True)
 
 
 def test_write_skew_happens_under_snapshot(url):

@@ -43,7 +43,7 @@ def played(told: Story, tmp_path: Path) -> Iterator[tuple[Path, lakelatch.Table]
             def work(txn: lakelatch.Transaction, task: Task = task, wanted: str = wanted, note: str = note) -> None:
                 for month in task.months:
                     for group in txn.snapshot.file_slices(f"month={month}"):
-                        rows = txn.read(group, meta=True)
+                        rows = txn.read_slice(group, meta=True)
                         chosen = (
                             pc.is_null(rows["dep_time"]) if wanted == "cancelled" else pc.equal(rows["origin"], wanted)
                         )

@@ -142,7 +142,7 @@ class Story:
                 return
             path = self.choose.choice(partitions)
             self.told.append(f"drop {path!r}")
-            gone = [row for each in txn.current.file_slices(path) for row in txn.read(each).to_pylist()]
+            gone = [row for each in txn.current.file_slices(path) for row in txn.read_slice(each).to_pylist()]
             txn.overwrites(path)
             txn.drop_file_groups(txn.current.file_slices(path))
             for row in gone:
@@ -191,7 +191,7 @@ class Story:
             return
         group = self.choose.choice(groups)
         self.told.append(f"replace in {group.partition!r}")
-        rows = txn.read(group)
+        rows = txn.read_slice(group)
         held = rows.to_pylist()
         assert in_order(plain(held)) == in_order(plain([model[self._place(row)] for row in held])), "what it reads"
         if not held:
@@ -285,11 +285,11 @@ class Story:
 
     def _compare(self) -> None:
         self._conditions = []
-        assert in_order(plain_rows(self.table.read())) == self.expected
+        assert in_order(plain_rows(self.table.read().to_arrow())) == self.expected
 
     def _end(self) -> None:
         with lakelatch.open(str(self.folder)) as fresh:
-            assert in_order(plain_rows(fresh.read())) == self.expected, "a fresh handle"
+            assert in_order(plain_rows(fresh.read().to_arrow())) == self.expected, "a fresh handle"
             assert not check(fresh.store, deep=True).findings
         if self.model:
             assert in_order(by_hudi_rs(self.folder)) == self.expected, "hudi-rs"

@@ -80,7 +80,7 @@ def test_nothing_of_a_row_that_is_gone_stays_in_the_new_file(tmp_path: Path, how
                 txn.upsert(pa.table({"id": ["k2"], "name": ["new"], "v": [2]}, schema=SCHEMA))
         expected = {"k2": "new"} if how == "overwrite" else {}
         expected |= {f"k{i}": name for i, name in enumerate(names) if i != 2}
-        found = table.read().to_pydict()
+        found = table.read().to_arrow().to_pydict()
         assert dict(zip(found["id"], found["name"], strict=True)) == expected
         assert _values_stored(table) == set(expected.values())
 

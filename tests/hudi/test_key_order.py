@@ -41,7 +41,7 @@ def rewrite_span(folder: Path, low: str, high: str) -> None:
 
 
 def content(table: lakelatch.Table) -> dict[str, int]:
-    read = table.read().to_pydict()
+    read = table.read().to_arrow().to_pydict()
     assert len(read["id"]) == len(set(read["id"])), read
     return dict(zip(read["id"], read["v"], strict=True))
 

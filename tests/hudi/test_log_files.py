@@ -199,11 +199,11 @@ def test_rows_that_say_that_they_are_deleted(mor):
 def test_chosen_columns_and_meta_columns(mor):
     mor.update(at(10), at(11), "a", {"a0": 5, "a2": 2}, [("a1", ("LongWrapper", -5))])
     with lakelatch.open(str(mor.folder)) as table:
-        assert table.read(columns=["id"]).to_pydict() == {"id": ["a0", "a1", "a2"]}
+        assert table.read(columns=["id"]).to_arrow().to_pydict() == {"id": ["a0", "a1", "a2"]}
         (only,) = table.snapshot().file_slices()
         found = table.read_slice(only, columns=["id"], meta=True).to_pydict()
         assert found["_hoodie_commit_time"] == [at(10), at(1), at(10)]
-        assert table.read(columns=["part"]).num_rows == 3
+        assert table.read(columns=["part"]).count() == 3
         assert set(found) == {"id", *(n for n in found if n.startswith("_hoodie_"))}
 
 
@@ -233,7 +233,7 @@ def test_rows_without_meta_columns_are_damage(mor):
         lakelatch.open(str(mor.folder)) as table,
         pytest.raises(CorruptTableError, match="without _hoodie_commit_time"),
     ):
-        table.read()
+        table.read().to_arrow()
 
 
 def test_a_log_file_that_is_cleaned_away_while_it_is_read(mor):

@@ -75,7 +75,7 @@ _REST = "-0000-4000-8000-000000000000-0"
 
 
 def _rows(table: lakelatch.Table) -> dict[str, int]:
-    read = table.read().to_pydict()
+    read = table.read().to_arrow().to_pydict()
     return dict(zip(read["id"], read["v"], strict=True))
 
 

@@ -86,7 +86,7 @@ def rs_read_optimized() -> HudiReadOptions:
 
 def by_us(path: Path, **moment: Any) -> list[Row]:
     with lakelatch.open(str(path)) as table:
-        return plain_rows(table.read(**moment))
+        return plain_rows(table.read(**moment).to_arrow())
 
 
 def plain_rows(table: pa.Table) -> list[Row]:

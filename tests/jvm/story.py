@@ -152,7 +152,7 @@ class Change:
             part = arrow.filter(pc.equal(paths, path))
             groups = [] if self._emptied(path) else txn.snapshot.file_slices(path)
             for group in groups:
-                base = txn.read(group, meta=True)
+                base = txn.read_slice(group, meta=True)
                 known = part.filter(pc.is_in(part[RECORD_KEY], base[RECORD_KEY].combine_chunks()))
                 if bucket_of(group.file_id) is not None and story.table.settings.bucket_count:
                     known = part.filter(pa.array(self._buckets(part) == bucket_of(group.file_id)))
@@ -188,7 +188,7 @@ class Change:
         for path in paths.unique().to_pylist():
             wanted = keys.filter(pc.equal(paths, path))
             for group in txn.snapshot.file_slices(path):
-                left = remove(txn.read(group, meta=True), wanted)
+                left = remove(txn.read_slice(group, meta=True), wanted)
                 if left.changed:
                     with txn.rewrite(group) as file:
                         file.write(left.rows)

@@ -41,12 +41,12 @@ class PairWorld(World):
         with world.fresh() as table:
             with table.transaction("insert") as txn:
                 insert(txn, "a", "a2", v=0)
-            return rows_of(table.read())
+            return rows_of(table.read().to_arrow())
 
     def rows(self) -> Rows:
         """What a new handle reads."""
         with self.fresh() as table:
-            return rows_of(table.read())
+            return rows_of(table.read().to_arrow())
 
 
 def rows_of(read: pa.Table) -> Rows:
@@ -209,7 +209,7 @@ def _delete_where() -> Operation:
     def stage(txn: Transaction, run: Running) -> None:
         txn.depends_on("part=a")
         for group in txn.snapshot.file_slices("part=a"):
-            rows = rows_of(txn.read(group))
+            rows = rows_of(txn.read_slice(group))
             kept = {key: row for key, row in rows.items() if not goes(row)}
             if kept != rows:
                 txn.rewrite(group).write(_table_of(kept, txn.schema))
@@ -297,7 +297,7 @@ def _read_snapshot(run: Running) -> None:
 
 
 def _read_now(run: Running) -> None:
-    run.seen = rows_of(run.table.read())
+    run.seen = rows_of(run.table.read().to_arrow())
 
 
 OPERATIONS = [

@@ -812,7 +812,7 @@ def two_attempts_at_one_file(world: World) -> None:
     w = world.writer("W")
     txn = w.table.transaction("upsert")
     (group,) = txn.snapshot.file_slices("part=a")
-    old = txn.read(group)
+    old = txn.read_slice(group)
     new = old.set_column(2, "v", pa.array([v + 1 for v in old["v"].to_pylist()]))
     spec = txn.file_spec(new.schema)
 

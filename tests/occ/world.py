@@ -51,7 +51,7 @@ def make(folder: Path, env=None, **settings) -> None:
 def add(txn: Transaction, part: str, delta: int = 1) -> None:
     """Add to v of all rows of a partition, through every file group that the snapshot shows."""
     for group in txn.snapshot.file_slices(f"part={part}"):
-        old = txn.read(group)
+        old = txn.read_slice(group)
         txn.rewrite(group).write(old.set_column(2, "v", pa.array([v + delta for v in old["v"].to_pylist()])))
 
 
@@ -70,7 +70,7 @@ def overwrite(txn: Transaction, part: str, *ids: str, v: int = 1) -> None:
 
 def content(table: Table) -> dict[str, int]:
     """All rows as {id: v}; fails on a key that occurs twice."""
-    read = table.read().to_pydict()
+    read = table.read().to_arrow().to_pydict()
     assert len(set(read["id"])) == len(read["id"]), f"duplicate keys: {sorted(read['id'])}"
     return dict(zip(read["id"], read["v"], strict=True))
 

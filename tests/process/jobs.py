@@ -229,7 +229,7 @@ def _put(txn: Transaction, part: str, key: str, value: int) -> None:
     """Set the row of a key, a new one if there is none."""
     txn.depends_on(f"part={part}")
     for group in txn.snapshot.file_slices(f"part={part}"):
-        there = dict(zip(*txn.read(group, columns=["id", "v"]).to_pydict().values(), strict=True))
+        there = dict(zip(*txn.read_slice(group, columns=["id", "v"]).to_pydict().values(), strict=True))
         if key in there:
             txn.rewrite(group).write(rows(part, there | {key: value}))
             return

@@ -90,7 +90,7 @@ def test_a_leader_that_is_killed_is_followed_and_the_services_go_on(
     write_small_files(orders, "d", "e", "f")
     assert follower.next("clustered")
     with lakelatch.open(orders) as table:
-        assert sorted(table.read().column("id").to_pylist()) == list("abcdef")
+        assert sorted(table.read().to_arrow().column("id").to_pylist()) == list("abcdef")
     follower.process.send_signal(signal.SIGTERM)
     assert follower.process.wait(PATIENCE_S) == 0
     assert locks.inspect(f"services of {orders}") is None

@@ -67,7 +67,7 @@ def test_a_lease_is_that_of_the_view_and_not_of_the_log_before_it(world: World):
         for _ in range(3):
             a.add("a")
         assert a.table.clean(retain_commits=1) is not None
-        assert view.read().num_rows == len(BEGUN)
+        assert view.read().count() == len(BEGUN)
 
 
 def test_the_newest_by_completion_leaves_the_timeline_first(world: World):
@@ -145,7 +145,7 @@ def test_what_was_taken_back_and_published_late_is_in_no_view(world: World):
         assert world.content() == BEGUN
         world.writer("C").add("a")
         assert world.content() == NOW
-        assert view.read().num_rows == len(BEGUN)
+        assert view.read().count() == len(BEGUN)
 
 
 def test_a_cleaning_in_a_later_epoch_spares_what_a_reader_reads(world: World):
@@ -159,7 +159,7 @@ def test_a_cleaning_in_a_later_epoch_spares_what_a_reader_reads(world: World):
         with world.fresh() as table:
             table.rollback_failed_writes()
         assert files_of(a, undone)
-        assert view.read().num_rows == len(BEGUN)
+        assert view.read().count() == len(BEGUN)
     with world.fresh() as table:
         check_sound(table)
     assert not files_of(a, undone)

@@ -211,7 +211,7 @@ class Work:
         try:
             return self.txn._attempt.seen(
                 lambda: read(self.txn.session.store, group.path)
-            )  # as `Transaction.read` does
+            )  # as `Transaction.read_slice` does
         except Gone as e:
             self.txn.check()  # somebody has taken it for dead
             raise Anomaly(f"{self.attempt.name} is open, and {group.path} of its snapshot is gone") from e

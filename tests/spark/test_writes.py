@@ -280,7 +280,7 @@ def test_spark_and_plain_python_share_a_table(make: Callable[..., Any], spark: A
     table.insert(rows_of(spark, generated(6)))
     with lakelatch.open(table.table.url) as plain, plain.transaction("upsert") as txn:
         for group in txn.snapshot.file_slices("city=sf"):
-            rows = txn.read(group)
+            rows = txn.read_slice(group)
             doubled = rows.set_column(
                 rows.column_names.index("n"), "n", pa.array([2 * n for n in rows["n"].to_pylist()])
             )

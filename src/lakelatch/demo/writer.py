@@ -124,7 +124,7 @@ def with_pyarrow(table: Table, task: Task) -> None:
         for month in task.months:
             txn.depends_on(f"month={month}")  # all of the month, also what others add to it meanwhile
             for group in txn.snapshot.file_slices(f"month={month}"):
-                rows = txn.read(group, meta=True)
+                rows = txn.read_slice(group, meta=True)
                 chosen = pc.is_null(rows["dep_time"]) if wanted == "cancelled" else pc.equal(rows["origin"], wanted)
                 with txn.rewrite(group) as new:
                     new.write(_marked(rows, chosen, note))

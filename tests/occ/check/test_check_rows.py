@@ -81,18 +81,18 @@ def test_a_deep_check_notices_when_every_byte_of_a_column_is_another(filled):
 def test_no_byte_of_a_column_can_change_a_row_unnoticed(filled):
     """What else can change is in the heads of pages: statistics, which no reader here looks at."""
     table, path = filled
-    sound, was = path.read_bytes(), table.read()
+    sound, was = path.read_bytes(), table.read().to_arrow()
     changed = [place for _, start, end in chunks(path) for place in range(start, end)]
     for place in random.Random(2).sample(changed, 150):
         path.write_bytes(sound[:place] + bytes([sound[place] ^ 0xFF]) + sound[place + 1 :])
         if check(table.store, deep=True).sound():
-            assert table.read().equals(was), place
+            assert table.read().to_arrow().equals(was), place
 
 
 def test_a_deep_check_says_which_rows_it_did_not_read(filled):
     table, path = filled
     with table.transaction("upsert") as txn:
-        txn.upsert(table.read().slice(0, 1))
+        txn.upsert(table.read().to_arrow().slice(0, 1))
     (told,) = [each for each in check(table.store, deep=True).unchecked if "time travel" in each]
     assert told.startswith("the rows of 1 files")
     newest = max(path.parent.glob("*.parquet"), key=lambda each: each.name.rpartition("_")[2])

@@ -19,7 +19,7 @@ def leases(world) -> list[str]:
 
 
 def values(view) -> dict[str, int]:
-    read = view.read(columns=["id", "v"]).to_pydict()
+    read = view.read(columns=["id", "v"]).to_arrow().to_pydict()
     return dict(zip(read["id"], read["v"], strict=True))
 
 

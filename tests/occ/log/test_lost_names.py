@@ -108,7 +108,7 @@ def test_who_may_only_read_sees_all_that_landed_whatever_names_are_lost(world, l
 
 
 def content_at(table: Table, completed: str) -> dict[str, int]:
-    read = table.read(as_of_completion=completed).to_pydict()
+    read = table.read(as_of_completion=completed).to_arrow().to_pydict()
     return dict(zip(read["id"], read["v"], strict=True))
 
 

@@ -221,7 +221,7 @@ def test_a_row_that_met_the_condition_and_is_gone_counts(two):
     txn = job(other, [("v", "<", 5)])
     with one.transaction("upsert") as between:
         for group in between.snapshot.file_slices("part=a"):
-            if "a0" in between.read(group)["id"].to_pylist():
+            if "a0" in between.read_slice(group)["id"].to_pylist():
                 between.rewrite(group).write(rows("a", {"a0": 50, "a1": 50}))  # what is there now meets it no more
     with pytest.raises(lakelatch.ConflictError):
         txn.commit()

@@ -32,7 +32,7 @@ def commit(table: lakelatch.Table, batch: pa.Table) -> None:
 
 
 def values(table: lakelatch.Table) -> list[int]:
-    return sorted(table.read()["value"].to_pylist())
+    return sorted(table.read().to_arrow()["value"].to_pylist())
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_adopting_takes_its_commits_over(bypassed):
     with lakelatch.adopt(bypassed) as table:
         with table.transaction("upsert") as txn:
             (group,) = txn.snapshot.file_slices()
-            assert txn.read(group)["value"].to_pylist() == [2, 2]
+            assert txn.read_slice(group)["value"].to_pylist() == [2, 2]
             txn.rewrite(group).write(rows("a", "b", value=3))
         assert values(table) == [3, 3]
 

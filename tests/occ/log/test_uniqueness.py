@@ -92,9 +92,13 @@ def test_an_upsert_that_lost_finds_the_key_when_it_runs_again(world):
 
     def work(txn):
         runs.append(txn.instant)
-        held = {key: group for group in txn.snapshot.file_slices("part=a") for key in txn.read(group)["id"].to_pylist()}
+        held = {
+            key: group
+            for group in txn.snapshot.file_slices("part=a")
+            for key in txn.read_slice(group)["id"].to_pylist()
+        }
         if "new" in held:
-            old = txn.read(held["new"], meta=True)
+            old = txn.read_slice(held["new"], meta=True)
             keep = old.filter(pa.compute.not_equal(old["id"], "new"))
             txn.rewrite(held["new"]).write(pa.concat_tables([keep, rows("a", {"new": 7})], promote_options="default"))
             return
@@ -115,7 +119,7 @@ def test_the_same_key_in_two_partitions_is_two_keys(world):
     insert(one, "a", "a", "z")  # the spans meet
     one.commit()
     two.commit()
-    assert world.fresh().read().num_rows == 14
+    assert world.fresh().read().count() == 14
 
 
 @pytest.mark.parametrize("settings", [{"unique_keys": False}, {}])
@@ -129,7 +133,7 @@ def test_no_promise_no_conflict(make_world, settings):
     one.commit()
     two.commit()
     assert "unique" not in two.session.log.state.last.metadata
-    assert world.fresh().read()["id"].to_pylist().count("new") == 2
+    assert world.fresh().read().to_arrow()["id"].to_pylist().count("new") == 2
 
 
 def test_rows_that_are_changed_in_place_are_no_new_keys(world):
@@ -238,7 +242,7 @@ def test_two_writers_of_one_value_conflict_and_the_loser_is_told_the_rows(make_p
     assert told.value.values == [("new@x",)]
     assert told.value.keys == ["2"]
     assert "'3'" in str(told.value)
-    assert sorted(table.read()["id"].to_pylist()) == ["1", "3"]
+    assert sorted(table.read().to_arrow()["id"].to_pylist()) == ["1", "3"]
 
 
 def test_a_conflict_over_a_value_names_the_constraint(make_people):
@@ -254,7 +258,7 @@ def test_values_of_other_rows_of_the_snapshot_are_refused(make_people):
     table = make_people(("1", "a@x", "de", 1), ("2", "b@x", "de", 2))
     with pytest.raises(lakelatch.ConstraintError, match=r"email='b@x' in rows '3' and '2'"):
         begin(table, ("3", "b@x", "fr", 3)).commit()
-    assert table.read().num_rows == 2
+    assert table.read().count() == 2
     begin(table, ("3", "c@x", "fr", 3)).commit()
 
 
@@ -262,18 +266,18 @@ def test_a_row_may_keep_its_value_and_rows_may_swap_theirs(make_people):
     table = make_people(("1", "a@x", "de", 1), ("2", "b@x", "de", 2), ("3", "c@x", "de", 3))
     with table.transaction("upsert") as txn:
         (group,) = txn.snapshot.file_slices()
-        old = txn.read(group, meta=True)
+        old = txn.read_slice(group, meta=True)
         kept = old.filter(pa.compute.equal(old["id"], "3"))
         changed = people(("1", "b@x", "de", 1), ("2", "a@x", "de", 2))
         txn.rewrite(group).write(pa.concat_tables([kept, changed], promote_options="default"))
-    assert dict(zip(*(table.read()[c].to_pylist() for c in ("id", "email")), strict=True))["1"] == "b@x"
+    assert dict(zip(*(table.read().to_arrow()[c].to_pylist() for c in ("id", "email")), strict=True))["1"] == "b@x"
 
 
 def test_a_row_that_was_copied_into_the_new_file_is_another_row(make_people):
     table = make_people(("1", "a@x", "de", 1), ("2", "b@x", "de", 2))
     txn = table.transaction("upsert")
     (group,) = txn.snapshot.file_slices()
-    old = txn.read(group, meta=True)
+    old = txn.read_slice(group, meta=True)
     kept = old.filter(pa.compute.equal(old["id"], "2"))
     txn.rewrite(group).write(pa.concat_tables([kept, people(("1", "b@x", "de", 1))], promote_options="default"))
     with pytest.raises(lakelatch.ConstraintError, match="email='b@x'"):
@@ -289,7 +293,7 @@ def test_twice_in_one_batch_is_refused(make_people):
             table, *((str(n), None, "de", 1) for n in range(3)), ("a", "z@x", "de", 1), ("b", "z@x", "de", 2)
         ).commit()
     assert told.value.values == [("z@x",)]
-    assert table.read().num_rows == 0
+    assert table.read().count() == 0
 
 
 def test_nulls_are_never_equal(make_people):
@@ -297,7 +301,7 @@ def test_nulls_are_never_equal(make_people):
     one, two = begin(table, ("3", None, "de", 1)), begin(table, ("4", None, "de", 2))
     one.commit()
     two.commit()
-    assert table.read().num_rows == 4
+    assert table.read().count() == 4
 
 
 def test_of_several_columns_all_have_to_be_equal(make_people):
@@ -320,7 +324,7 @@ def test_what_an_overwrite_replaces_does_not_count(make_people):
         txn.overwrites(None)
         txn.drop_file_groups(txn.snapshot.file_slices())
         txn.new_file().write(people(("2", "a@x", "de", 1)))
-    assert table.read()["id"].to_pylist() == ["2"]
+    assert table.read().to_arrow()["id"].to_pylist() == ["2"]
 
 
 def test_only_files_that_may_hold_the_values_are_read(make_people, monkeypatch):
@@ -387,5 +391,5 @@ def test_many_writers_leave_every_value_once(make_people):
                 with suppress(lakelatch.ConflictError, lakelatch.ConstraintError):
                     txn.commit()
             open_ = []
-    emails = table.read()["email"].to_pylist()
+    emails = table.read().to_arrow()["email"].to_pylist()
     assert len(emails) == len(set(emails)) > 15

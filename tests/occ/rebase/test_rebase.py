@@ -106,7 +106,7 @@ def test_rows_that_a_code_computed_are_safe_too(world):
     def set_row(writer, **values: int) -> Transaction:
         txn = writer.table.transaction()
         (group,) = txn.snapshot.file_slices("part=a")
-        old = txn.read(group, meta=True)
+        old = txn.read_slice(group, meta=True)
         keep = [i not in values for i in old["id"].to_pylist()]
         with txn.rewrite(group) as file:
             file.write(pa.concat_tables([old.filter(pa.array(keep)), rows("a", values)], promote_options="default"))

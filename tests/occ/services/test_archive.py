@@ -195,7 +195,7 @@ def test_a_long_transaction_that_landed_late_keeps_nothing_and_hides_nothing(old
 
 
 def content_at(table, moment):
-    read = table.read(as_of_completion=moment).to_pydict()
+    read = table.read(as_of_completion=moment).to_arrow().to_pydict()
     return dict(zip(read["id"], read["v"], strict=True))
 
 
@@ -223,7 +223,7 @@ def test_a_readers_lease_keeps_what_came_after_its_state(old):
 
 
 def content_of(view):
-    read = view.read().to_pydict()
+    read = view.read().to_arrow().to_pydict()
     return dict(zip(read["id"], read["v"], strict=True))
 
 

@@ -177,7 +177,7 @@ def test_a_savepoint_that_lands_while_a_clean_is_planned_is_honoured(old):
     a.table.clean(retain_commits=1)
     with old.fresh() as table:
         assert seen_at(table, first.completed) == before
-        assert table.read(as_of_completion=first.completed).num_rows == 5 - 1
+        assert table.read(as_of_completion=first.completed).count() == 5 - 1
         check_sound(table)
 
 

@@ -41,9 +41,9 @@ def test_a_savepoint_keeps_its_state_until_it_is_deleted(old):
     with old.fresh() as table:
         (found,) = table.savepoints()
         assert found == saved
-        assert table.read(as_of_completion=saved.completion).num_rows == len(AGED)
+        assert table.read(as_of_completion=saved.completion).count() == len(AGED)
         with table.pinned(as_of_completion=saved.completion) as view:
-            assert dict(zip(*view.read(columns=["id", "v"]).to_pydict().values(), strict=True)) == AGED
+            assert dict(zip(*view.read(columns=["id", "v"]).to_arrow().to_pydict().values(), strict=True)) == AGED
         assert {f.kind for f in check(table.store).findings} <= {"old-file-missing"}
         table.delete_savepoint(saved.instant)
         assert table.savepoints() == []
@@ -103,7 +103,7 @@ def test_a_clean_that_is_decided_while_a_savepoint_is_made_wins(old):
         else:
             with world.fresh() as table:
                 assert {n for names in saved.files.values() for n in names} <= data_files(folder), number
-                assert table.read(as_of_completion=saved.completion).num_rows == 4
+                assert table.read(as_of_completion=saved.completion).count() == 4
         with world.fresh() as table:
             check_sound(table)
         world.close()

@@ -108,7 +108,7 @@ FORMS = {
 def test_rows_of_every_form_are_the_same_rows_in_the_table(table, form):
     with table.transaction() as txn:
         txn.upsert(FORMS[form]())
-    assert table.read().sort_by("id").to_pylist() == STORED
+    assert table.read().to_arrow().sort_by("id").to_pylist() == STORED
     assert table.schema() == SCHEMA
 
 
@@ -118,7 +118,7 @@ def test_keys_of_every_form_delete_their_rows(table, form):
         txn.upsert([*ROWS, ROWS[0] | {"id": 4}])
     with table.transaction() as txn:
         txn.delete(FORMS[form]())
-    assert table.read().column("id").to_pylist() == [4]
+    assert table.read().to_arrow().column("id").to_pylist() == [4]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_other_things_are_refused_by_the_name_of_their_class(table, rows, named)
         with table.transaction() as txn, pytest.raises(InputError, match=named) as refused:
             write(txn)
         assert "nothing was written. Give a pyarrow Table" in str(refused.value)
-    assert table.read().num_rows == 0
+    assert table.read().count() == 0
 
 
 def test_rows_of_spark_are_sent_to_its_own_door(table):
@@ -197,11 +197,11 @@ def upsert(table, rows, **more) -> list[dict]:
 
 
 def refused(table, rows, match: str, **more) -> InputError:
-    before = table.read()
+    before = table.read().to_arrow()
     with table.transaction() as txn, pytest.raises(InputError, match=match) as found:
         txn.upsert(rows, **more)
     assert txn.result is None
-    assert table.read().equals(before)
+    assert table.read().to_arrow().equals(before)
     return found.value
 
 
@@ -266,12 +266,12 @@ def test_columns_of_hudi_are_left_out(small):
     upsert(small, [FULL])
     with small.transaction() as txn:
         (group,) = txn.snapshot.file_slices()
-        whole = txn.read(group, meta=True)
+        whole = txn.read_slice(group, meta=True)
         assert "_hoodie_commit_time" in whole.column_names
         txn.upsert(whole)
     with small.transaction() as again:
         (group,) = again.snapshot.file_slices()
-        assert again.read(group, meta=True).column("_hoodie_commit_time").to_pylist() == [txn.instant]
+        assert again.read_slice(group, meta=True).column("_hoodie_commit_time").to_pylist() == [txn.instant]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def begin_wide(writer: Writer, part: str = "a", column: str = "w") -> lakelatch.
     """Have begun to write rows with one more column."""
     txn = writer.table.transaction("upsert")
     (group,) = txn.snapshot.file_slices(f"part={part}")
-    old = txn.read(group)
+    old = txn.read_slice(group)
     txn.rewrite(group).write(old.append_column(column, pa.array([7] * old.num_rows)))
     return txn
 
@@ -34,7 +34,7 @@ def columns(folder: Path) -> list[str]:
 
 
 def columns_of(writer: Writer) -> list[str]:
-    return writer.table.read().column_names
+    return writer.table.read().to_arrow().column_names
 
 
 @pytest.fixture

@@ -55,11 +55,11 @@ def look(world: PairWorld, *runs: Running) -> tuple[Rows, dict[int, Rows]]:
         table.rollback_failed_writes()
         check_history(table)
         check_published(table)
-        read = table.read()
+        read = table.read().to_arrow()
     rows = rows_of(read)
     shown = HudiTableBuilder.from_base_uri(str(world.folder)).build().get_schema().names
     assert shown == read.column_names, "Hudi's reader shows other columns"
-    assert rows_of(runs[-1].table.read()) == rows, "an old handle shows other rows"
+    assert rows_of(runs[-1].table.read().to_arrow()) == rows, "an old handle shows other rows"
     return rows, {run.side: run.seen for run in runs if run.seen is not None}
 
 

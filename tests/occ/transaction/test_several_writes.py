@@ -79,7 +79,7 @@ def add_to_all(delta: int) -> Write:
 
     def write(txn: Transaction, model: Model) -> None:
         for group in txn.current.file_slices():
-            old = txn.read(group)
+            old = txn.read_slice(group)
             txn.rewrite(group).write(
                 old.set_column(2, "v", pa.array([v + delta for v in old["v"].to_pylist()], pa.int64()))
             )
@@ -102,7 +102,7 @@ def end_sound(world, expected: dict[str, int]) -> None:
 
 
 def held(table: Table) -> Model:
-    read = table.read().to_pydict()
+    read = table.read().to_arrow().to_pydict()
     found = list(zip(read["part"], read["id"], read["v"], strict=True))
     model = {(part, key): v for part, key, v in found}
     assert len(model) == len(found), f"a key stands twice: {sorted(found)}"
@@ -171,7 +171,7 @@ def test_the_slices_of_the_snapshot_name_what_became_of_them(world):
         txn.upsert(rows("a", {"a0": 5, "n": 5}))
         add(txn, "a")
         add(txn, "a")
-        assert [row["v"] for row in txn.read(slices[0]).to_pylist()] == [7, 2, 7]
+        assert [row["v"] for row in txn.read_slice(slices[0]).to_pylist()] == [7, 2, 7]
     end_sound(world, BEGUN | {"a0": 7, "a1": 2, "n": 7})
 
 
@@ -279,7 +279,7 @@ def test_a_new_column_of_one_write_is_there_in_the_next(world):
         txn.upsert(rows("a", {"a0": 5}).append_column("w", pa.array([1], pa.int64())))
         txn.delete_where([("w", "=", 1)])
         txn.upsert(rows("a", {"a1": 6}), missing="null")
-    assert table.read().column_names == ["id", "part", "v", "w"]
+    assert table.read().to_arrow().column_names == ["id", "part", "v", "w"]
     end_sound(world, {key: v for key, v in BEGUN.items() if key != "a0"} | {"a1": 6})
 
 
@@ -359,7 +359,7 @@ def _deleted_and_written_again(txn: Transaction) -> None:
 
 def _replaced(txn: Transaction) -> None:
     (group,) = txn.snapshot.file_slices("part=a")
-    held = txn.read(group, meta=True)
+    held = txn.read_slice(group, meta=True)
     mine = dict.fromkeys(held.column_names) | {"id": "a0", "part": "a", "v": 1}
     kept = [mine if row["id"] == "a0" else row for row in held.to_pylist()]
     txn.rewrite(group).write(pa.Table.from_pylist(kept, schema=held.schema))
@@ -485,7 +485,7 @@ def test_zero_is_zero_whatever_its_sign_and_the_operator(folder, where):
             txn.upsert(pa.table({"id": ["minus", "plus", "less", "null"], "f": [-0.0, 0.0, -1.0, None]}, schema=schema))
         with table.transaction() as txn:
             txn.delete_where([where])
-        assert table.read()["id"].to_pylist() == ["less", "null"]
+        assert table.read().to_arrow()["id"].to_pylist() == ["less", "null"]
 
 
 @pytest.mark.parametrize("partition", [None, "part=a"])

@@ -12,6 +12,7 @@ from .file_names import (
     partition_metadata,
 )
 from .footer_note import NOTE, note_of
+from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, Block, Torn, read_blocks
@@ -25,6 +26,7 @@ __all__ = [
     "BaseName",
     "Block",
     "FileGroupId",
+    "Footers",
     "Listing",
     "LogFile",
     "Torn",

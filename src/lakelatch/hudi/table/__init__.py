@@ -15,6 +15,7 @@ from .config import (
 from .java_properties import parse
 from .key_order import all_outside, java_span, may_be_span
 from .partition_path import distinct_paths, parse_partition_path, partition_path, partition_paths
+from .partition_values import named_values, possible_values
 from .record_keys import RECORD_KEY, bucket_ids, key_parts, record_keys, refuse_key_type, shown, wide_hashes
 
 __all__ = [
@@ -36,10 +37,12 @@ __all__ = [
     "java_span",
     "key_parts",
     "may_be_span",
+    "named_values",
     "parse",
     "parse_partition_path",
     "partition_path",
     "partition_paths",
+    "possible_values",
     "record_keys",
     "refuse_key_type",
     "refuse_other",

@@ -1,0 +1,54 @@
+"""A reader's lease for a scan that takes long: put when it has run for one heartbeat interval, and kept alive from then on.
+
+    t=0   read: the state of completion time C
+    t=1   a short scan has ended, and has written nothing
+    t=10  a long one puts its lease "at C"; from now on no cleaning takes a file of that state
+
+A cleaning before that is one that retained less than the last ten seconds. What it took is told when the scan comes to it;
+rows that came before were right, because a data file never changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...errors import LakeLatchError
+from ..liveness import Beating, Lease, lease_path
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+_log = logging.getLogger("lakelatch.scan")
+
+
+@contextmanager
+def held(session: Session, completion: str | None) -> Iterator[None]:
+    """Keep the files of that state while the block lasts; without a completion time retention alone does."""
+    if completion is None or not session.writable:
+        yield
+        return
+    lease = Lease(session.env.uuid(), session.writer, completion, exact=True, process=session.env.process())
+    beating: Beating | None = None
+    refused = False
+
+    def beat() -> None:
+        nonlocal beating, refused
+        if beating is not None:
+            beating.beat()
+        elif not refused:
+            try:
+                beating = Beating(session.store, lease)
+            except LakeLatchError as e:  # who may not write is covered by retention
+                refused = True
+                _log.info("%s: a scan has no reader's lease: %s", session.url, e)
+
+    timer = session.env.every(session.settings.heartbeat_interval_s, beat, name="lakelatch-reader")
+    try:
+        yield
+    finally:
+        timer.cancel(join_s=5.0)
+        if beating is not None:
+            session.store.delete(lease_path(lease.reader))

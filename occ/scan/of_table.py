@@ -1,0 +1,158 @@
+"""Makes scans: of a table's state, of a transaction's, of what commits have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...conditions import condition_on
+from ...errors import InputError
+from ...hudi.table import META_COLUMNS
+from ...hudi.timeline import FileSlice, Time
+from ..session import chosen_partitions, some
+from .explanation import ScannedFile
+from .held import held
+from .pruning import partitions_that_may_match
+from .row_groups import Wanted
+from .scan import Hold, Scan
+
+if TYPE_CHECKING:
+    from ..session import Partition, Session, View
+
+COMMIT_TIME = META_COLUMNS[0]
+COMPLETION = "_commit_completion"  # a column of `changes`
+
+
+def scan(
+    session: Session,
+    *,
+    columns: Sequence[str] | None,
+    where: Any,
+    partitions: Iterable[Partition] | None,
+    as_of: Time | None,
+    as_of_completion: Time | None,
+) -> Scan:
+    """See `Table.read`."""
+    view, completion = _seen(session, as_of, as_of_completion)
+    return scan_view(
+        session,
+        view,
+        columns=columns,
+        where=where,
+        partitions=partitions,
+        completion=completion,
+        hold=partial(held, session, completion),
+    )
+
+
+def scan_view(
+    session: Session,
+    view: View,
+    *,
+    columns: Sequence[str] | None = None,
+    where: Any = None,
+    partitions: Iterable[Partition] | None = None,
+    completion: str | None = None,
+    hold: Hold = nullcontext,
+) -> Scan:
+    """The scan of one state; arguments as of `Table.read`."""
+    wanted, slices = wanted_of(session, view.arrow_schema(), columns, where), view.snapshot.file_slices()
+    chosen = None
+    if partitions is not None:
+        chosen = chosen_partitions(session.store, session.config, view.arrow_schema(), view.snapshot, partitions)
+    return scan_slices(session, slices, wanted, chosen, completion=completion, hold=hold)
+
+
+def scan_slices(
+    session: Session,
+    slices: Sequence[FileSlice],
+    wanted: Wanted,
+    chosen: Iterable[str] | None = None,
+    *,
+    completion: str | None = None,
+    hold: Hold = nullcontext,
+) -> Scan:
+    """The scan of those of these slices that lie in the chosen partitions and may hold wanted rows."""
+    asked = {each.partition for each in slices} if chosen is None else set(chosen)
+    may = asked
+    if wanted.condition is not None:
+        may = partitions_that_may_match(sorted(asked), session.config, wanted.table, wanted.condition)
+    kept, pruned = [], []
+    for each in slices:
+        if each.partition in may:
+            kept.append(each)
+        else:
+            why = (
+                "the condition excludes its partition"
+                if each.partition in asked
+                else "of no partition that was asked for"
+            )
+            pruned.append(ScannedFile(each.base.path if each.base else each.logs[-1].path, False, why))
+    return Scan(session, kept, wanted, pruned=pruned, completion=completion, hold=hold)
+
+
+def changes(session: Session, *, after: Time | None, until: Time | None, columns: Sequence[str] | None) -> Scan:
+    """See `Table.changes`."""
+    commits = session.commits(after=after, until=until)
+    view, _ = _seen(session, None, until)
+    last = commits[-1][0].order[0] if commits else None if after is None else session.time_of(after, "after")
+    schema = view.arrow_schema()
+    if schema is not None and COMPLETION in schema.names:
+        raise InputError(
+            f"{session.url} has a column {COMPLETION} of its own, under which `changes` tells C; rename it"
+        )
+    wanted = wanted_of(session, schema, columns, None)
+    known = {instant.requested: instant.order[0] for instant, _ in commits}
+    of_commits = condition_on(wanted.table, [(COMMIT_TIME, "in", tuple(known))])
+    columns = [*dict.fromkeys([*wanted.columns, COMMIT_TIME])]
+    groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}
+    slices = [each for each in view.snapshot.file_slices() if tuple(each.group) in groups]
+
+    def finish(rows: pa.Table) -> pa.Table:
+        place = pc.index_in(rows.column(COMMIT_TIME), value_set=pa.array(list(known), pa.string()))
+        completed = pa.array(list(known.values()), pa.string()).take(place)
+        return rows.select(list(wanted.columns)).append_column(COMPLETION, completed)
+
+    return Scan(
+        session,
+        slices,
+        Wanted(wanted.table, tuple(columns), of_commits),
+        completion=last,
+        hold=partial(held, session, last),
+        finish=finish,
+    )
+
+
+def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str] | None, where: Any) -> Wanted:
+    """The columns and the condition, checked; ``schema`` None is that of a table without any column yet."""
+    session.config.refuse_reading()
+    data = schema if schema is not None else pa.schema([])
+    table = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *data])
+    names = data.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    if unknown := [name for name in names if name not in table.names]:
+        raise InputError(f"{session.url} has no column {unknown[0]!r}; it has {some(data.names)}", columns=unknown)
+    if columns is not None and (not names or len(set(names)) < len(names)):
+        raise InputError(
+            f"columns={columns!r}: name at least one column, and none twice; `read(...).count()` counts rows",
+            columns=names,
+        )
+    condition = None if where is None else condition_on(table, where)
+    return Wanted(table, tuple(names), condition)
+
+
+def _seen(session: Session, as_of: Time | None, as_of_completion: Time | None) -> tuple[View, str | None]:
+    """The state, and the completion time by which a lease can name it, where one can."""
+    session.require_open()
+    if as_of is None and as_of_completion is None and session.writable:
+        return session.latest()
+    view = session.view(as_of=as_of, as_of_completion=as_of_completion)
+    if as_of is not None or as_of_completion is None or not session.writable:
+        return view, None
+    moment, last = session.time_of(as_of_completion, "as_of_completion"), session.log.state.last
+    # A lease at a moment to come would keep the state of then.
+    return view, moment if last is not None and moment <= last.completion else None

@@ -1,0 +1,157 @@
+"""Reads the rows of file slices: which row groups may hold wanted rows, and of these the wanted rows and columns.
+
+a base file          row group by row group; those whose statistics exclude the condition are not read
+with log files       all of the slice at once: any of its rows may have been changed or deleted
+a condition          its columns are read first, the others only where a row meets it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...conditions import Condition
+from ...conflict import may_match, where_of
+from ...errors import CorruptTableError
+from ...hudi.merge import merged_rows
+from ...hudi.timeline import FileSlice
+from ..log import of_footer
+from .ahead import Ready, in_order
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read of each slice.
+
+    Attributes:
+        table: the columns that the table has, Hudi's meta columns in front.
+        columns: those of the result, in its order.
+        condition: what its rows meet.
+    """
+
+    table: pa.Schema
+    columns: tuple[str, ...]
+    condition: Condition | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the result."""
+        return pa.schema([self.table.field(name) for name in self.columns])
+
+    @property
+    def asked(self) -> list[str]:
+        """The columns that are read for the condition; one at least, to know how many rows there are."""
+        if self.condition is None:
+            return []
+        return sorted(self.condition.columns) or list(self.columns[:1])
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that are read."""
+        return list(dict.fromkeys((*self.asked, *self.columns)))
+
+
+class RowReader:
+    """Reads one scan's rows; several threads may call it."""
+
+    def __init__(self, session: Session, wanted: Wanted) -> None:
+        self._session, self._wanted = session, wanted
+        self._terms = where_of(wanted.condition.terms) if wanted.condition else ()
+
+    def tables(self, slices: Sequence[FileSlice], at_once: int) -> Iterator[pa.Table]:
+        """Yield the wanted rows in the order of the slices, of a row group at a time.
+
+        At most ``at_once`` row groups are read at the same time, and about twice as many are in memory.
+        """
+        env = self._session.env
+
+        def rest() -> Iterator[Callable[[], pa.Table] | Ready[pa.Table]]:
+            for first, others in in_order(env, (partial(self._begin, each) for each in slices), at_once):
+                yield Ready(first)
+                yield from others
+
+        return (rows for rows in in_order(env, rest(), at_once) if rows.num_rows)
+
+    def row_groups(self, slice_: FileSlice) -> tuple[list[int], pq.FileMetaData]:
+        """The row groups of a base file that may hold wanted rows, by its footer."""
+        footer = self._session.footers.of(slice_.path)
+        return self._that_may_match(footer), footer
+
+    def count(self, slice_: FileSlice) -> int:
+        """The number of rows of a slice, whatever the condition says."""
+        if not slice_.logs:
+            return int(self._session.footers.of(slice_.path).num_rows)
+        return int(merged_rows(self._session.store, self._session.config, slice_, columns=()).num_rows)
+
+    def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
+        """The rows of the first row group, and calls for those of the others."""
+        if slice_.logs:
+            wanted = self._wanted
+            rows = merged_rows(self._session.store, self._session.config, slice_, columns=wanted.needed)
+            return self._chosen(lambda names: rows.select([n for n in names if n in rows.column_names])), []
+        known = self._session.footers.get(slice_.path)
+        if known is not None and not self._that_may_match(known):
+            return self._wanted.schema.empty_table(), []
+        with self._session.footers.open(slice_.path) as file:
+            numbers = self._that_may_match(file.metadata)
+            if not numbers:
+                return self._wanted.schema.empty_table(), []
+            return self._read(file, numbers[0]), [partial(self._row_group, slice_.path, n) for n in numbers[1:]]
+
+    def _row_group(self, path: str, number: int) -> pa.Table:
+        with self._session.footers.open(path) as file:
+            return self._read(file, number)
+
+    def _read(self, file: pq.ParquetFile, number: int) -> pa.Table:
+        there = file.schema_arrow.names
+        # Threads read other row groups at the same time, so one is enough for this one.
+        return self._chosen(
+            lambda names: file.read_row_group(number, columns=[n for n in names if n in there], use_threads=False),
+            file.metadata.row_group(number).num_rows,
+        )
+
+    def _chosen(self, read: Callable[[list[str]], pa.Table], count: int | None = None) -> pa.Table:
+        """The wanted rows and columns of what ``read`` gives the columns of; it has ``count`` rows."""
+        wanted = self._wanted
+        if wanted.condition is None:
+            return self._shaped(read(list(wanted.columns)), wanted.columns, count)
+        asked = self._shaped(read(wanted.asked), wanted.asked, count)
+        mask = wanted.condition.mask(asked)
+        if not mask.true_count:
+            return wanted.schema.empty_table()
+        others = [name for name in wanted.columns if name not in wanted.asked]
+        rest = self._shaped(read(others), others, asked.num_rows) if others else None
+        columns = [
+            asked.column(name) if rest is None or name in wanted.asked else rest.column(name) for name in wanted.columns
+        ]
+        rows = pa.Table.from_arrays(columns, schema=wanted.schema)
+        return rows if mask.true_count == len(mask) else rows.filter(mask)
+
+    def _shaped(self, rows: pa.Table, names: Sequence[str], count: int | None) -> pa.Table:
+        """These columns in the table's types; null where the file does not have one yet."""
+        count = rows.num_rows if count is None else count
+        if rows.num_columns and rows.num_rows != count:
+            raise CorruptTableError(
+                f"a row group of {self._session.url} has {rows.num_rows} rows where its footer says {count}"
+            )
+        fields, columns = [self._wanted.table.field(name) for name in names], []
+        for field in fields:
+            if field.name not in rows.column_names:
+                columns.append(pa.nulls(count, field.type))
+            else:
+                column = rows.column(field.name)
+                columns.append(column if column.type == field.type else column.cast(field.type))
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def _that_may_match(self, footer: pq.FileMetaData) -> list[int]:
+        columns = sorted({each.column for each in self._terms})
+        numbers = range(footer.num_row_groups)
+        return [n for n in numbers if may_match(self._terms, of_footer(footer, columns, row_groups=[n]))]

@@ -1,0 +1,187 @@
+"""`Scan`: the rows of one state of a table that somebody wants, read when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+
+from ...errors import ConfigError, StorageError
+from ...hudi.timeline import FileSlice
+from ..session import some
+from .ahead import in_order
+from .explanation import Explanation, ScannedFile
+from .row_groups import RowReader, Wanted
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+Hold = Callable[[], AbstractContextManager[object]]
+BATCH_ROWS_MAX = 131_072
+
+
+class Scan:
+    """Some rows of one state of a table, that of when the scan was made. Nothing is read before it is asked for.
+
+    Each of the methods that read does so from the beginning, so a scan may be read several times, and by several threads.
+    Row groups are read ahead by as many threads as Arrow has (`pyarrow.set_cpu_count`), and come in the order of
+    partitions and file groups. At most about twice as many row groups as threads are in memory.
+
+    Polars, DuckDB, pandas and pyarrow take it as it is, through ``__arrow_c_stream__``.
+
+    Attributes:
+        schema: the columns of the rows.
+        completion: the newest completion time C of the state that is read, where one is known: what `Table.changes` goes
+            on from.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        slices: Sequence[FileSlice],
+        wanted: Wanted,
+        *,
+        pruned: Sequence[ScannedFile] = (),
+        completion: str | None = None,
+        hold: Hold = nullcontext,
+        finish: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    ) -> None:
+        self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, tuple(pruned)
+        self._hold, self._finish, self.completion = hold, finish, completion
+        self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, of at most 131,072 rows each; close it, or read it to its end.
+
+        While it is open for long, a reader's lease keeps its files from cleanings (`Table.pinned` does from the start).
+
+        Raises:
+            StorageError: a file was cleaned away meanwhile; read again. Rows that came before were right.
+        """
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table. Raises as `to_batches`."""
+        tables = [self._finish(rows) for rows in self._tables(self._wanted)]
+        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+
+    def to_pandas(self) -> Any:
+        """All rows as a pandas DataFrame; `ConfigError` without pandas."""
+        _optional("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """All rows as a polars DataFrame; `ConfigError` without polars."""
+        return _optional("polars").from_arrow(self.to_arrow())
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """A DuckDB relation that streams the rows whenever it is executed; `ConfigError` without DuckDB.
+
+        Args:
+            connection: where the relation belongs; DuckDB's default connection otherwise.
+        """
+        duckdb = _optional("duckdb")
+        return (duckdb if connection is None else connection).from_arrow(self)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries."""
+        return list(self.to_arrow().to_pylist())
+
+    def count(self) -> int:
+        """The number of rows; from the files' footers alone where there is no condition and no log file."""
+        if self._wanted.condition is not None:
+            asked = Wanted(self._wanted.table, tuple(self._wanted.asked), self._wanted.condition)
+            return sum(rows.num_rows for rows in self._tables(asked))
+        reader = RowReader(self._session, self._wanted)
+        with self._reading():
+            calls = (partial(reader.count, each) for each in self._slices)
+            return sum(in_order(self._session.env, calls, self._at_once))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows for every library that knows Arrow's C stream interface."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a Scan is not iterable, because its rows are not read yet: go through `scan.to_batches()` for Arrow batches, "
+            "or `scan.to_pylist()` for rows"
+        )
+
+    # --- telling ---------------------------------------------------------------------------------------------
+
+    def explain(self) -> Explanation:
+        """Which files the scan reads, which it leaves out and why. Opens footers where there is a condition, and no rows."""
+        reader = RowReader(self._session, self._wanted)
+
+        def told(each: FileSlice) -> ScannedFile:
+            if each.logs:
+                base = f" onto {each.base.path}" if each.base else ""
+                return ScannedFile(each.logs[-1].path, True, f"merges {len(each.logs)} log files{base}")
+            if self._wanted.condition is None:
+                return ScannedFile(each.path, True, "no condition")
+            left, footer = reader.row_groups(each)
+            what = f"{len(left)} of {footer.num_row_groups} row groups"
+            return ScannedFile(
+                each.path, bool(left), f"{what} may match" if left else "its statistics exclude the condition"
+            )
+
+        with self._reading():
+            calls = (partial(told, each) for each in self._slices)
+            return Explanation((*in_order(self._session.env, calls, self._at_once), *self._pruned))
+
+    def __repr__(self) -> str:
+        where = "" if self._wanted.condition is None else f" where {self._wanted.condition}"
+        files = sum(len(each.paths) for each in self._slices)
+        return f"<Scan of {self._session.url}: {some(self._wanted.columns)} of {files} files{where}; not read yet>"
+
+    # --- how -------------------------------------------------------------------------------------------------
+
+    @property
+    def _at_once(self) -> int:
+        return int(pa.cpu_count())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for rows in self._tables(self._wanted):
+            yield from self._finish(rows).to_batches(max_chunksize=BATCH_ROWS_MAX)
+
+    def _tables(self, wanted: Wanted) -> Generator[pa.Table]:
+        with self._reading():
+            yield from RowReader(self._session, wanted).tables(self._slices, self._at_once)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._session.require_open()
+        with self._hold():
+            try:
+                yield
+            except StorageError as e:
+                if (gone := self._gone(e)) is not None:
+                    raise gone from e
+                raise
+
+    def _gone(self, error: StorageError) -> StorageError | None:
+        """The error for a file that was there when the scan was made."""
+        store, url = self._session.store, self._session.url
+        paths = (path for each in self._slices for path in each.paths if (error.path or "").endswith(path))
+        missing = next((path for path in paths if store.head(path) is None), None)
+        if missing is None:
+            return None
+        return StorageError(
+            f"{missing} of {url} is not there any more: a cleaning has taken it since `read` was called. Read again, keep "
+            "more commits when you clean, or read in a block of `Table.pinned`",
+            path=missing,
+            table=url,
+        )
+
+
+def _optional(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as e:
+        raise ConfigError(f"rows for {name} need it installed: pip install {name}") from e

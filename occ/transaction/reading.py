@@ -1,0 +1,110 @@
+"""Rows of a transaction's own state as a scan, and what that declares as read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...conflict import SNAPSHOT
+from ...errors import CorruptTableError, InputError, StorageError
+from ...hudi.table import named_values, partition_path
+from ..scan import Scan, scan_slices, wanted_of
+from ..session import listed, partitions_with
+
+if TYPE_CHECKING:
+    from ...conditions import Terms
+    from ...hudi.timeline import FileSlice
+    from ..session import Partition
+    from .attempt import Attempt
+    from .workspace import Workspace
+
+
+def read(
+    workspace: Workspace,
+    attempt: Attempt,
+    *,
+    isolation: str,
+    columns: Sequence[str] | None,
+    where: Any,
+    partitions: Iterable[Partition] | None,
+) -> Scan:
+    """See `Transaction.read`."""
+    workspace.require_open()
+    schema = workspace.written_schema
+    wanted = wanted_of(workspace.session, schema, columns, where)
+    terms: Terms = wanted.condition.terms if wanted.condition else ()
+    terms = [
+        each for each in terms if schema is not None and each[0] in schema.names
+    ]  # statistics have no meta columns
+    slices: dict[Any, FileSlice] = {}
+    for named in [None] if partitions is None else listed(partitions):
+        for slice_ in _declared(workspace, named, terms, looks=isolation != SNAPSHOT):
+            slices[slice_.group] = slice_
+    ordered = [slices[group] for group in sorted(slices)]
+    return scan_slices(workspace.session, ordered, wanted, hold=partial(_undisturbed, attempt))
+
+
+def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, looks: bool) -> Iterator[FileSlice]:
+    """The slices that are read in what a caller has named (None: everywhere), all of it declared.
+
+    ``looks``: by statistics as well, which are looked up only where they count; the scan prunes by itself.
+    """
+    where = terms if looks else ()
+    config, schema = workspace.session.config, workspace.written_schema
+    if named is None:
+        paths = _paths_of(workspace, terms)
+        for path in [None] if paths is None else paths:
+            yield from workspace.mark_scanned(path, where=where)
+    elif not isinstance(named, Mapping):
+        yield from workspace.mark_scanned(named.strip("/") if isinstance(named, str) else named, where=where)
+    elif schema is not None:
+        values = named_values(named, config, schema)
+        if len(values) == len(config.partition_fields):
+            path = partition_path([values[field] for field in config.partition_fields], config)
+            yield from workspace.mark_scanned(path, where=where)
+        else:
+            # Null and an empty text have one partition, and a comparison would be of one of them.
+            more = [(name, "=", value) for name, value in values.items() if value not in (None, "")] if looks else []
+            matching = partitions_with(named, config, schema, workspace.current)
+            yield from (
+                each for each in workspace.mark_scanned(None, where=[*where, *more]) if each.partition in matching
+            )
+
+
+def _paths_of(workspace: Workspace, terms: Terms) -> list[str] | None:
+    """The only partitions, existing or not, that rows of such values can lie in; None when that is not told."""
+    config, schema = workspace.session.config, workspace.written_schema
+    fields = config.partition_fields
+    told: dict[str, tuple[Any, ...]] = {}
+    for name, op, *value in terms:
+        if op in ("=", "in"):
+            told.setdefault(name, value[0] if op == "in" else (value[0],))
+    if schema is None or not fields or not all(field in told for field in fields):
+        return None
+    try:
+        paths = {
+            partition_path(list(named_values(dict(zip(fields, values, strict=True)), config, schema).values()), config)
+            for values in itertools.product(*(told[field] for field in fields))
+        }
+    except InputError:  # a value that no partition of ours can have, or key generators that format them
+        return None
+    return sorted(paths)
+
+
+@contextmanager
+def _undisturbed(attempt: Attempt) -> Iterator[None]:
+    """Around what reads: refused when the transaction is over, lost when a restore takes away what is read."""
+    attempt.require_open()
+    try:
+        yield
+    except (CorruptTableError, StorageError) as e:
+        error = e
+
+        def again() -> None:
+            raise error
+
+        attempt.seen(again)
+        raise

@@ -1,0 +1,72 @@
+"""Parquet files that are opened for reading, and the footers that one process has read of late."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from ...storage import Store
+
+_FOOTERS_KEPT = 512
+
+
+class Footers:
+    """Footers by path, those last used. A data file never changes and its name is never used again, so none is outdated."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._mutex = store, threading.Lock()
+        self._kept: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+
+    def get(self, path: str) -> pq.FileMetaData | None:
+        """The footer if it is known."""
+        with self._mutex:
+            if path in self._kept:
+                self._kept.move_to_end(path)
+            return self._kept.get(path)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[pq.ParquetFile]:
+        """The file, for one thread. Raises `StorageError` when there is none."""
+        import pyarrow.parquet as pq
+
+        with self._store.open(path) as stream, _native(stream) as source:
+            known = self.get(path)
+            file = pq.ParquetFile(source, metadata=known)
+            if known is None:
+                with self._mutex:
+                    self._kept[path] = file.metadata
+                    if len(self._kept) > _FOOTERS_KEPT:
+                        self._kept.popitem(last=False)
+            yield file
+
+    def of(self, path: str) -> pq.FileMetaData:
+        """The footer; opens the file where it is not known yet."""
+        found = self.get(path)
+        if found is None:
+            with self.open(path) as file:
+                found = file.metadata
+        return found
+
+
+@contextmanager
+def _native(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """A local file as Arrow reads it without Python's lock; another stream as it is."""
+    import pyarrow as pa
+
+    if not isinstance(stream, io.BufferedReader) or not isinstance(stream.raw, io.FileIO):
+        yield stream
+        return
+    try:
+        source = pa.OSFile(f"/proc/self/fd/{stream.fileno()}")
+    except OSError:  # where there is no /proc
+        yield stream
+        return
+    with source:
+        yield source
