@@ -134,11 +134,14 @@ class Store(Protocol):
         """Return size and time without the bytes, or None."""
         ...
 
-    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+    def list(
+        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+    ) -> builtins.list[Entry]:
         """List the objects in the folder, sorted by path.
 
-        ``after`` skips names (relative to the folder) up to and including it. A missing folder is
-        empty. Our own code filters and sorts, because stores differ.
+        ``after`` skips names (relative to the folder) up to and including it. With ``hidden`` False what lies in sub-folders
+        whose names begin with a dot is left out, and costs nothing. A missing folder is empty. Our own code filters and
+        sorts, because stores differ.
         """
         ...
 

@@ -39,6 +39,8 @@ _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket do
 # reqwest's words for a connection that never came about: nothing was sent.
 _NOT_SENT = re.compile(r"client error \(Connect\)|tcp connect error|dns error|URL scheme is not allowed|BadScheme")
 
+_PAGE = 1000  # objects, of all services
+_LAST = "zzzz"  # what comes later in a hidden folder is listed and dropped
 _PLAIN_HTTP = re.compile(r"URL scheme is not allowed|BadScheme")
 
 
@@ -67,7 +69,7 @@ class Requests(Protocol):
     def get(self, path: str) -> tuple[bytes, str, float]: ...
     def get_range(self, path: str, start: int, end: int) -> bytes: ...
     def head(self, path: str) -> Found: ...
-    def listing(self, folder: str, after: str | None) -> list[Found]: ...
+    def listing(self, folder: str, after: str | None, hidden: bool) -> list[Found]: ...
     def level(self, folder: str) -> tuple[list[Found], list[str]]: ...
     def delete(self, path: str) -> None: ...
 
@@ -137,9 +139,22 @@ class Client:
     def head(self, path: str) -> Found:
         return _found(self._ask(self._obstore.head, self._patient, path))
 
-    def listing(self, folder: str, after: str | None) -> list[Found]:
-        pages = self._ask(self._obstore.list, self._patient, folder or None, offset=after)
-        return [_found(item) for page in self._ask(list, pages) for item in page]
+    def listing(self, folder: str, after: str | None, hidden: bool) -> list[Found]:
+        return list(self._ask(self._listed, folder, after, hidden).values())
+
+    def _listed(self, folder: str, after: str | None, hidden: bool) -> dict[str, Found]:
+        start, found, skipped = len(folder) + 1 if folder else 0, dict[str, Found](), set[str]()
+        while True:
+            for page in self._obstore.list(self._patient, folder or None, offset=after, chunk_size=_PAGE):
+                found |= {item["path"]: _found(item) for item in page}
+                last = page[-1]["path"] if len(page) == _PAGE and not hidden else ""
+                below, slash, _ = last[start:].partition("/")
+                if slash and below.startswith(".") and below not in skipped:
+                    skipped.add(below)  # once: not every store looks at where to start
+                    after = f"{last[:start]}{below}/{_LAST}"
+                    break
+            else:
+                return found
 
     def level(self, folder: str) -> tuple[list[Found], list[str]]:
         answer = self._ask(self._obstore.list_with_delimiter, self._patient, folder or None)
@@ -192,8 +207,8 @@ class Relay:
         path, size, mtime = self._ask("head", path)
         return path, size, mtime
 
-    def listing(self, folder: str, after: str | None) -> list[Found]:
-        return list(self._ask("listing", folder, after))
+    def listing(self, folder: str, after: str | None, hidden: bool) -> list[Found]:
+        return list(self._ask("listing", folder, after, hidden))
 
     def level(self, folder: str) -> tuple[list[Found], list[str]]:
         found, folders = self._ask("level", folder)

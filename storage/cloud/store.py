@@ -131,13 +131,15 @@ class CloudStore:
         with io.BufferedReader(_Reader(self, entry), _READ_AHEAD_BYTES) as stream:
             yield stream
 
-    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+    def list(
+        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+    ) -> builtins.list[Entry]:
         folder = check_path(folder, folder=True)
         start = len(folder) + 1 if folder else 0
         prefix = f"{folder}/" if folder else ""
         try:
             if recursive or after:
-                found = self._ask.listing(folder, prefix + after if after else None)
+                found = self._ask.listing(folder, prefix + after if after else None, hidden)
             else:
                 found, _ = self._ask.level(folder)
         except Failure as failure:
@@ -146,6 +148,8 @@ class CloudStore:
         entries = [Entry(*item) for item in found if item[0][start:] > after]
         if not recursive:
             entries = [entry for entry in entries if "/" not in entry.path[start:]]
+        elif not hidden:
+            entries = [entry for entry in entries if entry.path[start] != "." or "/" not in entry.path[start:]]
         return sorted(entries, key=lambda entry: entry.path)
 
     def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:

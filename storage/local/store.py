@@ -203,11 +203,13 @@ class LocalStore:
         with stream:
             yield stream
 
-    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+    def list(
+        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+    ) -> builtins.list[Entry]:
         folder = check_path(folder, folder=True)
         start = len(folder) + 1 if folder else 0
         found: builtins.list[Entry] = []
-        for path, item in self._walk(folder, recursive=recursive):
+        for path, item in self._walk(folder, recursive=recursive, hidden=hidden):
             if path[start:] > after:
                 with suppress(FileNotFoundError):  # gone since the folder was read, or a link to nothing
                     info = item.stat()
@@ -278,16 +280,20 @@ class LocalStore:
         except OSError as error:
             refuse(error, full, "was not listed")
 
-    def _walk(self, folder: str, *, recursive: bool) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _walk(self, folder: str, *, recursive: bool, hidden: bool = True) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every file as (path, item), in no order."""
-        for item in self._scan(folder):
-            path = _join(folder, item.name)
-            # A link to a folder is not followed downwards: it may lead back up.
-            if item.is_dir(follow_symlinks=not recursive):
-                if recursive:
-                    yield from self._walk(path, recursive=True)
-            elif not item.is_dir():
-                yield path, item
+        waiting = [folder]
+        while waiting:
+            folder = waiting.pop()
+            for item in self._scan(folder):
+                path = _join(folder, item.name)
+                # A link to a folder is not followed downwards: it may lead back up. A table's partition may be one.
+                if item.is_dir(follow_symlinks=not (recursive and hidden)):
+                    if recursive and (hidden or not item.name.startswith(".")):
+                        waiting.append(path)
+                elif not item.is_dir():
+                    yield path, item
+            hidden = True  # this much for the first level; below it a name with a dot is as good as any
 
     def _holds(self, folder: str) -> bool:
         # Stops at the first object: a folder of the log holds a thousand, and every commit asks.

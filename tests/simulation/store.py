@@ -214,9 +214,15 @@ class SimStore:
             raise Gone(f"{path} is not there", path=path)
         yield io.BytesIO(found.body)
 
-    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
+    def list(
+        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+    ) -> builtins.list[Entry]:
         folder = folder.rstrip("/")
-        return self._read("list", folder, lambda: self._objects.list(folder, after=after, recursive=recursive))
+        found = self._read("list", folder, lambda: self._objects.list(folder, after=after, recursive=recursive))
+        if hidden:
+            return found
+        start = len(folder) + 1 if folder else 0
+        return [each for each in found if not (each.path[start] == "." and "/" in each.path[start:])]
 
     def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
         start = len(folder.rstrip("/")) + 1 if folder else 0

@@ -1,5 +1,6 @@
 """What a network can do to a write. The common promises are in test_store_contract.py."""
 
+import logging
 import os
 import pickle
 import signal
@@ -233,3 +234,15 @@ def test_a_password_of_the_environments_endpoint_is_not_shown(monkeypatch):
     with pytest.raises(StorageError, match=r"127\.0\.0\.1:1") as caught:
         store.get("x")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_listing_without_hidden_folders_goes_past_them(imitation, caplog):
+    """A table's own folder comes before its partitions, and may be more than they are."""
+    store = imitation.store(str(uuid.uuid4()))
+    for number in range(1000):
+        store.put(f".hoodie/{number:03}", b"")
+    store.put("day=1/file", b"x")
+    with caplog.at_level(logging.INFO, logger="werkzeug"):
+        assert [each.path for each in store.list("", recursive=True, hidden=False)] == ["day=1/file"]
+    asked = [record.getMessage() for record in caplog.records if "list-type=2" in record.getMessage()]
+    assert ["start-after" in each and ".hoodie/zzzz" in each for each in asked] == [False, True]

@@ -210,8 +210,11 @@ class FaultStore:
     def head(self, path: str) -> Entry | None:
         return self._do("head", path, lambda: self.inner.head(path))
 
-    def list(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[Entry]:
-        return self._do("list", folder, lambda: self.inner.list(folder, after=after, recursive=recursive))
+    def list(
+        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+    ) -> builtins.list[Entry]:
+        given: dict[str, Any] = {"after": after, "recursive": recursive, "hidden": hidden}
+        return self._do("list", folder, lambda: self.inner.list(folder, **given))
 
     def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:
         return self._do("list", folder, lambda: self.inner.names(folder, after=after, recursive=recursive))

@@ -157,6 +157,17 @@ class StoreContract:
         assert _paths(store, "f", after="b", recursive=True) == ["c", "d", "folder/x"]
         assert store.list("f/") == store.list("f")
 
+    def test_a_listing_leaves_hidden_folders_out(self, store: Store) -> None:
+        for folder in (".hidden/deep", ".zzzz", "a", "-", "a/.b"):
+            for number in range(3):
+                store.put(f"{folder}/{number}", b"x")
+        for name in (".file", "file", ".zzzz/zzzzz"):
+            store.put(name, b"x")
+        found = [each.path for each in store.list("", recursive=True, hidden=False)]
+        assert found == sorted([".file", "file", *(f"{folder}/{n}" for folder in ("-", "a", "a/.b") for n in range(3))])
+        assert [each.path for each in store.list("a", recursive=True, hidden=False)] == [f"a/{n}" for n in range(3)]
+        assert store.list("", hidden=False) == store.list("")
+
     def test_folders_are_those_that_hold_something(self, store: Store) -> None:
         for path in ("one", "b/x", "a/deep/y", "gone/z"):
             store.put(path, b"x")

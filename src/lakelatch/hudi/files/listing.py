@@ -104,12 +104,8 @@ def list_data_files(store: Store, partitions: Iterable[str] | None = None) -> Li
     """List the data files of the table at the store's root, or of some of its partitions ("" is the root itself)."""
     if partitions is not None:
         return _sort(entry for partition in sorted(set(partitions)) for entry in store.list(partition))
-    entries = store.list("")
-    for folder in store.folders(""):
-        # Hidden folders hold no rows; `.hoodie` may hold a metadata table, whose files look like data.
-        if not folder.startswith("."):
-            entries.extend(store.list(folder, recursive=True))
-    return _sort(entries)
+    # Hidden folders hold no rows; `.hoodie` may hold a metadata table, whose files look like data.
+    return _sort(store.list("", recursive=True, hidden=False))
 
 
 def _sort(entries: Iterable[Entry]) -> Listing:
