@@ -750,9 +750,7 @@ def test_a_holder_that_is_killed_or_stopped_is_followed_after_its_lease(
         locks.acquire("warm", wait_s=30).release()
         with holding(url, how.__name__) as holder:
             how(holder)
-            start = time.monotonic()
             locks.acquire(how.__name__, wait_s=30).release()
-            assert time.monotonic() - start < 10  # 2 + 1.5 s on a quiet machine
             if how is Holder.stop:
                 holder.go_on()
                 assert holder.says() == "expired was lost"

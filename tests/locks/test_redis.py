@@ -20,6 +20,7 @@ from lakelatch.errors import ConfigError, LockTimeoutError, LockUnavailableError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.redis import backend as redis_locks
 from lakelatch.testing import LockProviderContract
+from lakelatch.testing.thread_count import threads_of
 
 from ..servers import Wire
 from ..servers.redis_server import RedisServer, redis_server, until
@@ -169,10 +170,8 @@ def test_a_killed_holder_is_followed_after_its_lease(locks: LockProvider, url: s
         token = int(line(child))
         timer = threading.Timer(0.2, child.kill)  # while somebody waits already
         timer.start()
-        began = time.monotonic()
-        with locks.acquire(key, wait_s=30) as lease:
+        with locks.acquire(key, wait_s=25) as lease:  # sooner than after the 30 s of its own lease
             assert lease.token == token + 1
-        assert time.monotonic() - began < 10  # not the 30 s of its own lease
         timer.join()
 
 
@@ -454,15 +453,16 @@ def test_tls_with_the_clients_certificate(tmp_path: Path, key: str) -> None:
 
 
 def test_an_unreachable_server_is_named_soon_and_leaves_no_thread(key: str) -> None:
-    before = threading.active_count()
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # nobody listens there
         place = f"127.0.0.1:{bound.getsockname()[1]}"
+        found = threads_of(open_provider(f"redis://{place}"), key)
+        assert place in found.error
+        assert found.left == []
         with open_provider(f"redis://{place}") as locks, pytest.raises(LockUnavailableError, match=place) as caught:
             locks.acquire(key, wait_s=60)
     assert caught.value.retryable
     assert pickle.loads(pickle.dumps(caught.value)).host == place
-    assert threading.active_count() == before
 
 
 def test_a_server_that_accepts_and_never_answers_is_given_up(key: str) -> None:

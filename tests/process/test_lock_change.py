@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -44,19 +43,17 @@ def test_writers_lose_nothing_while_the_lock_changes_back_and_forth(forge, folde
 
 def test_a_changer_killed_at_every_call_leaves_a_lock_that_works(forge, folder: Path):
     other = f"file://{folder}/other"
-    make(folder / "model")
+    make(folder / "model", lease_s=3600.0)  # who waited for the end of a lease would not land
     shutil.copytree(folder / "model", folder / "dry")
     found = set()
     for turn, moment in enumerate(moments(forge, "change_lock", folder / "dry", url=other)):
         table_folder = folder / f"table {turn}"
         shutil.copytree(folder / "model", table_folder)
         assert forge.run("change_lock", folder=table_folder, url=other, number=moment[0], after=moment[1]) == -9
-        began = time.monotonic()
         with lakelatch.open(str(table_folder), writer="next") as table:
             found.add(table.settings.lock)
             with table.transaction() as txn:
                 add(txn, "a")
-            assert time.monotonic() - began < 10.0, "it waited for a lease of 30 s"
             assert content(table) == BEGUN | {"a0": 1, "a1": 1}
             assert table.set_lock("none://").lock == "none://"
             check_sound(table)
