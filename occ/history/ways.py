@@ -54,7 +54,8 @@ class Case:
         candidates: what had landed since its begin, then what was pending, with the winner among them.
         winner: T of the winner.
         isolation: the level in force for ours; ``floor`` is the table's.
-        merges: ours could merge again.
+        merges: ours could merge again; ``hook``: could have, if the setting ``rebase`` let it.
+        repeatable: what it could; None: everything.
         rebase: the setting: whether the table's writers merge again.
         same_rows: rows that both changed, at least.
         ordering: the table has an ordering field.
@@ -70,6 +71,8 @@ class Case:
     floor: str = "snapshot"
     bucketed: bool = False
     merges: bool = False
+    hook: bool = False
+    repeatable: Repeatable | None = None
     rebase: bool = True
     same_rows: int = 0
     ordering: bool = False
@@ -79,7 +82,7 @@ class Case:
     def lost(self, **changes: object) -> Conflict | None:
         """What the rules say of ours, with some facts changed."""
         case = replace(self, **changes) if changes else self  # type: ignore[arg-type]
-        every = Repeatable(case.ours.writes.groups, looks=True) if case.merges else None
+        every = (case.repeatable or Repeatable(case.ours.writes.groups, looks=True)) if case.merges else None
         verdict = resolve(
             case.ours, case.reads, case.candidates, by=case.by, isolation=case.isolation, bucketed=case.bucketed,
             repeatable=every,
@@ -134,19 +137,23 @@ def _merged(case: Case) -> Iterator[Way]:
         )
     if case.merges or (case.same_rows and not settled):
         return
-    only = "" if case.same_rows or settled else ", as long as the two changed different rows"
-    if not case.rebase:
+    only = "" if settled else ", as long as the two changed different rows"
+    if case.hook:
         yield Way("merging", "rebase=true", "both", f"set rebase=true: what both changed is merged again{only}")
+        return
+    setting = "" if case.rebase else "set rebase=true and "
+    every = Repeatable(case.ours.writes.groups)
+    if case.lost(merges=True, repeatable=every) is None:
+        how = "write with txn.upsert, delete or delete_where, or call txn.merge_on_conflict()"
+        yield Way("merging", "merge_on_conflict", "both", f"{setting}{how}: it is merged again{only}")
     else:
-        yield Way(
-            "merging",
-            "merge_on_conflict",
-            "both",
-            f"write with txn.upsert, delete or delete_where, or call txn.merge_on_conflict(): it is merged again{only}",
-        )
+        how = "give txn.merge_on_conflict a function that looks again at what appeared (looks_again=True)"
+        yield Way("merging", "looks_again", "both", f"{setting}{how}{only}")
 
 
 def _weaker(case: Case) -> Iterator[Way]:
+    if case.merges and case.same_rows and not case.ordering:
+        return  # it lost when it was merged again, after all that the isolation asks for
     for level in reversed(ISOLATION_LEVELS[: ISOLATION_LEVELS.index(case.isolation)]):
         if case.lost(isolation=level) is None:
             below = ISOLATION_LEVELS.index(level) < ISOLATION_LEVELS.index(case.floor)
@@ -196,7 +203,8 @@ def _reserved(case: Case) -> Iterator[Way]:
 def _first(case: Case) -> str:
     """Who lands if the winner meets ours while that is pending; "" when the winner would not wait.
 
-    ``both``; ``merged``: both, if the winner can merge again what ours changed, which the log does not say; ``ours``.
+    ``both``; ``merged``: both, if the winner can merge again what ours changed, which the log does not say; ``same rows``:
+    the same, but it may have changed the same rows; ``ours``.
     """
     rival = case.rival
     assert rival is not None
@@ -209,21 +217,24 @@ def _first(case: Case) -> str:
     landed = [replace(case.ours, completion=_LANDED)]
     if resolve(theirs, reads, landed, by=case.by, bucketed=case.bucketed).lost is None:
         return "both"
-    if not case.rebase or rival.kind not in _ROWS or (case.same_rows and not case.ordering):
+    if not case.rebase or rival.kind not in _ROWS:
         return "ours"
     again = Repeatable(rival.writes.groups, looks=True)
     lost = resolve(theirs, reads, landed, by=case.by, bucketed=case.bucketed, repeatable=again).lost
-    return "ours" if lost else "merged"
+    if lost is None:
+        return "same rows" if case.same_rows and not case.ordering else "merged"
+    return "ours"
 
 
 def _in_turn(change: str, value: str, rival: Party, lands: str, how: str) -> Way:
     ends = {
         "both": " and lands after it",
         "merged": " and is merged again (where it was written by txn.upsert, delete or delete_where)",
+        "same rows": ", and is then merged again or, where both changed the same row, run again",
         "ours": ", then loses and is run again",
     }
     told = f"{how}: {rival.operation.lower()} {rival.instant} waits for it{ends[lands]}"
-    return Way(change, value, "ours" if lands == "ours" else "both", told)
+    return Way(change, value, "both" if lands in ("both", "merged") else "ours", told)
 
 
 def _later(case: Case) -> Iterator[Way]:

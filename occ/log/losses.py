@@ -55,7 +55,7 @@ class Loss:
         files, rows, bytes: what it had written in vain.
         took_s: seconds from its T to its abort.
         rounds: how often it had merged again what others changed.
-        merges: it could merge again.
+        merges: it could merge again, where the setting ``rebase`` lets it.
         same_rows: rows that are known to be changed by both.
         early: it gave way before it had written.
         cut: there was more than is kept here.

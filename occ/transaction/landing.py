@@ -130,7 +130,7 @@ class Landing:
             isolation=self._validator.isolation(session.settings),
             took_s=max(session.env.now() - to_epoch_ms(attempt.instant) / 1000, 0.0),
             rounds=rebase.round if rebase else 0,
-            merges=rebase is not None and session.settings.rebase,
+            merges=rebase is not None,
         )
         return lost.with_files(workspace.changes.files.values()).bounded(attempt.lost_on)
 

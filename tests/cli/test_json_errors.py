@@ -27,6 +27,7 @@ FAILURES = {
     ("locks", "watch"): ["{none}"],
     ("locks", "set"): ["{table}", "telepathy://x"],
     ("locks", "check"): ["telepathy://x"],
+    ("locks", "revoke"): ["telepathy://x", "k"],
     ("locks", "break"): ["{table}", "--token", "77", "--reason", "test"],
     ("services", "list"): ["{none}"],
     ("services", "clean"): ["{table}", "--retain-commits", "0"],
@@ -50,7 +51,8 @@ def names(group=None, before=()) -> set[tuple[str, ...]]:
 
 
 def test_every_command_is_tried():
-    assert set(FAILURES) | {("demo",)} == names()
+    # These two run what somebody else wrote, and print nothing of their own.
+    assert set(FAILURES) | {("demo",), ("locks", "hold")} == names()
 
 
 @pytest.mark.parametrize("command", FAILURES, ids=" ".join)
