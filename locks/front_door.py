@@ -97,12 +97,9 @@ def lock(
     Raises `LockTimeoutError` when the wait is over, `LockLostError` at the end of a block that did not notice its loss, and
     `LockError` at once when this thread or task holds the key by such a block already: locks are not re-entrant.
     """
-    if isinstance(key, str):
-        keys: tuple[str, ...] = (key,)
-    else:
-        keys = tuple(key)
-        if not keys or not all(isinstance(each, str) for each in keys):
-            raise InputError(f"The keys of a lock are one text or several, not {key!r}", key=str(key))
+    keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Iterable) else ()
+    if not keys or not all(isinstance(each, str) for each in keys):
+        raise InputError(f"The keys of a lock are one text or several, not {key!r}", key=str(key))
     if not (isinstance(wait_s, int | float) and wait_s >= 0):
         raise InputError(f"wait_s={wait_s!r} is not a number of seconds; 0 tries once", wait_s=wait_s)
     options = {"lease_s": lease_s, "token_above": token_above, "reason": reason, "max_hold_s": max_hold_s}

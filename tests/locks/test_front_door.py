@@ -171,7 +171,7 @@ def test_a_senseless_wait_is_refused(url: str, wait_s: Any) -> None:
         lakelatch.lock(url, "k", wait_s=wait_s)
 
 
-@pytest.mark.parametrize("keys", [[], [1], ["a", None], [["a"]], [b"a"]])
+@pytest.mark.parametrize("keys", [[], [1], ["a", None], [["a"]], [b"a"], b"a", None, 7, {}])
 def test_senseless_keys_are_refused(url: str, keys: Any) -> None:
     with pytest.raises(InputError, match="keys of a lock"):
         lakelatch.lock(url, keys)

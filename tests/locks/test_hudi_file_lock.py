@@ -22,6 +22,7 @@ OTHER = Process("host-b", "boot-b", 100, "1")
 
 
 class TestSharedWithHudi(LockProviderContract):
+    one_lock = True
     across_processes = True
 
     @pytest.fixture

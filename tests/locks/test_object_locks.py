@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import lakelatch
 from lakelatch.environment import SYSTEM, Environment
 from lakelatch.errors import ConfigError, LockError, LockUnavailableError, UnsafeStoreError
 from lakelatch.locks import LockProvider, Release, open_provider
@@ -778,3 +779,11 @@ def test_a_table_shared_with_a_jvm_has_one_lock_whatever_it_is_called(monkeypatc
     with open_provider("s3://bucket/base?layout=hudi") as locks:
         assert locks._backend._store.url == "s3://bucket/base"
         assert locks.spell("s3://bucket/base") == locks.spell("something else") == "table"
+
+
+def test_nobody_can_ask_for_a_lock_in_hudis_layout(store: FaultStore, env: FakeEnvironment) -> None:
+    locks = locks_on(store, env, url="s3://bucket/table?layout=hudi")
+    with pytest.raises(ConfigError, match="are one lock"), lakelatch.lock(locks, KEY_NAME, on_revoke=print, env=env):
+        raise AssertionError("entered")
+    with locks.acquire(KEY_NAME, wait_s=0), pytest.raises(ConfigError, match="are one lock"):
+        lakelatch.lock(locks, KEY_NAME, env=env).ask_revoke(wait_s=0)

@@ -21,6 +21,8 @@ class LockContractBase:
     """True when other processes that open the same URL contend for the same keys."""
     breakable: ClassVar[bool] = True
     """False when the backend cannot end another owner's lease."""
+    one_lock: ClassVar[bool] = False
+    """True when all keys of the URL are one lock: then nobody can ask its holder for it."""
     server_clock: ClassVar[bool] = False
     """True when the server itself ends leases, by a clock that no test can move: then tests wait, a few `lease_s`."""
     lease_s: ClassVar[float] = 10.0

@@ -12,7 +12,7 @@ import pytest
 
 from ..environment import SYSTEM, SystemEnvironment
 from ..errors import ConfigError, LakeLatchError, LockLostError, LockTimeoutError
-from ..locks import Lease, LockProvider, Release
+from ..locks import Holder, Lease, LockProvider, Release, ask_revoke, lock
 from .contention import PATIENCE_S, CountingEnvironment, WatchedEnvironment, run_threads, until
 from .fake_environment import FakeEnvironment
 from .lock_contract_base import LockContractBase
@@ -170,6 +170,26 @@ class WaitingContract(LockContractBase):
         self.let_pass(env, self.lease_s * 1.2)  # its deadline passes as well
         lease.release()
         assert told == ["one stolen", "two stolen"]
+
+    def test_a_holder_that_listens_gives_the_lock_back_when_it_is_asked(
+        self, provider: LockProvider, rival: LockProvider, key: str, env: FakeEnvironment
+    ) -> None:
+        asked: list[str] = []
+
+        def give_back(asker: Holder) -> None:
+            asked.append(asker.reason)
+            block.__exit__(None, None, None)
+
+        block = lock(provider, key, lease_s=self.lease_s, on_revoke=give_back, env=env)
+        if self.one_lock:
+            with pytest.raises(ConfigError, match="are one lock"):
+                block.__enter__()
+            assert rival.inspect(key) is None
+            return
+        block.__enter__()
+        assert ask_revoke(rival, key, wait_s=self.lease_s * 2, reason="deploy {now} 100%", env=env)
+        assert asked == ["deploy {now} 100%"]
+        rival.acquire(key, wait_s=0).release()
 
     # Keys.
 
