@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from .weather import holding
 
 KEY = "s3://bucket/table"
 OTHER_HOST = Process("host-b", "boot-b", 100, "1")
+NEIGHBOUR = Process("host-a", "boot-a", 200, "1")
 
 
 class TestFileLocks(LockProviderContract):
@@ -102,6 +104,7 @@ def test_eight_processes_lose_no_count(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
+from typing import Any
 from lakelatch.locks import open_provider
 locks, counter = open_provider(sys.argv[1]), Path(sys.argv[2])
 last = 0
@@ -187,60 +190,77 @@ def test_clocks_hours_apart_change_nothing(tmp_path: Path, apart_s: float) -> No
 
 def test_a_dead_process_of_this_boot_is_followed_at_once(tmp_path: Path) -> None:
     env = FakeEnvironment()
-    neighbour = Process("host-a", "boot-a", 200, "1")
+
     with (
-        open_provider(f"file://{tmp_path}", env=env.peer(process=neighbour)) as them,
+        open_provider(f"file://{tmp_path}", env=env.peer(process=NEIGHBOUR)) as them,
         open_provider(f"file://{tmp_path}", env=env) as us,
     ):
         them.acquire(KEY, wait_s=0)
         assert us.try_acquire(KEY) is None
-        env.kill(neighbour)
+        env.kill(NEIGHBOUR)
         assert us.inspect(KEY) is None
         assert us.try_acquire(KEY) is not None
 
 
-def test_a_late_sleeper_that_fills_an_emptied_number_is_beaten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Sleeper:
+    """The environment of a process that sleeps, once it is told to, when it is about to claim a number."""
+
+    def __init__(self, env: FakeEnvironment) -> None:
+        self._env, self._meanwhile = env, list[Callable[[], object]]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def sleeps(self, *meanwhile: Callable[[], object]) -> None:
+        """What happens before each of its next claims."""
+        self._meanwhile = list(meanwhile)
+
+    def uuid(self) -> str:  # which the claim's file is called by
+        if self._meanwhile:
+            self._meanwhile.pop(0)()
+        return self._env.uuid()
+
+
+def test_a_late_sleeper_that_fills_an_emptied_number_is_beaten(tmp_path: Path) -> None:
     env = FakeEnvironment()
+    slow = Sleeper(env.peer(process=OTHER_HOST))
     with (
         open_provider(f"file://{tmp_path}", env=env) as world,
-        open_provider(f"file://{tmp_path}", env=env.peer(process=OTHER_HOST)) as sleeper,
+        open_provider(f"file://{tmp_path}", env=slow) as sleeper,
     ):
         world.acquire(KEY, wait_s=0).release()
-        real_claim = generations.claim
+        assert sleeper.try_acquire("another key") is not None  # it has a name, and has tried the folder
         held = []
 
-        def slow_claim(*args: object, **kwargs: object) -> str | None:
-            monkeypatch.setattr(generations, "claim", real_claim)
-            for _ in range(100):  # meanwhile number 2 is granted, released and pruned
+        def meanwhile() -> None:
+            for _ in range(100):  # number 2 is granted, released and pruned
                 world.acquire(KEY, wait_s=0).release()
             held.append(world.acquire(KEY, wait_s=0))
-            return real_claim(*args, **kwargs)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(generations, "claim", slow_claim)
+        slow.sleeps(meanwhile)
         assert sleeper.try_acquire(KEY) is None
         folder = Path(generations.key_folder(str(tmp_path), KEY))
         assert (folder / generations.generation_name(2)).exists()  # its put did succeed
         held[0].ensure_held(fresh=True)
 
 
-def test_a_lift_that_was_overtaken_withdraws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lift_that_was_overtaken_withdraws(tmp_path: Path) -> None:
     env = FakeEnvironment()
+
+    class Hasty(Sleeper):
+        def is_dead(self, _process: Process) -> bool:
+            return True
+
+    slow = Sleeper(env)
     with (
-        open_provider(f"file://{tmp_path}", env=env) as lifting,
-        open_provider(f"file://{tmp_path}", env=env.peer(process=OTHER_HOST)) as rival,
+        open_provider(f"file://{tmp_path}", env=slow) as lifting,
+        open_provider(f"file://{tmp_path}", env=Hasty(env.peer(process=OTHER_HOST))) as rival,
     ):
-        real_claim = generations.claim
+        assert lifting.try_acquire("another key") is not None  # as above
         taken = []
 
-        def claim(folder: str, token: int, *rest: object) -> str | None:
-            if token > 1:  # the lifter has number 1 and seems dead just now
-                monkeypatch.setattr(generations, "claim", real_claim)
-                monkeypatch.setattr(FakeEnvironment, "is_dead", lambda *_: True)
-                taken.append(rival.try_acquire(KEY))
-                monkeypatch.undo()
-            return real_claim(folder, token, *rest)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(generations, "claim", claim)
+        # Meanwhile the lifter has number 1, and is taken for dead.
+        slow.sleeps(lambda: None, lambda: taken.append(rival.try_acquire(KEY)))
         assert lifting.try_acquire(KEY, token_above=50) is None
         assert taken[0] is not None
         assert taken[0].token == 2
