@@ -22,7 +22,7 @@ def rows(*ids: str, v: int = 1) -> pa.Table:
 
 def rewrite(txn: lakelatch.Transaction, who: str) -> None:
     for group in txn.snapshot.file_slices("day=a"):
-        old = txn.read(group)
+        old = txn.read_slice(group)
         txn.rewrite(group).write(old.set_column(2, "v", pa.array([len(who)] * old.num_rows, pa.int64())))
 
 
@@ -92,7 +92,13 @@ class Pair:
 
     def reserved(self, table: lakelatch.Table, *, wait: bool) -> tuple[lakelatch.ConflictError | None, ...]:
         """Ours has reserved its place; the other commits while it is open (``wait``), or after it."""
-        ours, theirs = self.begin(table, self.mine, reserve=["day=a"]), self.begin(table, self.other)
+        return self.first(table, wait=wait, reserve=["day=a"])
+
+    def first(
+        self, table: lakelatch.Table, *, wait: bool, other: lakelatch.Table | None = None, **more: object
+    ) -> tuple[lakelatch.ConflictError | None, ...]:
+        """Both have begun and written; the other commits while ours is open (``wait``), or after it."""
+        ours, theirs = self.begin(table, self.mine, **more), self.begin(other or table, self.other)
         WRITES[self.mine][1](ours, "ours")
         WRITES[self.other][1](theirs, "theirs")
         if wait:
@@ -142,8 +148,24 @@ def test_what_would_have_helped_helps(base: Path, folder: Path, mine: str, other
             assert after is None or (
                 after.rule == "both changed the same row" and "different rows" in ways["merging"].how
             )
+    if "priority" in ways:
+        _try_priority(pair, account, rebase=rebase)
     if "reservation" in ways and mine != "guarded":
         _try_reservation(pair, account, rebase=rebase)
+
+
+def _try_priority(pair: Pair, account: Account, *, rebase: bool) -> None:
+    way = next(each for each in account.ways if each.change == "priority")
+    settings: dict[str, object] = {"strategy": "priority"} | ({} if rebase else {"rebase": False})
+    for wait in (True, False):
+        with pair.table(**settings) as table, lakelatch.open(table.url, priority=int(way.value)) as first:
+            theirs, ours = pair.first(first, wait=wait, other=table)
+            assert ours is None
+            if wait:
+                assert theirs is not None
+                assert "yields to" in theirs.rule
+            elif way.lands == "ours" and "merged again or" not in way.how:
+                assert theirs is not None
 
 
 def _try_reservation(pair: Pair, account: Account, *, rebase: bool) -> None:
