@@ -39,6 +39,7 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, Late, LoseReply, On, Pause, Refuse
 
+from ..mutants import answering
 from .world import (
     BEGUN,
     SCHEMA,
@@ -359,10 +360,9 @@ def test_trap_11_does_harm_on_a_young_table_without_a_floor(make_world, breaks):
     assert world.content() == independent_content(world.folder) == {"good": 1}
 
 
-def test_trap_11_a_founder_who_died_before_the_floor_is_made_up_for(make_world, monkeypatch):
+def test_trap_11_a_founder_who_died_before_the_floor_is_made_up_for(make_world):
     """Guards: no transaction begins on a table without a floor, whoever was to lay it."""
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["lakelatch.occ.table.create"], "lay_floor", lambda table: None)
+    with answering(sys.modules["lakelatch.occ.table.create"], "lay_floor"):
         world = make_world(empty=True)
     with world.fresh() as table:
         assert commits(table) == []

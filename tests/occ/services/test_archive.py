@@ -17,6 +17,7 @@ from lakelatch.occ.services.archive import Keep
 from lakelatch.occ.services.execution import Service
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
+from ...mutants import answering
 from ..aged import AGED, BACK, SMALL, aged, finish, strike_all
 from ..world import World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
 
@@ -321,9 +322,8 @@ def test_trap_4_a_late_publisher_takes_back_what_was_archived_meanwhile(old):
         assert check(table.store).findings == ()
 
 
-def test_trap_4_does_harm_where_nobody_looks(old, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(Publisher, "_is_archived", lambda self, commit: False)
+def test_trap_4_does_harm_where_nobody_looks(old):
+    with answering(Publisher, "_is_archived", False):
         b, late = late_publisher(old)
     assert [name for name in commits_on_timeline(old) if name.startswith(late)]
     wanted = AGED | {"a0": 5, "a1": 5, "b0": 1, "b1": 1, "b9": 2, "c1": 1, "c2": 1, "d1": 1}

@@ -18,6 +18,7 @@ from lakelatch.occ.services.clustering import Sizes
 from lakelatch.occ.services.scheduling import schedule
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
+from ...mutants import answering
 from ..aged import AGED, BACK, SMALL, aged, data_files, strike_all
 from ..world import (
     BEGUN,
@@ -349,9 +350,9 @@ def test_a_clean_is_decided_when_it_is_planned(old):
 
 
 def go_back_one(writer: Writer) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        # It was planned right after that look.
-        patch.setattr(sys.modules["lakelatch.occ.services.restore"], "finish_decided", lambda _table: [])
+    with answering(
+        sys.modules["lakelatch.occ.services.restore"], "finish_decided", []
+    ):  # planned right after that look
         writer.table.restore(writer.table.timeline().commits[-2].requested)
 
 
