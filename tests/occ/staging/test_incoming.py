@@ -131,7 +131,7 @@ def test_keys_of_every_form_delete_their_rows(table, form):
         ([1, 2], "a list that holds int"),
         ([{"id": 1}, None], "a list that holds NoneType"),
         (({"id": n} for n in range(3)), "generator"),
-        (pd.Series([1, 2], name="id"), r"pandas\..*Series gave no rows"),
+        (pd.Series([1, 2], name="id"), r"pandas\..*Series"),
         (pl.Series("id", [1, 2]), r"polars\..*Series gave no rows"),
         (pa.array([1, 2]), r"pyarrow\.lib\.Int64Array gave no rows"),
         (pa.schema([("id", pa.int64())]), r"pyarrow\.lib\.Schema"),
