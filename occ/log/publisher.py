@@ -166,7 +166,8 @@ class Publisher:
 
     def _put(self, commit: Commit, name: str) -> None:
         store, path = self._store, f"{self._folder}/{name}"
-        if store.head(path) is not None:
+        # Of another's commit, which it has most likely published itself: spares reading what it did.
+        if commit.instant not in self._ready and store.head(path) is not None:
             return
         body = echo_body(commit.schema) if name == commit.echo else self._body(commit)
         for _ in self._tries():
