@@ -116,7 +116,7 @@ class Lock(Generic[_L]):
     asynchronous copy of each provider would be a second protocol to prove. The loop's executor is left alone: waiters that fill
     it would keep the holder from its release. The lease is renewed by threads, also while the loop is busy. A task that is
     cancelled while it waits goes on at once; its thread leaves the line within a second, or a tenth of a lease if that is longer,
-    and gives back what it is granted until then.
+    and gives back what it is granted until then. (A provider that is not made of `LeasedLocks` waits to the end of ``wait_s``.)
     """
 
     def __init__(
@@ -252,7 +252,9 @@ class Lock(Generic[_L]):
             _refuse_second(me, place, name)
         # Everybody takes them in this order, so a circle of waiters cannot be.
         with ExitStack() as block:
-            for name in sorted(names):
+            for number, name in enumerate(sorted(names)):
+                if number == 1:
+                    _refuse_one_lock(locks, name, next(iter(leases.values())))
                 left_s = max(0.0, until - self._env.monotonic())
                 if isinstance(locks, LeasedLocks):
                     lease: Lease = locks.acquire(name, wait_s=left_s, given_up=given_up, **self._options)
@@ -328,6 +330,16 @@ def _refuse_second(me: object, place: str, name: str) -> None:
             "wait for itself. Hand the lease on to the code that needs it, or leave the first block before",
             key=name, token=token,
         )  # fmt: skip
+
+
+def _refuse_one_lock(locks: LockProvider, name: str, lease: Lease) -> None:
+    """Where all keys of a URL are one lock, the second would wait for the first."""
+    holder = locks.inspect(name)
+    if holder is not None and (holder.token, holder.owner) == (lease.token, lease.owner):
+        raise InputError(
+            f"All keys of {locks.url} are one lock, so {lease.key!r} and {name!r} would wait for each other; name one of them",
+            key=name,
+        )
 
 
 class _Wait:

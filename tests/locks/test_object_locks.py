@@ -15,7 +15,7 @@ import pytest
 
 import lakelatch
 from lakelatch.environment import SYSTEM, Environment
-from lakelatch.errors import ConfigError, LockError, LockUnavailableError, UnsafeStoreError
+from lakelatch.errors import ConfigError, InputError, LockError, LockUnavailableError, UnsafeStoreError
 from lakelatch.locks import LockProvider, Release, open_provider
 from lakelatch.locks.core.provider import LeasedLocks
 from lakelatch.locks.lock_url import parse_lock_url
@@ -787,3 +787,17 @@ def test_nobody_can_ask_for_a_lock_in_hudis_layout(store: FaultStore, env: FakeE
         raise AssertionError("entered")
     with locks.acquire(KEY_NAME, wait_s=0), pytest.raises(ConfigError, match="are one lock"):
         lakelatch.lock(locks, KEY_NAME, env=env).ask_revoke(wait_s=0)
+
+
+def test_several_keys_that_are_one_lock_are_refused_instead_of_waiting_for_each_other(
+    store: FaultStore, env: FakeEnvironment
+) -> None:
+    locks = locks_on(store, env, url="s3://bucket/table?layout=hudi")
+    before = env.monotonic()
+    with (
+        pytest.raises(InputError, match="are one lock, so"),
+        lakelatch.lock(locks, ["a", "b"], wait_s=float("inf"), env=env),
+    ):
+        raise AssertionError("entered")
+    assert env.monotonic() == before
+    assert locks.inspect("a") is None
