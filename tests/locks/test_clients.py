@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from kazoo.security import make_digest_acl
 import lakelatch
 from lakelatch.environment import SystemEnvironment
 from lakelatch.errors import ConfigError, LockUnavailableError
-from lakelatch.locks import open_provider
+from lakelatch.locks import LockProvider, open_provider
 from lakelatch.testing.contention import PATIENCE_S
 
 from ..servers import free_port
@@ -209,3 +210,29 @@ def test_what_is_no_client_for_locks_is_refused(client: Any, words: str | None) 
 def test_a_provider_on_a_client_stays_in_its_process(client: Any) -> None:
     with open_provider(client()) as locks, pytest.raises(ConfigError, match="open them by URL there"):
         pickle.dumps(locks)
+
+
+def test_cancelled_tasks_leave_the_line_in_the_server(server: RedisServer, key: str) -> None:
+    client = redis.Redis(port=server.port, password="secret")
+
+    def in_line(locks: LockProvider) -> int:
+        holder = locks.inspect(key)
+        assert holder is not None
+        return len(holder.queue)
+
+    async def main(locks: LockProvider) -> None:
+        lock = lakelatch.lock(client, key, lease_s=6, wait_s=10 * PATIENCE_S)
+        tasks = [asyncio.create_task(lock.__aenter__()) for _ in range(3)]
+        while await asyncio.to_thread(in_line, locks) == 0:  # one stands in the server's line, for the others behind it
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(outcome, asyncio.CancelledError)
+        while await asyncio.to_thread(in_line, locks):
+            await asyncio.sleep(0)
+
+    with open_provider(client, env=SystemEnvironment()) as locks:
+        with locks.acquire(key, wait_s=0):
+            asyncio.run(asyncio.wait_for(main(locks), PATIENCE_S))
+        assert locks.inspect(key) is None

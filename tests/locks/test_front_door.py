@@ -26,9 +26,9 @@ from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.contention import PATIENCE_S, WatchedEnvironment, run_threads, until
 
 
-@pytest.fixture
-def url() -> str:
-    return f"memory://{uuid.uuid4()}"
+@pytest.fixture(params=["memory", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"memory://{uuid.uuid4()}" if request.param == "memory" else f"file://{tmp_path}/locks"
 
 
 @pytest.fixture
