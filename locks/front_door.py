@@ -90,7 +90,7 @@ def lock(
         on_lost: called with the reason when a lease is lost. Keep it short.
         on_revoke: called once with the `Holder` of the wish when somebody asks for the lock back (`Lock.ask_revoke`). The
             lock stays held until the block ends; the call may ask the work to stop.
-        env: clock and threads.
+        env: clock and threads; under ``async with`` they have to run by themselves, which those of `FakeEnvironment` do not.
 
     Under ``async with`` both callbacks run in the event loop and may be coroutine functions.
 
