@@ -8,7 +8,7 @@ if __name__ != "lakelatch.conflict":
 from .isolation import ISOLATION_LEVELS, SNAPSHOT, refuse_isolation
 from .operations import INGESTION, Kind, kind_of
 from .party import Party, candidates
-from .predicate import ColumnStatistics, Condition, FileStatistics, Where, may_match, where_of
+from .predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
 from .reservation import Claim, Reservation, first_in_the_way, in_rank_order
 from .resolve import Conflict, Repeatable, Verdict, resolve
 from .schema import settle_schema
@@ -25,7 +25,6 @@ __all__ = [
     "SNAPSHOT",
     "Claim",
     "ColumnStatistics",
-    "Condition",
     "Conflict",
     "FileStatistics",
     "Kind",
@@ -35,6 +34,7 @@ __all__ = [
     "Repeatable",
     "Reservation",
     "Scan",
+    "Term",
     "Values",
     "Verdict",
     "Where",

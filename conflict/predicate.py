@@ -19,7 +19,7 @@ _JSON_TYPES = (bool, int, float, str)
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Term:
     """One comparison of a column with a value; ``in`` takes a tuple, the two about null take none.
 
     Raises:
@@ -62,7 +62,7 @@ class Condition:
             raise ValueError(f"{value!r:.80} is no condition") from e
 
 
-Where = tuple[Condition, ...]  # all of them hold; empty: every row
+Where = tuple[Term, ...]  # all of them hold; empty: every row
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def may_match(where: Where, statistics: FileStatistics | None) -> bool:
     return True
 
 
-def _may_meet(condition: Condition, known: ColumnStatistics, rows: int | None) -> bool:
+def _may_meet(condition: Term, known: ColumnStatistics, rows: int | None) -> bool:
     op, value = condition.op, condition.value
     if op == "is null":
         return known.nulls != 0
@@ -188,6 +188,6 @@ def where_of(terms: Sequence[tuple[Any, ...]]) -> Where:
     try:
         if any(isinstance(term, str) for term in (terms, *terms)):
             raise TypeError("a text would be taken letter by letter")
-        return tuple(Condition(*term) for term in terms)
+        return tuple(Term(*term) for term in terms)
     except TypeError as e:
         raise InputError(f"{terms!r} are no conditions; give a list as [('month', '=', 3), ('gate', 'is null')]") from e

@@ -63,10 +63,11 @@ def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = Fal
 
 
 def refuse_no_condition(condition: Any, url: str) -> None:
-    """Raise `InputError` for anything that is not a condition."""
-    from pyspark.sql import Column
-
-    if not (condition.strip() if isinstance(condition, str) else isinstance(condition, Column)):
+    """Raise `InputError` for an empty condition, which would mean every row."""
+    empty = (
+        not condition.strip() if isinstance(condition, str) else isinstance(condition, list | tuple) and not condition
+    )
+    if condition is None or empty:
         raise InputError(
             f"no condition says which rows of {url} are to be deleted ({condition!r}); nothing was written. Give SQL text or a "
             "Column, or say `delete_all`"

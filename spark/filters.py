@@ -1,4 +1,4 @@
-"""Extracts simple comparisons from a Spark condition, for pruning by file statistics."""
+"""Conditions as Spark takes them, and the simple comparisons in one, for pruning by file statistics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..conditions import Given, condition_on
 from .columns import spark_schema
 from .partition_pruning import analysed, conjuncts
 
 _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NULLS = {"IsNull": "is null", "IsNotNull": "is not null"}
+
+
+def in_spark(schema: pa.Schema, given: Given) -> Any:
+    """The condition as SQL text or a Column.
+
+    These two go to Spark as they are: it understands all that `conditions` does, and more. Terms and expressions of pyarrow
+    become SQL.
+    """
+    from pyspark.sql import Column
+
+    return given if isinstance(given, str | Column) else condition_on(schema, given).sql
 
 
 def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any, ...]]:

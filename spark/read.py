@@ -12,6 +12,7 @@ from ..hudi.table import META_COLUMNS
 from ..hudi.timeline import FileSlice, Time
 from ..occ.table import Table
 from .columns import spark_schema
+from .filters import in_spark
 from .partition_pruning import matching_partitions
 
 COMMIT_TIME = META_COLUMNS[0]
@@ -89,6 +90,7 @@ def read(
     full = with_meta(schema) if meta else schema
     slices = view.snapshot.file_slices()
     if condition is not None:
+        condition = in_spark(schema, condition)
         wanted = matching_partitions(spark, table.config, schema, view.snapshot.partitions(), condition)
         slices = [s for s in slices if s.partition in wanted]
     rows = scan(spark, table, slices, full)

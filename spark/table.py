@@ -61,7 +61,8 @@ class SparkTable(Writing):
 
         Args:
             columns: names; all data columns otherwise.
-            filter: SQL text or Column. Partitions that it rules out are not even listed for Spark.
+            filter: SQL text, Column, terms or an expression of pyarrow (docs/conditions.md). Partitions that it rules out
+                are not even listed for Spark.
             as_of: requested time T, as Hudi's readers travel in time; an instant, a date (its start), a time or a
                 datetime, as for `Table.snapshot`.
             as_of_completion: completion time C.

@@ -10,7 +10,7 @@ from ..errors import InputError
 from ..hudi.timeline import FileSlice
 from ..occ.table import Table
 from ..occ.transaction import Transaction
-from .filters import comparisons
+from .filters import comparisons, in_spark
 from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
 from .write import Writes
@@ -49,6 +49,8 @@ class SparkTransaction(Writing):
             raise InputError(
                 f"{self._table.url} has no schema yet, because nothing was written to it; write some rows first"
             )
+        if filter is not None:
+            filter = in_spark(schema, filter)  # noqa: A001 - as above
         rows = scan(self._spark, self._table, self._declared(schema, filter), with_meta(schema) if meta else schema)
         if filter is not None:
             rows = rows.where(filter)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..conditions import Given
 from ..conflict import Region, where_of
 from ..errors import InputError
 from ..hudi.files import FileGroupId
@@ -29,7 +30,7 @@ from ..occ.table import Table
 from ..occ.transaction import Transaction
 from ..occ.turns import take_turn
 from . import columns
-from .filters import comparisons
+from .filters import comparisons, in_spark
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect
 from .merge_plan import Merge, Planned, in_each, plan_here
@@ -306,7 +307,7 @@ class Writes:
             merge = self._merge_of(planned, source, schema, "delete")
             return self._run(work, "delete")
 
-    def delete_where(self, condition: Any) -> WriteResult:
+    def delete_where(self, condition: Given) -> WriteResult:
         """The rows for which the condition is true are gone, also ones that other writers add meanwhile."""
         self._refuse_merge("delete_where")
         columns.refuse_no_condition(condition, self._table.url)
@@ -319,8 +320,8 @@ class Writes:
         self._refuse_merge("delete_all")
         return self._delete_where(F.lit(True))
 
-    def _delete_where(self, condition: Any) -> WriteResult:
-        def matching(txn: Transaction, schema: pa.Schema) -> list[FileSlice]:
+    def _delete_where(self, given: Given) -> WriteResult:
+        def matching(txn: Transaction, schema: pa.Schema, condition: Any) -> list[FileSlice]:
             now = txn.current
             wanted = matching_partitions(self._spark, self._table.config, schema, now.partitions(), condition)
             return [s for s in now.file_slices() if s.partition in wanted]
@@ -328,7 +329,8 @@ class Writes:
         def aimed_at(txn: Transaction, near: Region) -> set[FileGroupId]:
             if (schema := txn.written_schema) is None:
                 return set()
-            slices = [each for each in matching(txn, schema) if near.covers(each.partition)]
+            condition = in_spark(schema, given)
+            slices = [each for each in matching(txn, schema, condition) if near.covers(each.partition)]
             where = where_of(comparisons(self._spark, schema, condition))
             found = slices_that_may_match(self._table.store, slices, where)
             return {txn.workspace.changes.place_of(each.group) for each in found}
@@ -339,12 +341,13 @@ class Writes:
             schema, config = txn.written_schema, self._table.config
             if schema is None:
                 return []
+            condition = in_spark(schema, given)
             pinned = pinned_partitions(self._spark, config, schema, condition)
             where = comparisons(self._spark, schema, condition)
             for partition in sorted(pinned) if pinned is not None else [None]:
                 txn.depends_on(partition, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_complete()
-            slices = matching(txn, schema)
+            slices = matching(txn, schema, condition)
             run = partial(self._collect, txn, operation="delete")
             again = txn.workspace.hook_of(ConditionAgain, run)
             again.add(condition, lambda each, slices: self._named(each, schema, slices))

@@ -38,9 +38,10 @@ class Writing:
         return self._writes.delete(keys)
 
     def delete_where(self, condition: Any) -> WriteResult:
-        """Remove the rows for which a condition (SQL text or Column) is true; none is left when this returns.
+        """Remove the rows for which a condition is true; none is left when this returns.
 
-        Without a condition it raises `InputError`; use `delete_all`.
+        It is SQL text, a Column, terms or an expression of pyarrow (docs/conditions.md). Without a condition it
+        raises `InputError`; use `delete_all`.
         """
         return self._writes.delete_where(condition)
 

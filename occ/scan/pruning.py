@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
-from ...conditions import Condition
+from ...conditions import Condition, Terms
 from ...errors import InputError
-from ...hudi.table import TableConfig, possible_values
+from ...hudi.table import TableConfig, named_values, partition_path, possible_values
 
 
 def partitions_that_may_match(
@@ -34,3 +36,25 @@ def partitions_that_may_match(
     except InputError:  # it has no result for a value, which may be in no row that is asked
         return set(paths)
     return unknown | {path for path, met in zip(places, mask, strict=True) if met}
+
+
+def only_partitions(config: TableConfig, schema: pa.Schema, terms: Terms) -> list[str] | None:
+    """The only partitions, existing or not, that rows which meet the terms can lie in; None when they don't tell.
+
+    They tell when they name the values (``=`` or ``in``) of every partition column.
+    """
+    fields = config.partition_fields
+    told: dict[str, tuple[Any, ...]] = {}
+    for name, op, *value in terms:
+        if op in ("=", "in"):
+            told.setdefault(name, value[0] if op == "in" else (value[0],))
+    if not fields or not all(field in told for field in fields):
+        return None
+    try:
+        paths = {
+            partition_path(list(named_values(dict(zip(fields, values, strict=True)), config, schema).values()), config)
+            for values in itertools.product(*(told[field] for field in fields))
+        }
+    except InputError:  # a value that no partition of ours can have, or key generators that format them
+        return None
+    return sorted(paths)

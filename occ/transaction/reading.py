@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...conflict import SNAPSHOT
-from ...errors import CorruptTableError, InputError, StorageError
+from ...errors import CorruptTableError, StorageError
 from ...hudi.table import named_values, partition_path
-from ..scan import Scan, scan_slices, wanted_of
+from ..scan import Scan, only_partitions, scan_slices, wanted_of
 from ..session import listed, partitions_with
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, lo
     where = terms if looks else ()
     config, schema = workspace.session.config, workspace.written_schema
     if named is None:
-        paths = _paths_of(workspace, terms)
+        paths = only_partitions(config, schema, terms) if schema is not None else None
         for path in [None] if paths is None else paths:
             yield from workspace.mark_scanned(path, where=where)
     elif not isinstance(named, Mapping):
@@ -72,26 +71,6 @@ def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, lo
             yield from (
                 each for each in workspace.mark_scanned(None, where=[*where, *more]) if each.partition in matching
             )
-
-
-def _paths_of(workspace: Workspace, terms: Terms) -> list[str] | None:
-    """The only partitions, existing or not, that rows of such values can lie in; None when that is not told."""
-    config, schema = workspace.session.config, workspace.written_schema
-    fields = config.partition_fields
-    told: dict[str, tuple[Any, ...]] = {}
-    for name, op, *value in terms:
-        if op in ("=", "in"):
-            told.setdefault(name, value[0] if op == "in" else (value[0],))
-    if schema is None or not fields or not all(field in told for field in fields):
-        return None
-    try:
-        paths = {
-            partition_path(list(named_values(dict(zip(fields, values, strict=True)), config, schema).values()), config)
-            for values in itertools.product(*(told[field] for field in fields))
-        }
-    except InputError:  # a value that no partition of ours can have, or key generators that format them
-        return None
-    return sorted(paths)
 
 
 @contextmanager

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...conflict import Condition, Region, Where, where_of
+from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Effects, plain, remove_where
+from ...hudi.merge import Effects, remove_where
 from ...hudi.table import TableConfig, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..rebase import merge_rows, refuse_known
@@ -26,8 +25,9 @@ from ..staging import PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice
 from ..turns import TurnTaker, take_turn, targets
 
 if TYPE_CHECKING:
+    from ...conditions import Condition, Given
     from ..rebase import Lost
-    from .workspace import Terms, Workspace
+    from .workspace import Workspace
 
 
 class Writer(TurnTaker, Protocol):
@@ -132,13 +132,13 @@ def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSli
 # --- by condition ------------------------------------------------------------------------------------------------
 
 
-def delete_where(txn: Writer, where: Terms, partition: str | None) -> None:
+def delete_where(txn: Writer, where: Given, partition: str | None) -> None:
     """See `Transaction.delete_where`."""
     txn.workspace.refuse_merge("delete_where")
-    if not isinstance(where, Sequence) or isinstance(where, str) or not where:
+    if where is None or (isinstance(where, Sequence) and not where):
         raise InputError(
-            f"no condition says which rows of {txn.url} are to be deleted ({where!r}); nothing was written. Give at least "
-            "one, as [('amount', '<', 10)], or say `delete_all`"
+            f"no condition says which rows of {txn.url} are to be deleted ({where!r}); nothing was written. Give one, as "
+            "'amount < 10', or say `delete_all`"
         )
     _delete(txn, where, partition)
 
@@ -149,19 +149,19 @@ def delete_all(txn: Writer, partition: str | None) -> None:
     _delete(txn, (), partition)
 
 
-def _delete(txn: Writer, where: Terms, partition: str | None) -> None:
-    conditions = where_of(where)
-    take_turn(
-        txn,
-        lambda near: [
-            each.group for each in txn.workspace.looked_at(partition, where)[1] if near.covers(each.partition)
-        ],
-    )
+def _delete(txn: Writer, where: Given, partition: str | None) -> None:
+    def aimed_at(near: Region) -> Iterable[FileGroupId]:
+        now = txn.workspace
+        slices = now.may_match(now.snapshot, partition, now.condition(where))
+        return [each.group for each in slices if near.covers(each.partition)]
+
+    take_turn(txn, aimed_at)
     workspace = txn.workspace
     workspace.next_write()
     if partition is not None:
         partition = known_partition(txn.session.store, txn.session.config, workspace.current, partition)
-    slices = workspace.depends_on(partition, where=where)
+    condition = workspace.condition(where)
+    slices = workspace.depends_on(partition, where=condition or ())
     workspace.reads_complete()
     schema = workspace.written_schema
     if schema is None:
@@ -169,9 +169,9 @@ def _delete(txn: Writer, where: Terms, partition: str | None) -> None:
     hook = workspace.hook_of(_ConditionsAgain)
     with workspace.staging(), Files(workspace.file_spec(schema), 0) as files:
         for each in slices:
-            _remove(files, each, [conditions])
+            _remove(files, each, [condition])
         workspace.add(files.stats())
-    hook.conditions.append((partition, conditions))
+    hook.conditions.append((partition, condition))
 
 
 class _ConditionsAgain:
@@ -180,7 +180,7 @@ class _ConditionsAgain:
     by_condition: ClassVar = True
 
     def __init__(self) -> None:
-        self.conditions: list[tuple[str | None, Where]] = []
+        self.conditions: list[tuple[str | None, Condition | None]] = []
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         with Files(lost.spec, 0, round=lost.round) as files:
@@ -190,59 +190,10 @@ class _ConditionsAgain:
             return files.stats()
 
 
-def _remove(files: Files, each: FileSlice, conditions: Iterable[Where], file_id: str = "") -> None:
+def _remove(files: Files, each: FileSlice, conditions: Iterable[Condition | None], file_id: str = "") -> None:
     base = read_slice(files.spec, each)
     gone = np.zeros(base.num_rows, bool)
     for where in conditions:
-        gone |= mask_of(base, where).to_numpy(zero_copy_only=False)
+        gone |= True if where is None else where.mask(base).to_numpy(zero_copy_only=False)
     merged = remove_where(base, gone)
     write_successor(files, each, merged, file_id)
-
-
-def mask_of(rows: pa.Table, where: Where) -> pa.Array:
-    """Marks the rows that meet all conditions; a comparison with null is not true."""
-    mask = pa.repeat(pa.scalar(value=True), rows.num_rows)
-    for each in where:
-        if each.column in rows.column_names:
-            met = pc.fill_null(_met(plain(rows.column(each.column)), each), fill_value=False)
-        else:  # the file is older than the column
-            met = pa.repeat(pa.scalar(each.op == "is null"), rows.num_rows)
-        mask = pc.and_(mask, met)
-    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-
-
-_COMPARE = {
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
-
-
-def _met(column: Any, condition: Condition) -> Any:
-    match condition.op:
-        case "is null":
-            return pc.is_null(column)
-        case "is not null":
-            return pc.is_valid(column)
-        case "in" if pa.types.is_floating(column.type):
-            none = pa.repeat(pa.scalar(value=False), len(column))
-            equal = (_compared("=", column, pa.scalar(each)) for each in condition.value)
-            return reduce(pc.or_, equal, none)
-        case "in":
-            return pc.is_in(column, value_set=pa.array(condition.value).cast(column.type))
-        case op:
-            return _compared(op, column, pa.scalar(condition.value))
-
-
-def _compared(op: str, column: Any, value: pa.Scalar) -> Any:
-    """As Spark compares: NaN is equal to itself and larger than every number, and -0.0 is 0.0."""
-    compare = _COMPARE[op]
-    if not pa.types.is_floating(column.type):
-        return compare(column, value)
-    nan = pc.is_nan(column)
-    if value.as_py() != value.as_py():
-        return compare(nan.cast(pa.int8()), 1)
-    return pc.or_(compare(column, value), nan) if op in (">", ">=") else compare(column, value)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ...conditions import Given
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
     from ..log import Begin
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session
     from ..staging import FileSpec, NewFile
-    from .workspace import Terms
 
 
 class Transaction:
@@ -151,21 +151,21 @@ class Transaction:
         return self.workspace.read_slice(group, columns=columns, meta=meta)
 
     def depends_on(
-        self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
+        self, partition: str | None, *, where: Given = (), met: Iterable[FileSlice] | None = None
     ) -> list[FileSlice]:
         """Declare that the result depends on everything in a partition (None: the table).
 
         Args:
-            where: only on the rows that meet all of these, as ``[("amount", "<", 10), ("city", "is not null")]``;
-                operators are ``= != < <= > >= in``, ``is null`` and ``is not null``. A new file whose statistics say that
-                it has no such row is no conflict then.
+            where: only on the rows for which this condition is true, as ``"amount < 10 and city is not null"``, or terms
+                or an expression of pyarrow (docs/conditions.md). A new file whose statistics say that it has no such row
+                is no conflict then, nor one in a partition that the condition excludes.
             met: slices that have such rows and are not rewritten, where that was looked up row by row.
 
-        Returns the slices that may hold such rows, by their statistics; what this transaction has staged among them.
+        Returns the slices that may hold such rows, by partitions and statistics; what this transaction has staged among them.
         """
         return self.workspace.depends_on(partition, where=where, met=met)
 
-    def mark_scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+    def mark_scanned(self, partition: str | None, *, where: Given = ()) -> list[FileSlice]:
         """Say that rows of a partition (None: the table) were read. Counts above isolation ``snapshot``.
 
         Who says nothing there may have read everything; slices that `read_slice` gave are known by themselves. ``where`` and
@@ -213,11 +213,11 @@ class Transaction:
         """
         row_writes.delete(self, keys)
 
-    def delete_where(self, where: Terms, *, partition: str | None = None) -> None:
-        """The rows that meet all of these conditions (as in `depends_on`) are gone, also ones that others add meanwhile.
+    def delete_where(self, where: Given, *, partition: str | None = None) -> None:
+        """The rows for which a condition (as in `depends_on`) is true are gone, also ones that others add meanwhile.
 
         Raises:
-            InputError: there is no condition (`delete_all` is the word for that), or no such ``partition`` (its path).
+            InputError: no condition that fits the table (`delete_all` is the word for none), or no such ``partition`` (its path).
         """
         row_writes.delete_where(self, where, partition)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...conflict import Condition, Values, Where, may_match
+from ...conflict import Term, Values, Where, may_match
 from ...errors import ConstraintError
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
@@ -183,8 +183,8 @@ def _looked_for(written: pa.Table, constraint: Sequence[str]) -> Where:
     for name in constraint:
         column = written.column(name)
         if written.num_rows <= _LISTED:
-            found.append(Condition(name, "in", tuple(column.to_pylist())))
+            found.append(Term(name, "in", tuple(column.to_pylist())))
         else:
             span = pc.min_max(column)
-            found += [Condition(name, ">=", span["min"].as_py()), Condition(name, "<=", span["max"].as_py())]
+            found += [Term(name, ">=", span["min"].as_py()), Term(name, "<=", span["max"].as_py())]
     return tuple(found)

@@ -20,6 +20,7 @@ from ..session import arrow_schema, refuse_misspelled
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...conditions import Condition, Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..rebase import Again, Lost
     from ..staging import FileSpec, NewFile, Staged
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 
 H = TypeVar("H", bound="Hook")
-Terms = Sequence[tuple[Any, ...]]  # comparisons of columns with values, all of which hold
 
 
 class Hook(Protocol):
@@ -254,26 +254,58 @@ class Workspace:
         self.changes.overwrites(partition)
 
     def depends_on(
-        self, partition: str | None, *, where: Terms = (), met: Iterable[FileSlice] | None = None
+        self, partition: str | None, *, where: Given = (), met: Iterable[FileSlice] | None = None
     ) -> list[FileSlice]:
         """See `Transaction.depends_on`."""
         self.require_open()
         self._refuse_misspelled(partition)
-        conditions, slices = self.looked_at(partition, where) if met is None else (where_of(where), list(met))
-        self.changes.depends_on(partition, slices, conditions)
-        return slices if met is not None else self._as_staged(slices, partition, where)
+        condition = self.condition(where)
+        slices = self.may_match(self.snapshot, partition, condition) if met is None else list(met)
+        for place, there, terms in self._claims(partition, condition, slices):
+            self.changes.depends_on(place, there, terms)
+        return slices if met is not None else self._as_staged(slices, partition, condition)
 
-    def mark_scanned(self, partition: str | None, *, where: Terms = ()) -> list[FileSlice]:
+    def mark_scanned(self, partition: str | None, *, where: Given = ()) -> list[FileSlice]:
         """See `Transaction.mark_scanned`."""
         self.require_open()
         self._refuse_misspelled(partition)
-        conditions, slices = self.looked_at(partition, where)
-        self.changes.mark_scanned(partition, slices, conditions)
-        return self._as_staged(slices, partition, where)
+        condition = self.condition(where)
+        slices = self.may_match(self.snapshot, partition, condition)
+        for place, there, terms in self._claims(partition, condition, slices):
+            self.changes.mark_scanned(place, there, terms)
+        return self._as_staged(slices, partition, condition)
 
-    def _as_staged(self, slices: list[FileSlice], partition: str | None, where: Terms) -> list[FileSlice]:
+    def _as_staged(
+        self, slices: list[FileSlice], partition: str | None, condition: Condition | None
+    ) -> list[FileSlice]:
         now = self.current
-        return slices if now is self.snapshot else self._that_may_match(now.file_slices(partition), where)[1]
+        return slices if now is self.snapshot else self.may_match(now, partition, condition)
+
+    def condition(self, given: Given) -> Condition | None:
+        """The condition on rows of this table; None for an empty one, which all rows meet. Checked against its columns."""
+        if isinstance(given, Sequence) and not isinstance(given, str) and not given:
+            return None
+        import pyarrow as pa
+
+        from ...conditions import condition_on
+
+        return condition_on(self.written_schema or pa.schema([]), given)
+
+    def _claims(
+        self, partition: str | None, condition: Condition | None, slices: list[FileSlice]
+    ) -> list[tuple[str | None, list[FileSlice], Where]]:
+        """Where rows that meet the condition can be or appear, the slices there, and what is known of the rows."""
+        if condition is None:
+            return [(partition, slices, ())]
+        from ..scan import only_partitions
+
+        terms, schema = where_of(condition.terms), self.written_schema
+        named = None
+        if partition is None and schema is not None:
+            named = only_partitions(self.session.config, schema, condition.terms)
+        if named is None:
+            return [(partition, slices, terms)]
+        return [(each, [s for s in slices if s.partition == each], terms) for each in named]
 
     def _refuse_misspelled(self, partition: str | None) -> None:
         """One that does not exist yet is fine: that nobody else makes it is worth claiming."""
@@ -282,21 +314,19 @@ class Workspace:
                 refuse_misspelled(self.url, self.session.config, partition, known)
             self._spelled.add(partition)
 
-    def looked_at(self, partition: str | None, where: Terms) -> tuple[Where, list[FileSlice]]:
-        """Conditions, and the slices of the snapshot that may hold rows that meet them."""
-        return self._that_may_match(self.snapshot.file_slices(partition), where)
-
-    def _that_may_match(self, slices: list[FileSlice], where: Terms) -> tuple[Where, list[FileSlice]]:
-        if not where and not isinstance(where, str):
-            return (), slices
+    def may_match(self, now: Snapshot, partition: str | None, condition: Condition | None) -> list[FileSlice]:
+        """The slices that may hold rows for which the condition is true, by their partitions and statistics."""
+        slices, schema = now.file_slices(partition), self.written_schema
+        if condition is None or schema is None:
+            return slices
         from ..log import slices_that_may_match
+        from ..scan import partitions_that_may_match
 
-        conditions, schema = where_of(where), self.written_schema
-        if unknown := sorted({each.column for each in conditions}.difference(schema.names if schema else ())):
-            raise InputError(
-                f"{self.url} has no column {', '.join(unknown)}, on which a condition was put", columns=unknown
-            )
-        return conditions, slices_that_may_match(self.session.store, slices, conditions)
+        there = {each.partition for each in slices}
+        wanted = partitions_that_may_match(there, self.session.config, schema, condition)
+        slices = [each for each in slices if each.partition in wanted]
+        terms = where_of(condition.terms)
+        return slices_that_may_match(self.session.store, slices, terms) if terms else slices
 
     def merge_on_conflict(self, again: Again | None = None, *, looks_again: bool = False) -> None:
         """See `Transaction.merge_on_conflict`."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakelatch.conflict import ISOLATION_LEVELS, Party, ReadSet, Scan, WriteSet, refuse_isolation, resolve
-from lakelatch.conflict.predicate import ColumnStatistics, Condition, FileStatistics, Where, may_match, where_of
+from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics, Term, Where, may_match, where_of
 from lakelatch.conflict.write_set import EVERYWHERE, NOWHERE, Region
 from lakelatch.errors import ConfigError, InputError
 from lakelatch.hudi.files import FileGroupId
@@ -34,7 +34,7 @@ def statistics(rows: tuple[Row, ...]) -> FileStatistics:
     return FileStatistics(len(rows), {"x": ColumnStatistics(*bounds, nulls=len(rows) - len(values))})
 
 
-def holds(condition: Condition, value: Row) -> bool:
+def holds(condition: Term, value: Row) -> bool:
     if condition.op in ("is null", "is not null"):
         return (value is None) == (condition.op == "is null")
     if value is None:
@@ -138,9 +138,9 @@ tables = st.dictionaries(
     max_size=4,
 )
 conditions = st.one_of(
-    st.builds(Condition, st.just("x"), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), st.integers(0, 6)),
-    st.builds(Condition, st.just("x"), st.just("in"), st.lists(st.integers(0, 6), max_size=2).map(tuple)),
-    st.builds(Condition, st.just("x"), st.sampled_from(["is null", "is not null"])),
+    st.builds(Term, st.just("x"), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), st.integers(0, 6)),
+    st.builds(Term, st.just("x"), st.just("in"), st.lists(st.integers(0, 6), max_size=2).map(tuple)),
+    st.builds(Term, st.just("x"), st.sampled_from(["is null", "is not null"])),
 )
 regions = st.sampled_from([EVERYWHERE, Region(frozenset({"p"})), Region(frozenset({"q"}))])
 
@@ -362,7 +362,7 @@ def test_nulls_meet_no_comparison():
 )
 def test_conditions_that_mean_nothing_are_refused(op, value, words):
     with pytest.raises(InputError, match=words):
-        Condition("x", op, value)
+        Term("x", op, value)
 
 
 @given(st.lists(rows, max_size=4).map(tuple))

@@ -166,3 +166,38 @@ def test_operators_bind_as_they_do_in_spark(spark: Any) -> None:
     assert len(taken) > 25
     wrong = [each for each, a, b in zip(taken, ours, answers(frame, taken), strict=True) if a != b]
     assert not wrong
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_spark_takes_every_form_of_a_condition(make: Any, spark: Any, number: int) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("n", pa.int32())])
+    condition = [
+        "city = 'oslo' and n < 2",
+        F.expr("city = 'oslo'") & (F.col("n") < 2),
+        [("city", "=", "oslo"), ("n", "<", 2)],
+        (pc.field("city") == "oslo") & (pc.field("n") < 2),
+        condition_on(schema, "city = 'oslo' and n < 2"),
+    ][number]
+    table = make()
+    table.upsert(
+        spark.createDataFrame([("a", "oslo", 1), ("b", "oslo", 2), ("c", "rome", 1)], "id string, city string, n int")
+    )
+    found = table.read(["id"], filter=condition)
+    assert [row["id"] for row in found.collect()] == ["a"]
+    assert {path.split("city=")[1].split("/")[0] for path in found.inputFiles()} == {"oslo"}
+    assert table.run(lambda txn: txn.read(["id"], filter=condition).count()).value == 1
+    assert table.delete_where(condition).deleted == 1
+    assert sorted(row["id"] for row in table.read().collect()) == ["b", "c"]
+
+
+@pytest.mark.parametrize("condition", [5, [("nam", "=", 1)], "", []])
+def test_spark_refuses_what_is_no_condition(make: Any, spark: Any, condition: Any) -> None:
+    table = make()
+    table.upsert(spark.createDataFrame([("a", "oslo", 1)], "id string, city string, n int"))
+    with pytest.raises(InputError):
+        table.delete_where(condition)
+    assert table.read().count() == 1

@@ -9,9 +9,9 @@
 the first text is parsed.
 """
 
-from .condition import Condition, condition_on
+from .condition import Condition, Given, condition_on
 from .implied import Terms
 from .sql import parse
 from .tree import text
 
-__all__ = ["Condition", "Terms", "condition_on", "parse", "text"]
+__all__ = ["Condition", "Given", "Terms", "condition_on", "parse", "text"]

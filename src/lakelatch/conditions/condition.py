@@ -17,6 +17,8 @@ from .refusal import refused
 from .sql import parse
 from .tree import Node, text
 
+Given = Any  # what `condition_on` takes; pyarrow has no types, so nobody could check a union
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:

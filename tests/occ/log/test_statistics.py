@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakelatch
+from lakelatch.conditions import condition_on
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics, may_match, where_of
 from lakelatch.occ.log.column_statistics import columns_of, encoded, of_footer
 from lakelatch.occ.log.publisher import plain_metadata_of
-from lakelatch.occ.transaction.row_writes import mask_of
 
 from ..world import add, insert, overwrite, rows
 
@@ -93,7 +93,7 @@ def test_a_row_that_meets_the_conditions_is_never_excluded(table, conditions, gr
 @given(tables(), st.lists(terms(), min_size=1, max_size=3))
 def test_exactly_the_rows_that_meet_the_conditions_are_marked(table, conditions):
     met = [all(holds(row[c[0]], *c[1:]) for c in conditions) for row in table.to_pylist()]
-    assert mask_of(table, where_of(conditions)).to_pylist() == met
+    assert condition_on(table.schema, conditions).mask(table).to_pylist() == met
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_an_insert_that_read_by_a_condition_is_not_blind(make_world):
 
 
 def test_a_condition_on_no_column_is_refused(two):
-    with pytest.raises(lakelatch.InputError, match="no column w"):
+    with pytest.raises(lakelatch.InputError, match="no column 'w'"):
         job(two[1], [("w", "<", 5)])
     with pytest.raises(lakelatch.InputError, match="no operator"):
         job(two[1], [("v", "~", 5)])
