@@ -51,7 +51,7 @@ class Term:
         return None if unknown else [self.column, self.op, values]
 
     @classmethod
-    def from_json(cls, value: Any) -> Condition:
+    def from_json(cls, value: Any) -> Term:
         """The reverse of `to_json`; `ValueError` for anything else."""
         try:
             column, op, plain = value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..hudi.files import FileGroupId
-from .predicate import Condition, FileStatistics, Where
+from .predicate import FileStatistics, Term, Where
 from .unique import Values
 
 
@@ -96,7 +96,7 @@ class Scan:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Scan:
         """The reverse of `to_json`."""
-        where = tuple(Condition.from_json(each) for each in value["where"])
+        where = tuple(Term.from_json(each) for each in value["where"])
         return cls(Region.from_json(value["region"]), where, groups_from_json(value["groups"]))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ...conflict import Condition, Party, ReadSet, Region, WriteSet
+from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
@@ -358,7 +358,7 @@ def _read(reads: ReadSet) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _where(where: Iterable[Condition]) -> str:
+def _where(where: Iterable[Term]) -> str:
     return " and ".join(
         f"{each.column} {each.op}" + ("" if each.value is None else f" {each.value!r}") for each in where
     )

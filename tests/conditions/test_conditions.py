@@ -132,6 +132,14 @@ def test_rows_may_be_in_other_forms_in_memory() -> None:
     assert condition_on(SCHEMA, "true").mask(rows.to_batches()[0]).to_pylist() == [True]
 
 
+def test_a_decimal_that_is_rounded_up_may_need_another_digit() -> None:
+    schema = pa.schema([("w", pa.decimal128(20, 6)), ("v", pa.decimal128(38, 2))])
+    rows = pa.table({"w": [Decimal("99999999999999.999999")], "v": [Decimal("9" * 36 + ".99")]}, schema=schema)
+    assert condition_on(schema, "cast(w as decimal(38,3)) = 100000000000000").mask(rows).to_pylist() == [True]
+    with pytest.raises(InputError, match="no result"):
+        condition_on(schema, "cast(v as decimal(36,0)) = 1").mask(rows)
+
+
 def test_a_condition_travels() -> None:
     condition = condition_on(SCHEMA, "n < 10 and s like '%\U0001f600%' or d = '2020-01-01'")
     assert pickle.loads(pickle.dumps(condition)) == condition
@@ -169,6 +177,7 @@ def test_a_condition_travels() -> None:
         ("d = 'yesterday'", "is no date"),
         ("t = '2020-01-01 25:00'", "has no value"),
         ("s like 'a\\\\b'", "stands before 'b'"),
+        ("ok = not n > 1", "not wants parentheses here"),
         ("s like n", "pattern as text"),
         ("s like 'a' escape 'xy'", "one character"),
         ("cast(s as timestamp) = t", "casts nothing to timestamp"),

@@ -199,6 +199,8 @@ def _compared(op: str, a: Any, b: Any) -> Any:
         return _COMPARE[op](a, b)
     if op in (">", ">="):
         a, b, op = b, a, "<" if op == ">" else "<="
+    if isinstance(b, pa.Scalar) and b.is_valid and b.as_py() == b.as_py():
+        return _COMPARE[op](a, b)  # for such a value Arrow says the same, without a look for NaN
     a_nan, b_nan = pc.is_nan(a), pc.is_nan(b)
     match op:
         case "=":
@@ -295,7 +297,8 @@ def _cast(value: Any, kind: pa.DataType) -> Any:
         return value.cast(pa.string()).cast(pa.float64()).cast(kind, safe=False)
     if t.is_decimal(given) and t.is_decimal(kind):
         if kind.scale < given.scale:
-            value = pc.round(value, kind.scale, "half_towards_infinity")
+            # In a wider type: what is rounded up may need one more digit, and Arrow does not look.
+            value = pc.round(value.cast(pa.decimal256(76, given.scale)), kind.scale, "half_towards_infinity")
         return value.cast(kind)
     if t.is_integer(given) and t.is_decimal(kind):
         return value.cast(pa.decimal128(19, 0)).cast(kind)

@@ -134,6 +134,8 @@ class _Reader:
         name = type(e).__name__
         at = _place(e)
         if name in _COMPARISONS:
+            if type(e.expression).__name__ == "Not":
+                raise refused("not wants parentheses here", self._text, _place(e.expression))
             return Compare(_COMPARISONS[name], self.node(e.this), self.node(e.expression), at=at)
         if name == "NullSafeNEQ":
             return Not(Compare("<=>", self.node(e.this), self.node(e.expression), at=at), at=at)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.conflict.predicate import Condition
+from lakelatch.conflict.predicate import Term
 from lakelatch.conflict.write_set import ReadSet, Region, Scan, WriteSet
 from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.file_names import FileGroupId
@@ -24,9 +24,9 @@ REGIONS = st.builds(Region, st.frozensets(TEXT, max_size=2), st.booleans())
 VALUES = st.sampled_from([1, -2.5, "x", True, date(1, 1, 1), datetime(2026, 1, 1, 1), Decimal("1.10")])
 WHERE = st.lists(
     st.one_of(
-        st.builds(Condition, TEXT, st.sampled_from(["=", "<"]), VALUES),
-        st.builds(Condition, TEXT, st.just("in"), st.lists(VALUES, max_size=3).map(tuple)),
-        st.builds(Condition, TEXT, st.sampled_from(["is null", "is not null"])),
+        st.builds(Term, TEXT, st.sampled_from(["=", "<"]), VALUES),
+        st.builds(Term, TEXT, st.just("in"), st.lists(VALUES, max_size=3).map(tuple)),
+        st.builds(Term, TEXT, st.sampled_from(["is null", "is not null"])),
     ),
     max_size=2,
 ).map(tuple)
@@ -81,8 +81,8 @@ def test_a_loss_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_condition_that_has_no_plain_form_is_left_out_so_that_more_counts_as_read() -> None:
-    scan = Scan(where=(Condition("a", "=", b"bytes"), Condition("b", ">", float("inf")), Condition("c", "<", 3)))
-    assert Scan.from_json(scan.to_json()).where == (Condition("c", "<", 3),)
+    scan = Scan(where=(Term("a", "=", b"bytes"), Term("b", ">", float("inf")), Term("c", "<", 3)))
+    assert Scan.from_json(scan.to_json()).where == (Term("c", "<", 3),)
 
 
 def test_what_it_lost_on_stays_when_it_is_cut() -> None:
