@@ -291,6 +291,20 @@ class Table:
             reserve=reserve,
         )
 
+    def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
+        """The table has one more column, null in all rows so far: one commit, as `Transaction.add_column`.
+
+        Writers at work go on, unless they change columns themselves: then one of the two runs again.
+        """
+        return self.run(lambda txn: txn.add_column(name, type), operation="insert")
+
+    def widen_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
+        """A column of ``int32`` is one of ``int64`` from now on: one commit, as `Transaction.widen_column`.
+
+        Writers at work go on as beside `add_column`.
+        """
+        return self.run(lambda txn: txn.widen_column(name, type), operation="insert")
+
     def set_lock(self, url: str, *, jvm_writers_stopped: bool = False) -> Settings:
         """The table has this lock from now on. Writers may run meanwhile: each goes over to it at its next commit.
 

@@ -225,6 +225,27 @@ class Transaction:
         """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
         row_writes.delete_all(self, partition)
 
+    # --- columns ---------------------------------------------------------------------------------------------
+
+    def add_column(self, name: str, type: pa.DataType | str) -> None:  # noqa: A002
+        """The table has one more column, null in all rows that are there; this lands without any rows, too.
+
+        Args:
+            type: of Arrow, or its name, such as ``"int64"``; stored as the next wider one that tables have.
+
+        Raises:
+            InputError: there is a column of that name, also in other case, or no table holds such a name or type.
+        """
+        self.workspace.add_column(name, type)
+
+    def widen_column(self, name: str, type: pa.DataType | str) -> None:  # noqa: A002
+        """A column of ``int32`` becomes ``int64``; no file is written again, and this lands without any rows, too.
+
+        Raises:
+            InputError: there is no such column, or readers do not agree on what its values become.
+        """
+        self.workspace.widen_column(name, type)
+
     # --- files -----------------------------------------------------------------------------------------------
 
     def rewrite(self, group: FileSlice) -> NewFile:

@@ -5,7 +5,7 @@ No protocol in here: that is `attempt` and `landing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
+from ...hudi.table import is_held, to_avro, with_column, with_wider
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ..rebase import Rebase
 from ..session import arrow_schema, refuse_misspelled
@@ -56,6 +57,7 @@ class Workspace:
         self.rebase: Rebase | None = None
         self.failed = ""
         self._columns: pa.Schema | None = None
+        self._altered: pa.Schema | None = None  # what the table's own became, by no rows
         self._open_files: list[NewFile] = []
         self._write = -1  # number of the present one, of those that merge rows
         # Possible new file groups -> the staged ones that they take over from.
@@ -95,8 +97,13 @@ class Workspace:
         present = self.present(group)
         rows = self._attempt.seen(lambda: self.session.read_slice(present, columns=columns, meta=meta))
         for field in self.written_schema or ():
-            if field.name not in rows.column_names and (columns is None or field.name in columns):
+            place = rows.schema.get_field_index(field.name)
+            if place < 0 and (columns is None or field.name in columns):
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+            elif (
+                place >= 0 and rows.schema.types[place] != field.type and is_held(rows.schema.types[place], field.type)
+            ):
+                rows = rows.set_column(place, field, rows.column(place).cast(field.type))
         return rows
 
     def rewrite(self, group: FileSlice) -> NewFile:
@@ -185,12 +192,13 @@ class Workspace:
         from ..staging import wanted_of
 
         self.require_open()
-        spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, self.schema)
+        base = self._altered or self.schema
+        spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base)
         if self._columns is not None and self._columns.names != spec.schema.names:
             # Another file of this transaction has other new columns: the table gets the new columns of all of them.
             more = [field for field in spec.schema if field.name not in self._columns.names]
             wide = pa.schema([*self._columns, *more])
-            spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, self.schema)
+            spec, self.schema_text = self.session.file_spec(self._attempt.instant, wide, base)
         spec = replace(
             spec,
             wanted=wanted_of(self.session.settings, spec.schema, self.operation),
@@ -201,10 +209,26 @@ class Workspace:
         self._columns, self._spec = spec.schema, spec
         return spec
 
+    def add_column(self, name: str, kind: pa.DataType | str) -> None:
+        """See `Transaction.add_column`."""
+        self._alter(lambda schema: with_column(schema, name, kind))
+
+    def widen_column(self, name: str, kind: pa.DataType | str) -> None:
+        """See `Transaction.widen_column`."""
+        self._alter(lambda schema: with_wider(schema, name, kind))
+
+    def _alter(self, change: Callable[[pa.Schema], pa.Schema]) -> None:
+        self._refuse_rows()
+        if (schema := self.written_schema) is None:
+            raise InputError(f"{self.url} has no schema yet, because nothing was written to it; write some rows first")
+        self._altered = self._columns = change(schema)
+        self.schema_text = to_avro(self._altered, self.session.config.name)
+        self.allow_empty()
+
     @property
     def spec(self) -> FileSpec:
         """What the files of the last write have in common."""
-        return self._spec or self.file_spec(self.schema)
+        return self._spec or self.file_spec(self.written_schema)
 
     def _begun(self) -> dict[FileGroupId, str]:
         found = {}

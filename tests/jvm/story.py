@@ -94,6 +94,16 @@ class Story:
         """Rows may have one more column from here on."""
         self.schema = self.schema.append(field)
 
+    def alter(self, name: str, kind: pa.DataType) -> Landed:
+        """A column is added, or has a wider type, by a commit without rows."""
+        place = self.schema.get_field_index(name)
+        with self.table.transaction("insert") as txn:
+            (txn.add_column if place < 0 else txn.widen_column)(name, kind)
+        field = pa.field(name, kind)
+        self.schema = self.schema.append(field) if place < 0 else self.schema.set(place, field)
+        self.landed.append(Landed(txn.instant, txn.result.completion, ()))
+        return self.landed[-1]
+
     def roll_back(self, change: Change) -> None:
         """Another writer ends this transaction, as if its heartbeat had stopped."""
         with lakelatch.open(str(self.path), writer="cleaner") as other:

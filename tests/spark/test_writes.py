@@ -386,3 +386,20 @@ def test_a_column_with_a_name_that_scans_and_writes_use_is_refused(
     with pytest.raises(InputError, match="keeps for itself"), table.table.transaction("upsert") as txn:
         txn.upsert(rows.toArrow())
     assert table.table.timeline().commits == before
+
+
+@pytest.mark.usefixtures("route")
+def test_a_widened_column_is_read_and_written_beside_files_of_before(make: Callable[..., Any], spark: Any) -> None:
+    table = make()
+    table.upsert(spark.createDataFrame([("a", "sf", 1), ("b", "la", -7)], "id string, city string, n int"))
+    table.table.widen_column("n", "int64")
+    table.table.add_column("w", "string")
+    assert table.read().where("n < 0").select("id", "n", "w").collect() == [("b", -7, None)]
+    table.upsert(spark.createDataFrame([("c", "ny", 2**40, "x")], "id string, city string, n long, w string"))
+    table.upsert(spark.createDataFrame([("d", "sf", 2, None)], "id string, city string, n int, w string"))  # beside a
+    assert [r[0] for r in table.read().where(f"n > {2**33} or n = 1").select("id").sort("id").collect()] == ["a", "c"]
+    assert {r["id"]: r["n"] for r in table.read().collect()} == {"a": 1, "b": -7, "c": 2**40, "d": 2}
+    assert {r["id"]: r["n"] for r in table.table.read().to_pylist()} == {"a": 1, "b": -7, "c": 2**40, "d": 2}
+    table.delete_where(f"n > {2**33}")
+    assert table.read().count() == 3
+    assert table.table.schema().field("n").type == pa.int64()

@@ -2,7 +2,7 @@
 
 from .avro_schema import from_avro, to_avro
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of
-from .column_types import META_COLUMNS, storable, widen
+from .column_types import META_COLUMNS, is_held, storable, widen, with_column, with_wider
 from .config import (
     BACKUP_PATH,
     COMMIT_TIME_ORDERING,
@@ -34,6 +34,7 @@ __all__ = [
     "decoder_of",
     "distinct_paths",
     "from_avro",
+    "is_held",
     "java_span",
     "key_parts",
     "may_be_span",
@@ -52,4 +53,6 @@ __all__ = [
     "to_avro",
     "wide_hashes",
     "widen",
+    "with_column",
+    "with_wider",
 ]

@@ -75,7 +75,7 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     """``old`` with the columns that only ``new`` has at its end, nullable.
 
     Raises:
-        InputError: ``new`` drops a column or gives it another type; all of them are named.
+        InputError: ``new`` drops a column or gives it a type that its own does not hold; all of them are named.
     """
     import pyarrow as pa
 
@@ -84,7 +84,7 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     retyped = [
         f"{field.name} from {field.type} to {after.field(field.name).type}"
         for field in before
-        if field.name in after.names and not after.field(field.name).type.equals(field.type)
+        if field.name in after.names and not is_held(after.field(field.name).type, field.type)
     ]
     problems = []
     if dropped:
@@ -98,6 +98,61 @@ def widen(old: pa.Schema, new: pa.Schema) -> pa.Schema:
             retyped=retyped,
         )
     return storable(pa.schema([*before, *(field for field in after if field.name not in before.names)]))
+
+
+def is_held(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether a column of one type has all values of the other, and every reader shows a file of the one as the other.
+
+    Not so float in double: Hudi's readers make 0.1 of a float 0.1, and those of Parquet 0.10000000149011612.
+    """
+    import pyarrow as pa
+
+    return bool(narrow.equals(wide) or (narrow.equals(pa.int32()) and wide.equals(pa.int64())))
+
+
+def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
+    """The schema with one more column at its end, of a type or of what Arrow calls it.
+
+    Raises:
+        InputError: there is one of that name, or no table holds such a name or type.
+    """
+    import pyarrow as pa
+
+    new = _field(name, kind)
+    if name in schema.names:
+        raise InputError(f"There is a column {name!r} already, of type {schema.field(name).type}", column=name)
+    return storable(pa.schema([*schema, new]))
+
+
+def with_wider(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Schema:
+    """The schema with another type of one column, given as in `with_column`.
+
+    Raises:
+        InputError: there is no such column, or not every reader shows the values that are there in that type.
+    """
+    new = _field(name, kind)
+    if name not in schema.names:
+        raise InputError(f"There is no column {name!r}; there are {_list(schema.names)}", column=name)
+    old = schema.field(name).type
+    if old.equals(new.type) or not is_held(old, new.type):
+        raise InputError(
+            f"Column {name!r} of type {old} cannot become {new.type}: only int32 may become int64. Readers do not agree on what "
+            "others become; write such values to a new column",
+            column=name,
+        )
+    return schema.set(schema.get_field_index(name), new)
+
+
+def _field(name: str, kind: pa.DataType | str) -> pa.Field:
+    import pyarrow as pa
+
+    try:
+        return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
+    except (TypeError, ValueError) as e:
+        raise InputError(
+            f"{name!r} of type {kind!r} is no column: a name is a text, and a type is one of Arrow's, as pa.int64()",
+            column=name,
+        ) from e
 
 
 def _list(names: list[str]) -> str:

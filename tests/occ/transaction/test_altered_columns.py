@@ -1,0 +1,265 @@
+"""Columns that are added or widened by a commit of their own, beside writers at work, as every reader shows them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hudi import HudiTableBuilder
+
+import lakelatch
+from lakelatch.errors import ConflictError, InputError, TableError
+from lakelatch.occ.check.check import check
+
+from ..world import check_sound
+
+INT = pa.int32()
+NARROW = pa.schema([("id", pa.string()), ("part", pa.string()), ("n", INT), ("f", pa.float32())])
+
+
+def some(part: str, *numbers: int | None, n: pa.DataType = INT) -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"{part}{at}" for at in range(len(numbers))],
+            "part": [part] * len(numbers),
+            "n": pa.array(numbers, n),
+            "f": pa.array([0.1] * len(numbers), pa.float32()),
+        }
+    )
+
+
+@pytest.fixture
+def table(folder):
+    with lakelatch.create(str(folder / "t"), record_key="id", partition_by="part", schema=NARROW) as table:
+        with table.transaction() as txn:
+            txn.upsert(pa.concat_tables([some("a", 1, None), some("b", -7)]))
+        yield table
+
+
+def by_hudi_rs(table) -> tuple[pa.Schema, dict]:
+    reader = HudiTableBuilder.from_base_uri(table.url).build()
+    read = pa.Table.from_batches([pa.record_batch(batch) for batch in reader.read()])
+    names = [name for name in read.column_names if not name.startswith("_hoodie")]
+    return read.select(names).schema, {row["id"]: row for row in read.select(names).to_pylist()}
+
+
+def by_us(table) -> dict:
+    return {row["id"]: row for row in table.read().to_pylist()}
+
+
+def agree(table, name: str, kind: pa.DataType) -> dict:
+    """The rows, when both readers show the same, in the same type."""
+    schema, theirs = by_hudi_rs(table)
+    assert by_us(table) == theirs
+    assert schema.field(name).type == table.schema().field(name).type == kind
+    check_sound(table)
+    assert check(table.store, deep=True).sound(strict=True)
+    return theirs
+
+
+def test_an_added_column_is_null_in_the_rows_that_are_there(table):
+    before = len(table.commits())
+    assert table.add_column("w", pa.int8()).attempts == 1
+    assert len(table.commits()) == before + 1
+    assert {row["w"] for row in agree(table, "w", pa.int32()).values()} == {None}
+    table.run(lambda txn: txn.upsert(some("a", 5).append_column("w", pa.array([9]))))
+    assert agree(table, "w", pa.int32())["a0"]["w"] == 9
+
+
+def test_a_widened_column_holds_more_and_shows_the_old_values(table):
+    wide = pa.int64()
+    table.widen_column("n", wide)
+    assert {key: row["n"] for key, row in agree(table, "n", wide).items()} == {"a0": 1, "a1": None, "b0": -7}
+    table.run(lambda txn: txn.upsert(some("a", 2**40, n=pa.int64())))  # a1 is copied from the old file
+    table.run(lambda txn: txn.upsert(some("c", 2**41, n=pa.int64())))
+    assert {key: row["n"] for key, row in agree(table, "n", wide).items()} == {
+        "a0": 2**40,
+        "a1": None,
+        "b0": -7,
+        "c0": 2**41,
+    }
+
+
+def test_rows_are_found_by_conditions_on_a_widened_column(table):
+    table.widen_column("n", "int64")
+    table.run(lambda txn: txn.upsert(some("c", 2**40, n=pa.int64())))
+    assert [row["id"] for row in table.read(where=f"n > {2**33} or n = 1").to_pylist()] == ["a0", "c0"]
+    assert table.read(where="n < 0", columns=["n"]).to_pylist() == [{"n": -7}]
+    table.run(lambda txn: txn.delete_where([("n", "<", 0)]))
+    table.run(lambda txn: txn.delete_where([("n", ">", 2**33)]))
+    assert set(by_us(table)) == {"a0", "a1"}
+
+
+def test_files_of_before_and_after_are_clustered_into_one(table):
+    table.widen_column("n", "int64")
+    table.run(lambda txn: txn.upsert(some("a", 0, 0, 2**40, n=pa.int64())))
+    before = by_us(table)
+    table.cluster()
+    assert by_us(table) == before
+    assert agree(table, "n", pa.int64()) == before
+
+
+def test_rows_that_a_transaction_read_can_be_written_after_a_column_was_widened(table):
+    table.widen_column("n", "int64")
+    with table.transaction() as txn:
+        for group in txn.snapshot.file_slices():
+            old = txn.read_slice(group, meta=True)
+            assert old.schema.field("n").type == pa.int64()
+            txn.rewrite(group).write(old)
+    assert agree(table, "n", pa.int64())["b0"]["n"] == -7
+
+
+def test_columns_change_and_rows_come_in_one_commit(table):
+    before = len(table.commits())
+    with table.transaction() as txn:
+        txn.upsert(some("b", 3, 4))
+        txn.add_column("w", "string")
+        txn.widen_column("n", "int64")
+        txn.upsert(some("a", 2**40, n=pa.int64()).append_column("w", pa.array(["x"])))
+    assert len(table.commits()) == before + 1
+    found = agree(table, "n", pa.int64())
+    assert {key: (row["n"], row["w"]) for key, row in found.items()} == {
+        "a0": (2**40, "x"),
+        "a1": (None, None),
+        "b0": (3, None),
+        "b1": (4, None),
+    }
+
+
+def test_nothing_changes_when_the_transaction_is_given_up(table):
+    txn = table.transaction()
+    txn.add_column("w", "string")
+    txn.abort("changed my mind")
+    assert table.schema() == NARROW
+
+
+# --- beside others -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["add", "widen"])
+@pytest.mark.parametrize("begun", ["rows", "columns"])
+@pytest.mark.parametrize("first", ["rows", "columns"])
+def test_a_writer_at_work_goes_on(table, change, begun, first):
+    """Also where the columns have a smaller T than what landed before them, whose schema Hudi's readers would go by."""
+    other = table.transaction("insert") if begun == "columns" else None
+    writer = table.transaction()
+    writer.upsert(some("a", 5, 6, 7))
+    other = other or table.transaction("insert")
+    if change == "add":
+        other.add_column("w", "string")
+    else:
+        other.widen_column("n", "int64")
+    for each in (writer, other) if first == "rows" else (other, writer):
+        each.commit()
+    name, kind = ("w", pa.string()) if change == "add" else ("n", pa.int64())
+    found = agree(table, name, kind)
+    assert {key: row["n"] for key, row in found.items()} == {"a0": 5, "a1": 6, "a2": 7, "b0": -7}
+
+
+def test_of_two_who_change_columns_one_runs_again_and_both_are_there(table):
+    slow = table.transaction()
+    slow.add_column("w", "string")
+    table.widen_column("n", "int64")
+    with pytest.raises(ConflictError, match="both changed the table's schema"):
+        slow.commit()
+    table.add_column("w", "string")
+    assert table.schema().names == [*NARROW.names, "w"]
+    assert table.schema().field("n").type == pa.int64()
+
+
+def test_two_who_add_the_same_column_do_not_conflict(table):
+    slow = table.transaction()
+    slow.add_column("w", "string")
+    table.add_column("w", "string")
+    slow.commit()
+    agree(table, "w", pa.string())
+
+
+def test_a_merge_onto_rows_of_the_wider_column_is_done_anew(table):
+    """Its files were planned for the narrow type, and values that it would keep do not fit there."""
+    narrow = table.transaction()
+    narrow.upsert(some("a", 5))
+    table.widen_column("n", "int64")
+    table.run(lambda txn: txn.upsert(pa.table({"id": ["a1"], "part": ["a"], "n": [2**40], "f": [0.5]})))
+    with pytest.raises(ConflictError):
+        narrow.commit()
+    assert agree(table, "n", pa.int64())["a1"]["n"] == 2**40
+
+
+# --- refused -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "match"),
+    [
+        ("n", pa.int64(), "There is a column 'n' already, of type int32"),
+        ("N", pa.int64(), "ignores case"),
+        ("with space", pa.int64(), "Rename it"),
+        ("_hoodie_x", pa.int64(), "Rename it"),
+        ("w", pa.time64("us"), "not stored"),
+        ("w", pa.null(), "not stored"),
+        ("w", pa.timestamp("us"), "without a zone"),
+        ("w", "bigint", "is no column"),
+        ("w", int, "is no column"),
+        ("w", None, "is no column"),
+        (None, pa.int64(), "is no column"),
+        ("", pa.int64(), "Rename it"),
+    ],
+)
+def test_a_column_that_no_table_holds_is_not_added(table, name, kind, match):
+    before = len(table.commits())
+    with pytest.raises(InputError, match=match):
+        table.add_column(name, kind)
+    assert table.schema() == NARROW
+    assert len(table.commits()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("f", pa.float64()),  # 0.1 of a float: Hudi's readers show 0.1, Spark's scan and ours 0.10000000149011612
+        ("n", pa.int32()),
+        ("n", pa.int8()),
+        ("n", pa.string()),
+        ("n", pa.float64()),
+        ("n", pa.decimal128(10, 0)),
+        ("id", pa.binary()),
+        ("nowhere", pa.int64()),
+        ("N", pa.int64()),
+    ],
+)
+def test_a_column_is_not_widened_where_readers_disagree(table, name, kind):
+    with pytest.raises(InputError, match=r"cannot become|There is no column"):
+        table.widen_column(name, kind)
+    assert table.schema() == NARROW
+
+
+def test_a_key_a_partition_and_a_unique_column_are_widened_as_any_other(folder):
+    schema = pa.schema([("id", pa.int32()), ("part", pa.int32()), ("u", pa.int32())])
+    with lakelatch.create(
+        str(folder / "t"), record_key="id", partition_by="part", schema=schema, unique_constraints=["u"]
+    ) as table:
+        table.run(lambda txn: txn.upsert([{"id": 1, "part": 2, "u": 3}]))
+        for name in schema.names:
+            table.widen_column(name, "int64")
+        table.run(lambda txn: txn.upsert([{"id": 1, "part": 2, "u": 2**40}, {"id": 2**40, "part": 2**41, "u": 3}]))
+        assert sorted(table.read().to_pylist(), key=lambda row: row["id"]) == [
+            {"id": 1, "part": 2, "u": 2**40},
+            {"id": 2**40, "part": 2**41, "u": 3},
+        ]
+        with pytest.raises(lakelatch.ConstraintError):
+            table.run(lambda txn: txn.upsert([{"id": 9, "part": 9, "u": 2**40}]))
+        check_sound(table)
+
+
+def test_a_table_without_a_schema_has_no_column_to_add(folder):
+    with (
+        lakelatch.create(str(folder / "t"), record_key="id") as table,
+        pytest.raises(InputError, match="no schema yet"),
+    ):
+        table.add_column("w", "string")
+
+
+def test_a_closed_table_changes_no_column(table):
+    table.close()
+    with pytest.raises(TableError):
+        table.add_column("w", "string")
