@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
-from ...conflict import ReadSet, Region, Scan, WriteSet, groups_from_json
+from ...conflict import ISOLATION_LEVELS, ReadSet, Region, Scan, WriteSet, groups_from_json
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import WriteStat
 
@@ -181,8 +182,10 @@ class Loss:
             raise ValueError("a name is no text")
         if not all(type(each) is int and each >= 0 for each in numbers.values()):
             raise ValueError("a number cannot be")
-        if type(value["took_s"]) not in (int, float):
+        if type(value["took_s"]) not in (int, float) or not isfinite(value["took_s"]):
             raise ValueError(f"took_s is {value['took_s']!r:.40}")
+        if value["isolation"] not in ISOLATION_LEVELS:
+            raise ValueError(f"isolation is {value['isolation']!r:.40}")
         changed = {}
         for partition, file_id, *counts in value["changed"]:
             if len(counts) != 4 or not all(type(each) is int for each in counts):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from lakelatch.conflict.party import Party
 from lakelatch.conflict.predicate import where_of
 from lakelatch.conflict.unique import _overlap
 from lakelatch.conflict.write_set import EVERYWHERE, ReadSet, Scan, WriteSet
@@ -48,6 +49,7 @@ from lakelatch.locks.file.hudi_lock_file import Found
 from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
+from lakelatch.occ.history.ways import Case, explained, ways
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
 from lakelatch.occ.liveness.reader_leases import Lease
 from lakelatch.occ.log.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
@@ -210,6 +212,17 @@ def _entry(body: bytes) -> None:
                 ]
         case Begin():
             _ = (entry.claim, str(entry.reserved or ""))
+        case End() if entry.lost is not None:
+            _why(entry.lost)
+
+
+def _why(loss: Loss) -> None:
+    """What `Table.why` makes of a loss."""
+    landed = Party(T, C, "UPSERT", "w", WriteSet(frozenset({_GROUP}), EVERYWHERE))
+    ours = Party("20260101000000002", "", "UPSERT", "w", loss.writes)
+    for merges in (False, True):
+        case = Case(ours, loss.reads, (landed,), T, isolation=loss.isolation, merges=merges)
+        _ = [(way.how, way.lands) for way in ways(explained(case, loss.rule))]
 
 
 def _side(body: bytes) -> None:

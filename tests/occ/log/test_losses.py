@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelatch.conflict.isolation import ISOLATION_LEVELS
 from lakelatch.conflict.predicate import Term
 from lakelatch.conflict.write_set import ReadSet, Region, Scan, WriteSet
 from lakelatch.errors import CorruptTableError
@@ -38,6 +39,7 @@ COUNT = st.integers(0, 9)
 LOSSES = st.builds(
     Loss, TEXT, TEXT, TEXT, TEXT, st.lists(TEXT, max_size=3).map(tuple), st.builds(WriteSet, GROUPS, REGIONS, GROUPS),
     READS, st.dictionaries(st.builds(FileGroupId, TEXT, TEXT), st.builds(Changed, COUNT, COUNT, COUNT, COUNT), max_size=3),
+    isolation=st.sampled_from(ISOLATION_LEVELS),
     files=COUNT, rows=COUNT, bytes=COUNT, took_s=st.sampled_from([0.0, 1.5]), rounds=COUNT, merges=st.booleans(),
     same_rows=COUNT, early=st.booleans(), cut=st.booleans(),
 )  # fmt: skip
@@ -63,6 +65,8 @@ def test_an_entry_of_an_earlier_version_has_no_loss() -> None:
         {"bytes": True},
         {"rows": 1.5},
         {"took_s": "1"},
+        {"took_s": float("nan")},
+        {"isolation": "perfect"},
         {"writes": {"groups": [["a"]], "region": None, "appended": []}},
         {"writes": {"groups": "ab", "region": None, "appended": []}},
         {"writes": {"groups": [], "region": {"partitions": [1], "whole_table": False}, "appended": []}},
