@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hudi import HudiTableBuilder
@@ -263,3 +267,65 @@ def test_a_closed_table_changes_no_column(table):
     table.close()
     with pytest.raises(TableError):
         table.add_column("w", "string")
+
+
+# --- against a model ---------------------------------------------------------------------------------------------
+
+FORMS = {
+    "dicts": lambda rows: rows,
+    "Arrow": pa.Table.from_pylist,
+    "pandas": pd.DataFrame,
+    "polars": lambda rows: pl.DataFrame(rows, infer_schema_length=None),
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_rows_and_changes_of_columns_agree_with_a_dict_and_hudi_rs(folder, seed):
+    draw = random.Random(seed)
+    kinds: dict[str, pa.DataType] = {"id": INT, "part": pa.string(), "c0": INT}
+    model: dict[tuple[str, int], dict] = {}
+
+    def value(name: str) -> int | None:
+        bits = 31 if kinds[name] == INT else 63
+        return draw.choice([None, 0, -(2**bits), 2**bits - 1, draw.randrange(100)])
+
+    def some_rows(table) -> None:
+        given = [name for name in kinds if name in ("id", "part") or draw.random() < 0.7]
+        keys = draw.sample([(part, n) for part in ("p", "}%ü", "q/r") for n in range(4)], draw.randrange(1, 6))
+        rows = [
+            {name: {"part": part, "id": n}[name] if name in ("part", "id") else value(name) for name in given}
+            for part, n in keys
+        ]
+        form = draw.choice(list(FORMS))
+        if form == "pandas":  # holds whole numbers beside nulls as floats, and these not all exactly
+            rows = [{k: 7 if v is not None and k.startswith("c") else v for k, v in row.items()} for row in rows]
+        draw.shuffle(given)
+        rows = [{name: row[name] for name in given} for row in rows]
+        table.run(lambda txn: txn.upsert(FORMS[form](rows), missing="null"))
+        model.update({(row["part"], row["id"]): row for row in rows})
+
+    with lakelatch.create(
+        str(folder / "t"), record_key="id", partition_by="part", schema=pa.schema(kinds.items())
+    ) as table:
+        for _ in range(12):
+            match draw.randrange(5):
+                case 0:
+                    name = f"c{len(kinds)}"
+                    kinds[name] = draw.choice([INT, pa.int64()])
+                    table.add_column(name, kinds[name])
+                case 1 if narrow := [name for name, kind in kinds.items() if kind == INT]:
+                    kinds[name := draw.choice(narrow)] = pa.int64()
+                    table.widen_column(name, "int64")
+                case 2 if model:
+                    gone = draw.choice(list(model))
+                    table.run(lambda txn, gone=gone: txn.delete([{"part": gone[0], "id": gone[1]}]))
+                    del model[gone]
+                case _:
+                    some_rows(table)
+        wanted = sorted([{name: row.get(name) for name in kinds} for row in model.values()], key=repr)
+        assert sorted(table.read().to_pylist(), key=repr) == wanted
+        assert dict(zip(table.schema().names, table.schema().types, strict=True)) == kinds
+        batches = HudiTableBuilder.from_base_uri(table.url).build().read()
+        theirs = [row for batch in batches for row in pa.record_batch(batch).select(list(kinds)).to_pylist()]
+        assert sorted(theirs, key=repr) == wanted
+        check_sound(table)
