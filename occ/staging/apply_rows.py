@@ -3,14 +3,17 @@
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task and one base file.
+Memory: the incoming rows of the task, one base file, and the keys of some more while keys are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,6 +47,7 @@ NEW = "new-"
 # in a moment, and thousands of tiny files would make every read slow.
 _SMALL_FILE_BYTES = 4 << 20
 _WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
+_READ_AHEAD = 16  # files whose keys are read at a time; on an object store each takes some round trips
 _TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
 
 
@@ -295,14 +299,13 @@ def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSli
     slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.size)
     keys = _array(incoming, RECORD_KEY)
     owner = np.full(incoming.num_rows, -1, np.int32)
-    for number, old in enumerate(slices):
-        missing = np.flatnonzero(owner < 0)
-        if not len(missing):
-            break
-        held = _held_keys(plan.spec, old, keys)
-        if held is not None:
-            match = pc.is_in(keys, value_set=held)
-            owner[np.asarray(match)] = number
+    with closing(_held_by_each(plan.spec, slices, keys)) as found:
+        for number, held in enumerate(found):
+            if held is not None:
+                match = pc.is_in(keys, value_set=held)
+                owner[np.asarray(match)] = number
+            if (owner >= 0).all():
+                break
     fresh = owner < 0
     if not plan.delete and fresh.any():
         target = _packing_target(slices, set(owner[~fresh].tolist()), plan.spec)
@@ -318,6 +321,24 @@ def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) 
         if old.size < limit:
             return number
     return None
+
+
+def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[pa.Array | None]:
+    """What `_held_keys` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
+    if len(slices) == 1:
+        yield _held_keys(spec, slices[0], keys)
+        return
+    with ThreadPoolExecutor(_READ_AHEAD, thread_name_prefix="lakelatch-index") as pool:
+        rest = iter(slices)
+        ahead = deque(pool.submit(_held_keys, spec, each, keys) for each in islice(rest, _READ_AHEAD))
+        try:
+            while ahead:
+                held = ahead.popleft().result()
+                ahead.extend(pool.submit(_held_keys, spec, each, keys) for each in islice(rest, 1))
+                yield held
+        finally:
+            for each in ahead:
+                each.cancel()
 
 
 def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | None:
