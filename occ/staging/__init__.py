@@ -1,4 +1,4 @@
-"""Files that a transaction writes before it commits: encoding, markers, exclusive names, checks of the rows."""
+"""Rows as they come in, and the files that a transaction writes before it commits: encoding, markers, exclusive names."""
 
 from .apply_rows import (
     GROUP_COLUMN,
