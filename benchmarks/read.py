@@ -1,4 +1,4 @@
-"""Reading a table: `Table.read` against `pyarrow.dataset` over the same files, in turns, in one process.
+"""Reading a table: `Table.read` against `pyarrow.dataset` over the same files, in turns.
 
     python benchmarks/read.py [--rows 5000000] [--partitions 12] [--rounds 7] [--folder DIR]
 
@@ -9,7 +9,8 @@ clustered    a condition that only some row groups can meet, by their statistics
 partition    a condition that one partition can meet
 stream       all data columns, batch by batch, nothing kept
 
-Both read the data columns alone; ours includes finding the files, the peer is handed them. Printed: medians of seconds and
+Both read the data columns alone; ours includes finding the files, the peer is handed them. Each has a process of its own,
+because otherwise one of them gets the memory that the other has just given back. Printed: medians of seconds and
 CPU seconds, and ours in parts of the peer's; how many bytes of Arrow memory each stream had at its peak; what the timer
 costs by which a long scan puts its reader's lease.
 """
@@ -17,12 +18,13 @@ costs by which a long scan puts its reader's lease.
 from __future__ import annotations
 
 import argparse
+import multiprocessing as mp
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +40,7 @@ CASES: dict[str, tuple[list[str] | None, str | None, Callable[[int], pc.Expressi
     "selective": (None, "distance < 5", lambda _rows: pc.field("distance") < 5),
     "clustered": (None, "at < {few}", lambda rows: pc.field("at") < rows // 50),
     "partition": (None, "month = 3", lambda _rows: pc.field("month") == 3),
+    "stream": (None, None, None),
 }
 
 
@@ -70,40 +73,50 @@ def _modulo(values: pa.Array, by: int) -> pa.Array:
     return pc.subtract(values, pc.multiply(pc.divide(values, by), by))
 
 
-def ours(url: str, case: str, rows: int) -> int:
-    columns, where, _ = CASES[case]
-    condition = where.format(few=rows // 50) if where else None
-    with lakelatch.open(url) as table:
-        return int(table.read(columns=columns, where=condition).to_arrow().num_rows)
+class Reader:
+    """One side, in a process of its own."""
+
+    def __init__(self, url: str, rows: int, *, ours: bool) -> None:
+        self._url, self._rows, self._ours = url, rows, ours
+        with lakelatch.open(url) as table:
+            self.files, self.names = files_of(table)
+
+    def _read(self, case: str) -> int:
+        columns, where, peers_where = CASES[case]
+        if not self._ours:
+            files = ds.dataset(self.files, format="parquet")
+            asked = {"columns": columns or self.names, "filter": peers_where(self._rows) if peers_where else None}
+            if case == "stream":
+                return sum(batch.num_rows for batch in files.to_batches(**asked))
+            return int(files.to_table(**asked).num_rows)
+        with lakelatch.open(self._url) as table:
+            scan = table.read(columns=columns, where=where.format(few=self._rows // 50) if where else None)
+            if case == "stream":
+                return sum(batch.num_rows for batch in scan.to_batches())
+            return int(scan.to_arrow().num_rows)
+
+    def serve(self, pipe: Connection) -> None:
+        """Answer each case with seconds, CPU seconds and rows, and what is no case with the peak of Arrow's memory."""
+        while (case := pipe.recv()) is not None:
+            if case not in CASES:
+                pipe.send(pa.default_memory_pool().max_memory())
+                continue
+            wall, cpu = time.perf_counter(), time.process_time()
+            count = self._read(case)
+            pipe.send((time.perf_counter() - wall, time.process_time() - cpu, count))
 
 
-def theirs(files: list[str], names: list[str], case: str, rows: int) -> int:
-    columns, _, where = CASES[case]
-    found = ds.dataset(files, format="parquet").to_table(
-        columns=columns or names, filter=where(rows) if where else None
-    )
-    return int(found.num_rows)
+def start(url: str, rows: int, *, ours: bool) -> Connection:
+    """A process that reads, and the pipe by which it is asked."""
+    here, there = mp.Pipe()
+    mp.get_context("spawn").Process(target=Reader(url, rows, ours=ours).serve, args=(there,), daemon=True).start()
+    return here
 
 
-def stream_ours(url: str) -> int:
-    with lakelatch.open(url) as table:
-        return sum(batch.num_rows for batch in table.read().to_batches())
-
-
-def stream_theirs(files: list[str], names: list[str]) -> int:
-    return sum(batch.num_rows for batch in ds.dataset(files, format="parquet").to_batches(columns=names))
-
-
-def timed(call: Callable[[], int]) -> tuple[float, float, int]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    count = call()
-    return time.perf_counter() - wall, time.process_time() - cpu, count
-
-
-def peak_mib(*words: str) -> int:
-    """Arrow memory of one stream, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--peak", *words], capture_output=True, text=True, check=True)
-    return int(done.stdout) >> 20
+def ask(pipe: Connection, what: str) -> Any:
+    """The reader's answer."""
+    pipe.send(what)
+    return pipe.recv()
 
 
 def lease_timer_us() -> float:
@@ -120,33 +133,25 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", default=None, help="where the table is made; a temporary folder otherwise")
-    parser.add_argument("--peak", nargs=2, default=None, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.peak:
-        who, url = args.peak
-        with lakelatch.open(url) as table:
-            files, names = files_of(table)
-        stream_ours(url) if who == "ours" else stream_theirs(files, names)
-        print(pa.default_memory_pool().max_memory())
-        return
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         url = f"{folder}/flights"
         make(url, args.rows, args.partitions)
         with lakelatch.open(url) as table:
-            files, names = files_of(table)
+            files, _ = files_of(table)
         show("machine", machine() | {"arrow_threads": pa.cpu_count(), "files": len(files), "rows": args.rows})
-        calls = {
-            case: (
-                lambda case=case: ours(url, case, args.rows),
-                lambda case=case: theirs(files, names, case, args.rows),
-            )
-            for case in CASES
-        } | {"stream": (lambda: stream_ours(url), lambda: stream_theirs(files, names))}
-        for case, pair in calls.items():
+        streams = [start(url, args.rows, ours=each) for each in (True, False)]  # fresh ones, for their memory
+        peaks = dict(
+            zip(("ours", "dataset"), [[ask(p, "stream"), ask(p, "peak")][1] >> 20 for p in streams], strict=True)
+        )
+        pipes = [start(url, args.rows, ours=each) for each in (True, False)]
+        for case in CASES:
             took: tuple[list[tuple[float, float, int]], ...] = ([], [])
+            for pipe in pipes:
+                ask(pipe, case)  # the first time finds no memory and no code loaded
             for _ in range(args.rounds):
-                for call, found in zip(pair, took, strict=True):
-                    found.append(timed(call))
+                for pipe, found in zip(pipes, took, strict=True):
+                    found.append(ask(pipe, case))
             assert len({count for found in took for _, _, count in found}) == 1, "both read the same rows"
             seconds, cpu = ([statistics.median(each[n] for each in found) for found in took] for n in (0, 1))
             show(
@@ -160,7 +165,9 @@ def main() -> None:
                     "dataset_cpu_s": round(cpu[1], 3),
                 },
             )
-        show("peak of a stream, MiB", {who: peak_mib(who, url) for who in ("ours", "dataset")})
+        show("peak of a stream, MiB", peaks)
+        for pipe in (*streams, *pipes):
+            pipe.send(None)
         show("timer of a reader's lease, us", round(lease_timer_us()))
 
 
