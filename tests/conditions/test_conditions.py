@@ -116,6 +116,14 @@ def test_the_right_side_is_not_asked_where_the_left_one_has_decided() -> None:
         marked("10 / n > 2 and n <> 0", n=[0, 1])
 
 
+@pytest.mark.parametrize(
+    "given", ["null", "not null", "null = 1", "null and n = 1", "n in (null)", "s < null", "false"]
+)
+def test_what_is_never_true_marks_no_row(given: str) -> None:
+    assert marked(given, n=[1, None], s=["a", None]) == [False, False]
+    assert marked(given, n=[]) == []
+
+
 def test_a_column_that_a_file_does_not_have_is_null() -> None:
     assert marked("s is null and n = 1", n=[1, 2]) == [True, False]
     assert marked("s = 'x'", n=[1, 2]) == [False, False]
@@ -177,6 +185,10 @@ def test_a_condition_travels() -> None:
         ("d = 'yesterday'", "is no date"),
         ("t = '2020-01-01 25:00'", "has no value"),
         ("s like 'a\\\\b'", "stands before 'b'"),
+        ("n in (1, id)", "in wants plain values.*column 10"),
+        ("x = 1e999", "no value"),
+        ("x = 1e39F", "no value"),
+        ("n = 300Y", "no value"),
         ("ok = not n > 1", "not wants parentheses here"),
         ("s like n", "pattern as text"),
         ("s like 'a' escape 'xy'", "one character"),

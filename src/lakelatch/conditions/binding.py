@@ -72,7 +72,7 @@ def bind(node: Node, schema: pa.Schema, said: str | None = None) -> Node:
     bound, kind = _Binder(schema, said).bind(node)
     if not (t.is_boolean(kind) or t.is_null(kind)):
         raise refused(f"{text(node)} is a {type_name(kind)}, and no condition that is true or false", said, node.at)
-    return bound
+    return Literal(None, pa.bool_()) if t.is_null(kind) else bound
 
 
 class _Binder:

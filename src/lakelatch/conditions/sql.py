@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -232,9 +233,9 @@ class _Reader:
             raise refused("in wants values in parentheses, at least one", self._text, at)
         of, choices = self.node(e.this), [self.node(each) for each in e.expressions]
         literals = tuple(each for each in choices if isinstance(each, Literal))
-        if len(literals) == len(choices):
-            return In(of, literals, at=at)
-        return joined("or", [Compare("=", of, each, at=at) for each in choices], at)
+        if other := [each for each in choices if not isinstance(each, Literal)]:
+            raise refused("in wants plain values; compare with columns by = and or", self._text, other[0].at)
+        return In(of, literals, at=at)
 
     def _like(self, e: Any, at: int | None, escape: str = "\\") -> Node:
         pattern = self.node(e.expression)
@@ -341,14 +342,20 @@ def _number(text: str, at: int | None) -> Literal:
         case "BD":
             return literal(Decimal(digits), at)
         case "D" | "F" as letter:
-            kind = pa.float64() if letter == "D" else pa.float32()
-            return Literal(pa.scalar(float(digits), kind).as_py(), kind, at=at)
+            return _double(digits, pa.float64() if letter == "D" else pa.float32(), at)
         case "":
             if "e" in digits.lower():
-                return literal(float(digits), at)
+                return _double(digits, pa.float64(), at)
             return literal(Decimal(digits) if "." in digits else int(digits), at)
         case letter:
             return Literal(pa.scalar(int(digits), _WHOLE[letter]).as_py(), _WHOLE[letter], at=at)
+
+
+def _double(digits: str, kind: pa.DataType, at: int | None) -> Literal:
+    value = pa.scalar(float(digits), kind).as_py()
+    if not isfinite(value):
+        raise ValueError(f"{digits} is too large")
+    return Literal(value, kind, at=at)
 
 
 def refuse_pattern(pattern: str, escape: str, text: str | None = None, at: int | None = None) -> None:
