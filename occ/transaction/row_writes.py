@@ -5,7 +5,7 @@ Memory: the rows handed in and one base file. Larger work belongs to Spark, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -17,7 +17,7 @@ from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.merge import Effects, remove_where
-from ...hudi.table import TableConfig, partition_paths, record_keys
+from ...hudi.table import TableConfig, named_values, partition_path, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..rebase import merge_rows, refuse_known
 from ..session import known_partition
@@ -27,6 +27,7 @@ from ..turns import TurnTaker, take_turn, targets
 if TYPE_CHECKING:
     from ...conditions import Condition, Given
     from ..rebase import Lost
+    from ..session import Partition
     from .workspace import Workspace
 
 
@@ -132,7 +133,7 @@ def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSli
 # --- by condition ------------------------------------------------------------------------------------------------
 
 
-def delete_where(txn: Writer, where: Given, partition: str | None) -> None:
+def delete_where(txn: Writer, where: Given, partition: Partition | None) -> None:
     """See `Transaction.delete_where`."""
     txn.workspace.refuse_merge("delete_where")
     if where is None or (isinstance(where, Sequence) and not where):
@@ -143,21 +144,22 @@ def delete_where(txn: Writer, where: Given, partition: str | None) -> None:
     _delete(txn, where, partition)
 
 
-def delete_all(txn: Writer, partition: str | None) -> None:
+def delete_all(txn: Writer, partition: Partition | None) -> None:
     """See `Transaction.delete_all`."""
     txn.workspace.refuse_merge("delete_all")
     _delete(txn, (), partition)
 
 
-def _delete(txn: Writer, where: Given, partition: str | None) -> None:
+def _delete(txn: Writer, where: Given, named: Partition | None) -> None:
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         now = txn.workspace
-        slices = now.may_match(now.snapshot, partition, now.condition(where))
+        slices = now.may_match(now.snapshot, _path(txn, named), now.condition(where))
         return [each.group for each in slices if near.covers(each.partition)]
 
     take_turn(txn, aimed_at)
     workspace = txn.workspace
     workspace.next_write()
+    partition = _path(txn, named)
     if partition is not None:
         partition = known_partition(txn.session.store, txn.session.config, workspace.current, partition)
     condition = workspace.condition(where)
@@ -172,6 +174,23 @@ def _delete(txn: Writer, where: Given, partition: str | None) -> None:
             _remove(files, each, [condition])
         workspace.add(files.stats())
     hook.conditions.append((partition, condition))
+
+
+def _path(txn: Writer, named: Partition | None) -> str | None:
+    """The path of a partition that is named by the values of all partition columns, or by its path."""
+    if not isinstance(named, Mapping):
+        return named
+    config, schema = txn.session.config, txn.workspace.written_schema
+    if schema is None:
+        raise InputError(f"{txn.url} has no columns yet, and so no partition {dict(named)!r}; write some rows first")
+    values = named_values(named, config, schema)
+    if missing := [field for field in config.partition_fields if field not in values]:
+        raise InputError(
+            f"partition={dict(named)!r} lacks {', '.join(missing)} of {txn.url}; put values of some partition columns into "
+            "the condition",
+            columns=missing,
+        )
+    return partition_path([values[field] for field in config.partition_fields], config)
 
 
 class _ConditionsAgain:

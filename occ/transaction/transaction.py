@@ -213,15 +213,19 @@ class Transaction:
         """
         row_writes.delete(self, keys)
 
-    def delete_where(self, where: Given, *, partition: str | None = None) -> None:
+    def delete_where(self, where: Given, *, partition: Partition | None = None) -> None:
         """The rows for which a condition (as in `depends_on`) is true are gone, also ones that others add meanwhile.
 
+        Args:
+            where: which rows; evaluated again on what others commit meanwhile.
+            partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
+
         Raises:
-            InputError: no condition that fits the table (`delete_all` is the word for none), or no such ``partition`` (its path).
+            InputError: no condition that fits the table (`delete_all` is the word for none), or no such partition.
         """
         row_writes.delete_where(self, where, partition)
 
-    def delete_all(self, *, partition: str | None = None) -> None:
+    def delete_all(self, *, partition: Partition | None = None) -> None:
         """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
         row_writes.delete_all(self, partition)
 

@@ -62,10 +62,29 @@ def test_a_condition_deletes_the_rows_that_it_says(table: Any, where: Any, left:
     assert ids(table) == left
 
 
-def test_a_condition_within_one_partition_leaves_the_others_alone(table: Any) -> None:
+@pytest.mark.parametrize(
+    ("partition", "left"),
+    [
+        ("city=Oslo", "cde"),
+        ({"city": "Oslo"}, "cde"),
+        ({"city": ODD}, "abcd"),
+        ({"city": None}, "abce"),
+    ],
+)
+def test_a_deletion_in_one_partition_leaves_the_others_alone(table: Any, partition: Any, left: str) -> None:
     with table.transaction() as txn:
-        txn.delete_where("n >= 0", partition="city=Oslo")
-    assert ids(table) == "cde"
+        txn.delete_where("coalesce(n, 1) >= 0", partition=partition)
+    assert ids(table) == left
+    with table.transaction() as txn:
+        txn.delete_all(partition=partition)
+    assert ids(table) == left
+
+
+@pytest.mark.parametrize("partition", [{}, {"n": 1}, {"city": 5}, {"city": "Nowhere"}, "Oslo"])
+def test_a_deletion_in_no_partition_is_refused(table: Any, partition: Any) -> None:
+    with pytest.raises(InputError), table.transaction() as txn:
+        txn.delete_where("n >= 0", partition=partition)
+    assert ids(table) == "abcde"
 
 
 @pytest.mark.parametrize("where", ["n / 0 > 1", "10 / n > 1", "nam = 'x'", "n = 'x'", "n <", "n + 2147483647 > 0"])
@@ -73,6 +92,14 @@ def test_a_condition_without_a_meaning_deletes_nothing(table: Any, where: str) -
     with pytest.raises(InputError), table.transaction() as txn:
         txn.delete_where(where)
     assert ids(table) == "abcde"
+
+
+def test_a_partition_by_value_needs_a_table_with_columns(tmp_path: Any) -> None:
+    with lakelatch.create(str(tmp_path / "new"), record_key="id", partition_by="city") as new:
+        with pytest.raises(InputError, match="no columns yet"), new.transaction() as txn:
+            txn.delete_all(partition={"city": "Oslo"})
+        with pytest.raises(InputError, match="no column 'n'"), new.transaction() as txn:
+            txn.delete_where("n = 1")
 
 
 @pytest.mark.parametrize(
