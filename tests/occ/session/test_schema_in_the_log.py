@@ -137,6 +137,6 @@ def test_what_the_log_tells_is_what_the_timeline_says(make_world, seed: int):
                 told_of += 1
                 assert schema == cold_view(fresh.store, fresh.session.timeline()).schema
     for txn, view in begun:
-        assert txn._schema_seen() == view.schema
+        assert txn._attempt.schema_text == view.schema
         txn.abort()
     assert told_of
