@@ -18,6 +18,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, FaultStore, On, Refuse
 
+from ...servers.moto_server import moto_s3
 from ..mor import Mor, at
 from ..world import BEGUN, SCHEMA, add, rows
 
@@ -183,6 +184,21 @@ def test_no_more_calls_are_begun_than_asked_for():
     assert next(found) == 0
     found.close()
     assert len(begun) <= 4
+
+
+def test_rows_are_read_from_an_object_store():
+    with moto_s3() as bucket:
+        url = f"{bucket.url}/t"
+        made = lakelatch.create(
+            url, record_key="id", partition_by="part", schema=SCHEMA, storage=bucket.options, lock="memory://scans"
+        )
+        with made as table:
+            for part in ("a", "b", "c"):
+                with table.transaction("insert") as txn:
+                    txn.new_file(f"part={part}").write(rows(part, {f"{part}{n}": n for n in range(50)}))
+            assert table.read().count() == 150
+            assert pairs(table.read(where="v = 7")) == {"a7": 7, "b7": 7, "c7": 7}
+            assert table.read(partitions=[{"part": "b"}]).to_batches().read_all().num_rows == 50
 
 
 def test_everything_that_knows_the_arrow_stream_takes_a_scan(a):
