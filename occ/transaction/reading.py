@@ -35,9 +35,8 @@ def read(
     schema = workspace.written_schema
     wanted = wanted_of(workspace.session, schema, columns, where)
     terms: Terms = wanted.condition.terms if wanted.condition else ()
-    terms = [
-        each for each in terms if schema is not None and each[0] in schema.names
-    ]  # statistics have no meta columns
+    # Of meta columns there are no statistics.
+    terms = [each for each in terms if schema is not None and each[0] in schema.names]
     slices: dict[Any, FileSlice] = {}
     for named in [None] if partitions is None else listed(partitions):
         for slice_ in _declared(workspace, named, terms, looks=isolation != SNAPSHOT):

@@ -199,6 +199,9 @@ CALLS = {
     "lease": ("x",),
     "read_slice": (None,),
     "execute": ("20200101000000000",),
+    "why": ("20200101000000000",),
+    "add_column": ("more", pa.int64()),
+    "widen_column": ("value", pa.float64()),
     "cancel_plan": ("20200101000000000",),
     "delete_savepoint": ("20200101000000000",),
     "restore": ("20200101000000000",),
@@ -228,6 +231,8 @@ def test_a_closed_handle_refuses_and_writes_nothing(tmp_path, method):
 TXN_CALLS = {
     "upsert": (ROWS,),
     "delete": (ROWS,),
+    "add_column": ("more", pa.int64()),
+    "widen_column": ("value", pa.float64()),
     "delete_where": ([("value", "=", 1)],),
     "new_file": ("place=JFK",),
     "rewrite": (None,),
