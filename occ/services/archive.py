@@ -224,7 +224,15 @@ def _shown(session: Session) -> tuple[list[Instant], list[Instant]]:
 
 
 def take_archived_away(session: Session) -> int:
-    """What an archival that died, or a late put, left of archived commits on the active timeline is gone."""
+    """What an archival that died, or a late put, left on the active timeline below what is archived is gone.
+
+        t=0  A ends T=10 by its abort entry; B commits T=20; an archival takes it away; the log forgets T=10
+        t=1  a put of T=10's inflight file that was still on its way lands: it is the first active instant now, and readers take
+             B's files, which are younger and of no active commit, for those of a writer that died
+
+    No archival goes past a pending instant or an open transaction, so a pending instant that is older than an archived
+    commit came after it.
+    """
     if not session.history.begun():
         return 0
     commits, pending = _shown(session)
@@ -237,6 +245,10 @@ def take_archived_away(session: Session) -> int:
     gone = list(takewhile(lambda each: file_name(each) in archived, commits))
     over, there = {each.requested: each for each in archived.values() if each.action in COMMIT_ACTIONS}, {*commits}
     late = [over[each.requested] for each in pending if each.requested in over and over[each.requested] not in there]
+    below = [each for each in pending if each.requested not in over and each.requested < max(over, default="")]
+    if below:
+        still = session.log.catch_up().open
+        late += [each for each in below if each.requested not in still]
     if gone:
         _secure_deletions(session)
     Publisher(session.store, session.env, session.config.timeline_folder).take_back([*gone, *late])

@@ -535,6 +535,32 @@ def test_a_pending_instant_that_arrives_again_hides_no_archived_commit(old, stat
     assert independent_content(old.folder) == AGED
 
 
+@pytest.mark.parametrize("state", ["replacecommit.inflight", "clustering.requested"])
+def test_a_pending_instant_that_the_log_has_forgotten_hides_no_archived_commit(world, state):
+    """It arrives when its transaction has ended long since, and what landed after it is archived (simulator, seed 7288)."""
+    a, b = world.writer("A", epoch_slots=3), world.writer("B", epoch_slots=3)
+    ended = a.table.transaction("insert_overwrite")
+    b.insert("a", "x")
+    ended.abort()
+    for number in range(8):
+        b.insert("b", f"y{number}")
+    archive(b)
+    for number in range(4):
+        b.insert("b", f"z{number}")
+    b.table.session.pruner.prune()
+    before, c = world.content(), world.writer("C")
+    assert c.table.session.log.outcome(ended.instant) is None
+    late = world.folder / TIMELINE / f"{ended.instant}.{state}"
+    late.touch()
+    running = a.table.transaction("insert")
+    c.table.rollback_failed_writes()
+    assert not late.exists()
+    assert world.content() == independent_content(world.folder) == before
+    insert(running, "a", "w")
+    assert running.commit().published
+    assert world.content() == before | {"w": 1}
+
+
 @pytest.mark.parametrize("name", ["manifest_1", "_version_", "parquet"])
 @pytest.mark.parametrize("how", ["gone", "torn"])
 def test_damage_to_the_history_is_found_and_stops_no_writer(old, name, how):

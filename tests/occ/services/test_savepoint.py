@@ -276,7 +276,7 @@ def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
     b = old.writer("B")
     b.store.add(Pause(On("get", shown.name), shown.unlink))
     txn = b.table.transaction("insert")
-    assert txn.schema is not None
+    assert txn.snapshot.file_slices()
     assert not shown.exists()
     txn.abort()
     shown.write_bytes(body)
@@ -285,7 +285,7 @@ def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
     shown.write_bytes(b"torn")
     txn = b.table.transaction("insert")
     with pytest.raises(lakelatch.CorruptTableError):
-        _ = txn.schema
+        _ = txn.snapshot
     shown.write_bytes(body)
 
 
