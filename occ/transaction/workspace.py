@@ -215,6 +215,12 @@ class Workspace:
 
     def widen_column(self, name: str, kind: pa.DataType | str) -> None:
         """See `Transaction.widen_column`."""
+        if name in self.session.config.partition_fields:
+            raise InputError(
+                f"column {name!r} cannot become {kind}: the partitions of {self.url} go by it, and Hudi's JVM reader fails on "
+                "times before the change as soon as a folder has a larger value",
+                column=name,
+            )
         self._alter(lambda schema: with_wider(schema, name, kind))
 
     def _alter(self, change: Callable[[pa.Schema], pa.Schema]) -> None:

@@ -237,18 +237,20 @@ def test_a_column_is_not_widened_where_readers_disagree(table, name, kind):
     assert table.schema() == NARROW
 
 
-def test_a_key_a_partition_and_a_unique_column_are_widened_as_any_other(folder):
+def test_a_key_and_a_unique_column_are_widened_as_any_other_and_a_partition_is_not(folder):
     schema = pa.schema([("id", pa.int32()), ("part", pa.int32()), ("u", pa.int32())])
     with lakelatch.create(
         str(folder / "t"), record_key="id", partition_by="part", schema=schema, unique_constraints=["u"]
     ) as table:
         table.run(lambda txn: txn.upsert([{"id": 1, "part": 2, "u": 3}]))
-        for name in schema.names:
+        with pytest.raises(InputError, match=r"partitions of .* go by it"):
+            table.widen_column("part", "int64")
+        for name in ("id", "u"):
             table.widen_column(name, "int64")
-        table.run(lambda txn: txn.upsert([{"id": 1, "part": 2, "u": 2**40}, {"id": 2**40, "part": 2**41, "u": 3}]))
+        table.run(lambda txn: txn.upsert([{"id": 1, "part": 2, "u": 2**40}, {"id": 2**40, "part": 5, "u": 3}]))
         assert sorted(table.read().to_pylist(), key=lambda row: row["id"]) == [
             {"id": 1, "part": 2, "u": 2**40},
-            {"id": 2**40, "part": 2**41, "u": 3},
+            {"id": 2**40, "part": 5, "u": 3},
         ]
         with pytest.raises(lakelatch.ConstraintError):
             table.run(lambda txn: txn.upsert([{"id": 9, "part": 9, "u": 2**40}]))
