@@ -29,7 +29,7 @@ import lakelatch
 import lakelatch.spark
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.retry import RunResult
-from lakelatch.spark import rebase, write
+from lakelatch.spark import JobSizes, write
 
 SHARE = 100  # one row in a hundred
 WAITS = "all collide, it waits for its turn"
@@ -39,10 +39,10 @@ BARS = {"all collide": 2.1, "a tenth collides": 1.3, WAITS: 1.3}
 class Held:
     """A write that is begun and merged but not committed."""
 
-    def __init__(self, spark: Any, url: str, rows: Any) -> None:
+    def __init__(self, spark: Any, url: str, rows: Any, sizes: JobSizes) -> None:
         self._handle = lakelatch.open(url)
         self._handle.run = self._run  # type: ignore[method-assign, assignment]
-        lakelatch.spark.open(spark, self._handle).upsert(rows)
+        lakelatch.spark.open(spark, self._handle, sizes=sizes).upsert(rows)
 
     def _run(self, work: Callable[[Any], Any], *, operation: str, **_: Any) -> RunResult[Any]:
         self._txn = self._handle.transaction(operation)
@@ -69,8 +69,8 @@ class Ends(logging.Handler):
 class Work:
     """One table, and the versions of its rows that the writes so far leave behind."""
 
-    def __init__(self, spark: Any, table: Table, rows: pa.Table, scratch: Path) -> None:
-        self._spark, self._table, self._rows, self._scratch = spark, table, rows, scratch
+    def __init__(self, spark: Any, table: Table, rows: pa.Table, scratch: Path, sizes: JobSizes) -> None:
+        self._spark, self._table, self._rows, self._scratch, self._sizes = spark, table, rows, scratch, sizes
         self._clock = 10**7
         self.expected = dict(zip(rows["id"].to_pylist(), rows["ts"].to_pylist(), strict=True))
         self._round = 0
@@ -94,10 +94,10 @@ class Work:
 
     def second(self, mine: Any, winner: Any | None) -> tuple[float, float]:
         """Wall and CPU seconds of a write, the winner's landing in between left out."""
-        wall, cpu, held = timed(lambda: Held(self._spark, self._table.url, mine))
+        wall, cpu, held = timed(lambda: Held(self._spark, self._table.url, mine, self._sizes))
         if winner is not None:
             with lakelatch.open(self._table.url) as handle:
-                lakelatch.spark.open(self._spark, handle).upsert(winner)
+                lakelatch.spark.open(self._spark, handle, sizes=self._sizes).upsert(winner)
         more_wall, more_cpu, _ = timed(held.commit)
         return wall + more_wall, cpu + more_cpu
 
@@ -105,7 +105,7 @@ class Work:
         """The same where the winner is at work already and lands when the second waits for it."""
         log = logging.getLogger("lakelatch.waiting")
         self._table.change_settings(early_conflict_detection="wait")
-        ends = Ends(Held(self._spark, self._table.url, winner))
+        ends = Ends(Held(self._spark, self._table.url, winner, self._sizes))
         log.addHandler(ends)
         log.setLevel(logging.INFO)
         wall, cpu = self.second(mine, None)
@@ -124,7 +124,7 @@ class Work:
             assert found == self.expected
 
 
-def again(spark: Any, table: Table, rows: Any) -> list[float]:
+def again(spark: Any, table: Table, rows: Any, sizes: JobSizes) -> list[float]:
     """CPU seconds of each attempt of a write whose first attempt is told that it lost."""
     taken: list[float] = []
     with lakelatch.open(table.url) as handle:
@@ -146,7 +146,7 @@ def again(spark: Any, table: Table, rows: Any) -> list[float]:
 
         write.collect = collect
         try:
-            result = lakelatch.spark.open(spark, handle).upsert(rows)
+            result = lakelatch.spark.open(spark, handle, sizes=sizes).upsert(rows)
         finally:
             write.collect = collected
     assert result.attempts == 2
@@ -155,6 +155,8 @@ def again(spark: Any, table: Table, rows: Any) -> list[float]:
 
 def measure(spark: Any, scratch: Path, rows: pa.Table, *, index: str, route: str, rounds: int) -> None:
     """All figures of one index by one route."""
+    # Tasks: as if there were more than the driver does by itself.
+    sizes = JobSizes(small_rows=0, driver_bytes=0) if route == "tasks" else JobSizes()
     scratch = scratch / f"{index}-{route}"
     table = lakelatch.create(
         str(scratch / "table"),
@@ -165,7 +167,7 @@ def measure(spark: Any, scratch: Path, rows: pa.Table, *, index: str, route: str
     )
     base = spark.read.parquet(store(rows, scratch / "base"))
     lakelatch.spark.open(spark, table).bulk_insert(base.repartition(4))
-    work = Work(spark, table, rows, scratch / "changes")
+    work = Work(spark, table, rows, scratch / "changes", sizes)
     among = {"alone": None, "all collide": rows, "a tenth collides": work.few_groups()}
     runs: dict[str, list[tuple[float, float]]] = {}
     for number in range(rounds + 1):
@@ -179,7 +181,7 @@ def measure(spark: Any, scratch: Path, rows: pa.Table, *, index: str, route: str
         if number:
             runs.setdefault(WAITS, []).append(taken)
         if route == "tasks":
-            tried = again(spark, table, work.change(first + 1))
+            tried = again(spark, table, work.change(first + 1), sizes)
             for which, cpu in zip(("first", "second"), tried, strict=True):
                 if number:
                     runs.setdefault(f"{which} attempt, its Spark action", []).append((0.0, cpu))
@@ -202,16 +204,12 @@ def main() -> None:
     given = arguments.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="lakelatch-bench-"))
     spark = session()
-    small_rows, here = write.small_rows, rebase.HERE_BYTES_MAX
     try:
         rows = copies(flights(), given.rows)
         head(f"upserts of {rows.num_rows // SHARE} random rows each onto {rows.num_rows} in 48 file groups")
         for route in given.route:
-            if route == "tasks":  # as if there were more than the driver does by itself
-                write.small_rows, rebase.HERE_BYTES_MAX = (lambda _rows: None), -1
             for index in given.index:
                 measure(spark, scratch, rows, index=index, route=route, rounds=given.rounds)
-            write.small_rows, rebase.HERE_BYTES_MAX = small_rows, here
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)

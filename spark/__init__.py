@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .result import WriteResult
+    from .sizes import JobSizes
     from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
 
-__all__ = ["SparkTable", "SparkTransaction", "WriteResult", "open"]
+__all__ = ["JobSizes", "SparkTable", "SparkTransaction", "WriteResult", "open"]
 
 # Imported when first used: a worker needs only what writes files.
 _LAZY = {
+    "JobSizes": ".sizes",
     "SparkTable": ".table",
     "SparkTransaction": ".transaction",
     "WriteResult": ".result",

@@ -13,7 +13,6 @@ from ..storage import Store
 from .columns import arrow_schema
 from .tasks import ANSWER, Packed, TaskOfJob, unpacked
 
-SMALL_ROWS = 20_000
 _SMALL_BYTES = (
     1 << 20
 )  # as estimated: for rows in files their compressed size, and an explode or a long text is not seen
@@ -88,24 +87,26 @@ class Source:
                 self._kept.unpersist()
 
 
-def small_rows(rows: Any) -> pa.Table | None:
-    """The rows as Arrow when they are few and take little memory, else None; at most one job.
+def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
+    """The rows as Arrow when they are at most so many and take little memory, else None; at most one job.
 
     Spark's estimate only says whether it is worth to try.
     """
+    if rows_max <= 0:
+        return None
     plan = rows._jdf.queryExecution().optimizedPlan()
     if int(str(plan.stats().sizeInBytes())) <= _SMALL_BYTES:
         few = rows.limit(_BROUGHT_ROWS_MAX)
     elif _cheap(plan):
         # Rows from Python: either Spark has no idea of their size, or to ask for some of them costs nothing.
-        few = rows.limit(SMALL_ROWS + 1)
+        few = rows.limit(rows_max + 1)
     else:
         return None
     if plan.nodeName() == "LocalRelation":  # in this process already
         found = few.toArrow()
     else:  # after a limit they are in one task, which looks at what they are
         found = unpacked(few.mapInArrow(Packed(_BROUGHT_BYTES_MAX), ANSWER).collect(), arrow_schema(rows.schema))
-    fits = found is not None and found.num_rows <= SMALL_ROWS and found.nbytes <= _BROUGHT_BYTES_MAX
+    fits = found is not None and found.num_rows <= rows_max and found.nbytes <= _BROUGHT_BYTES_MAX
     return found if fits else None
 
 

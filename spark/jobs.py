@@ -16,12 +16,11 @@ from ..occ.staging import refuse_if_over
 from ..occ.transaction import Transaction
 from ..storage import Store
 from .incoming import Shuffled
+from .sizes import SIZES, JobSizes
 from .tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 
 _LOOK_S = 1.0
 _CHANGED = ("spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)
-# Sent with each of Spark's tasks; a larger one (tens of thousands of file slices) goes once to each executor instead.
-_TASK_BYTES_MAX = 1 << 20
 
 
 def tag_of(instant: str) -> str:
@@ -32,7 +31,9 @@ def tag_of(instant: str) -> str:
     return f"lakelatch-{instant}"
 
 
-def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *, text: str) -> list[Answer]:
+def collect(
+    spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *, text: str, sizes: JobSizes = SIZES
+) -> list[Answer]:
     """Run the task over the rows, once, and return what each of Spark's tasks answered.
 
     The rows of ``collect`` are exactly the winners, one for each task, whatever was run twice.
@@ -42,7 +43,7 @@ def collect(spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *
         LakeLatchError: what a task met.
     """
     with tagged(spark, store, txn.instant, text):
-        if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= _TASK_BYTES_MAX:
+        if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= sizes.property_bytes:
             spark.sparkContext.setLocalProperty(JOB_TASK, told)
             answers = rows.collect(store)
         else:

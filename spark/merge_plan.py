@@ -15,8 +15,7 @@ from ..hudi.timeline import Snapshot
 from ..occ.staging import PARTITION_COLUMN, Files, Plan
 from ..occ.transaction import Transaction
 from ..occ.turns import take_turn, targets
-from .incoming import SMALL_ROWS
-from .rebase import HERE_BYTES_MAX
+from .sizes import JobSizes
 from .tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
 
 
@@ -71,16 +70,16 @@ class Merge:
             return [applied(made.plan, made.here, files)]
 
 
-def plan_here(plan: Plan, rows: pa.Table, old: Snapshot) -> Plan | None:
+def plan_here(plan: Plan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> Plan | None:
     """The plan with the slices that the rows may touch, or None when they are too much for the driver."""
-    if rows.num_rows > SMALL_ROWS:
+    if rows.num_rows > sizes.small_rows:
         return None
     if PARTITION_COLUMN in rows.column_names:
         partitions = old.partitions()
     else:
         partitions = partition_paths(rows, plan.spec.config).unique().to_pylist()
     slices = {p: tuple(old.file_slices(p)) for p in partitions}
-    if sum(s.size for group in slices.values() for s in group) > HERE_BYTES_MAX:
+    if sum(s.size for group in slices.values() for s in group) > sizes.driver_bytes:
         return None
     return Plan(plan.spec, slices, plan.delete)
 

@@ -18,7 +18,6 @@ from ..occ.rebase import Lost, merge_rows
 from ..occ.staging import Plan, slices_by_partition
 from .tasks import Answer, RebaseTask, RemoveTask
 
-HERE_BYTES_MAX = 32 << 20  # of base files that the driver merges by itself; more are merged by Spark's tasks
 Collect = Callable[[Any, Any], list[Answer]]
 Named = Callable[[Any, list[FileSlice]], Any]
 
@@ -30,6 +29,7 @@ class RowsAgain:
         spark: the session.
         collect: runs a task over rows.
         tasks: how many of them at most.
+        driver_bytes: of base files that the driver merges by itself; more are merged by tasks.
 
     Attributes:
         kept: what the driver did by itself; what tasks did is in their files.
@@ -38,13 +38,13 @@ class RowsAgain:
 
     by_condition: ClassVar = False
 
-    def __init__(self, spark: Any, collect: Collect, tasks: int) -> None:
-        self._spark, self._collect, self._tasks = spark, collect, tasks
+    def __init__(self, spark: Any, collect: Collect, tasks: int, driver_bytes: int) -> None:
+        self._spark, self._collect, self._tasks, self._driver_bytes = spark, collect, tasks, driver_bytes
         self.kept: dict[str, Effects] = {}
         self.idle = False
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
-        if sum(each.size for unit in lost.units for each in unit.current) <= HERE_BYTES_MAX:
+        if sum(each.size for unit in lost.units for each in unit.current) <= self._driver_bytes:
             return merge_rows(lost, self.kept)
         count = len(lost.units)
         rows = self._spark.range(0, count, 1, min(count, self._tasks))

@@ -11,6 +11,7 @@ from ..occ.table import open as open_table
 from ..occ.transaction import RunResult
 from . import read as reads
 from .session import settle
+from .sizes import SIZES, JobSizes
 from .transaction import SparkTransaction
 from .write import Writes
 from .write_methods import Writing
@@ -25,11 +26,16 @@ class SparkTable(Writing):
     that is not enough, the write is retried on a fresh snapshot. Its Spark jobs are cancelled when
     it ends. Writes raise `InputError` for rows that the table cannot hold, and `ConflictError` after
     the last retry; then nothing landed.
+
+    Args:
+        spark: a session; `open` refuses one that cannot do what is needed.
+        table: closed by whoever opened it.
+        sizes: what the driver does by itself, and how much each task gets.
     """
 
-    def __init__(self, spark: Any, table: Table) -> None:
-        self.spark, self.table = spark, table
-        super().__init__(Writes(spark, table))
+    def __init__(self, spark: Any, table: Table, sizes: JobSizes = SIZES) -> None:
+        self.spark, self.table, self._sizes = spark, table, sizes
+        super().__init__(Writes(spark, table, sizes))
 
     def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
         """Read and write in one transaction, retried as a whole when what it read has changed.
@@ -43,7 +49,7 @@ class SparkTable(Writing):
             ConflictError: of the last attempt.
         """
         return self.table.run(
-            lambda txn: job(SparkTransaction(self.spark, self.table, txn)), operation=operation, **bounds
+            lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes)), operation=operation, **bounds
         )
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -91,12 +97,12 @@ class SparkTable(Writing):
 
 
 def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
-    spark: Any, table: Table | str, **options: Any
+    spark: Any, table: Table | str, *, sizes: JobSizes = SIZES, **options: Any
 ) -> SparkTable:
-    """Open a table in a Spark session; ``options`` are those of `lakelatch.open`.
+    """Open a table in a Spark session; ``options`` are those of `lakelatch.open`, ``sizes`` of `SparkTable`.
 
     Raises:
         ConfigError: a session of Spark Connect, or Spark below 4.
     """
     settle(spark)
-    return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table)
+    return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table, sizes)

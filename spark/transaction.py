@@ -13,6 +13,7 @@ from ..occ.transaction import Transaction
 from .filters import comparisons, in_spark
 from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
+from .sizes import SIZES, JobSizes
 from .write import Writes
 from .write_methods import Writing
 
@@ -26,9 +27,9 @@ class SparkTransaction(Writing):
         txn: the transaction, for anything beyond reads and writes; its ``current`` state is what is read.
     """
 
-    def __init__(self, spark: Any, table: Table, txn: Transaction) -> None:
+    def __init__(self, spark: Any, table: Table, txn: Transaction, sizes: JobSizes = SIZES) -> None:
         self.txn, self._spark, self._table = txn, spark, table
-        super().__init__(Writes(spark, table, txn))
+        super().__init__(Writes(spark, table, sizes, txn))
 
     def read(
         self,

@@ -38,13 +38,8 @@ from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .result import WriteResult
+from .sizes import JobSizes
 from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, RemoveTask, Task, looked_at, repeated_keys
-
-_TASK_BYTES = 64 << 20
-_SLOT_BYTES = 2 << 20
-_TASKS_PER_CORE = 4
-# A partition is looked up by one task; above this size a table of few partitions is looked up by a join instead.
-_LOOKUP_BYTES = 64 << 20
 
 
 class _RepeatedKeys(Exception):
@@ -54,8 +49,8 @@ class _RepeatedKeys(Exception):
 class Writes:
     """The writes of one table in one session, each a transaction of its own, or one of those of ``txn``."""
 
-    def __init__(self, spark: Any, table: Table, txn: Transaction | None = None) -> None:
-        self._spark, self._table, self._txn = spark, table, txn
+    def __init__(self, spark: Any, table: Table, sizes: JobSizes, txn: Transaction | None = None) -> None:
+        self._spark, self._table, self._sizes, self._txn = spark, table, sizes, txn
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -119,7 +114,7 @@ class Writes:
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
         exact = self._txn is not None  # only a transaction of its own can be begun anew
-        with Source(rows, small_rows(rows)).until_done() as source:
+        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
             small = source.small
 
             def work(txn: Transaction) -> list[WriteStat]:
@@ -168,13 +163,13 @@ class Writes:
         *,
         keep_old: bool = True,
     ) -> WriteResult:
-        with Source(rows, small_rows(rows)).until_done() as source:
+        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
             small = source.small
 
             def planned(txn: Transaction) -> Planned:
                 spec = txn.file_spec(schema)
                 old = txn.current if keep_old else Snapshot()
-                here = None if small is None else plan_here(Plan(spec), small, old)
+                here = None if small is None else plan_here(Plan(spec), small, old, self._sizes)
                 if here is not None:
                     return Planned(here, small)
                 return Planned(Plan(spec, slices_by_partition(old.file_slices())))
@@ -218,10 +213,10 @@ class Writes:
             way = "bucket"
         elif not plan.slices:
             way = "new"
-        elif places and (len(plan.slices) >= 2 * self._cores or size <= _LOOKUP_BYTES):
+        elif places and (len(plan.slices) >= 2 * self._cores or size <= self._sizes.lookup_bytes):
             way = "partition"
         else:
-            way = "one task" if slots == 1 and size <= _LOOKUP_BYTES // 4 else ""
+            way = "one task" if slots == 1 and size <= self._sizes.lookup_bytes // 4 else ""
 
         def shuffle(rows: Any) -> Any:
             tasks = self._tasks(rows)
@@ -280,7 +275,7 @@ class Writes:
         names = [*config.record_key_fields, *(n for n in config.partition_fields if located)]
         chosen = keys.select(*dict.fromkeys(names))
         schema = pa.schema([given.field(n) for n in chosen.columns])
-        with Source(chosen, small_rows(chosen)).until_done() as source:
+        with Source(chosen, small_rows(chosen, self._sizes.small_rows)).until_done() as source:
 
             def planned(txn: Transaction) -> Planned | None:
                 now, schema = txn.current, txn.written_schema
@@ -290,7 +285,7 @@ class Writes:
                 everywhere = None if located else now.partitions()
                 if source.small is not None:
                     spread = source.small if everywhere is None else in_each(source.small, everywhere)
-                    if (here := plan_here(plan, spread, now)) is not None:
+                    if (here := plan_here(plan, spread, now, self._sizes)) is not None:
                         return Planned(here, spread)
                 return Planned(replace(plan, slices=slices_by_partition(now.file_slices())), None, everywhere)
 
@@ -375,14 +370,14 @@ class Writes:
 
     def _collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
         text = f"{operation} into {self._table.url} ({txn.instant})"
-        return collect(self._spark, self._table.store, txn, rows, task, text=text)
+        return collect(self._spark, self._table.store, txn, rows, task, text=text, sizes=self._sizes)
 
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in looked_at(answers):
             txn.mark_lookup(*place)
         run = partial(self._collect, txn, operation=operation)
-        again = txn.workspace.hook_of(RowsAgain, self._spark, run, self._tasks(None))
+        again = txn.workspace.hook_of(RowsAgain, self._spark, run, self._tasks(None), self._sizes.driver_bytes)
         again.kept.update(kept)
         again.idle |= any(answer.idle for answer in answers)
         if again.idle and txn.workspace.rebase is not None:
@@ -428,12 +423,12 @@ class Writes:
     def _slots(self, rows: Any) -> int:
         """How many tasks share the new keys of a partition, and so its files: all cores, fewer for few rows."""
         size = estimated_bytes(rows)
-        return self._cores if size is None else max(1, min(self._cores, size // _SLOT_BYTES))
+        return self._cores if size is None else max(1, min(self._cores, size // self._sizes.slot_bytes))
 
     def _tasks(self, rows: Any | None) -> int:
         """Some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""
         size = estimated_bytes(rows) if rows is not None else None
-        return max(_TASKS_PER_CORE * self._cores, (size or 0) // _TASK_BYTES)
+        return max(self._sizes.tasks_per_core * self._cores, (size or 0) // self._sizes.task_bytes)
 
 
 def _raised(answer: Answer) -> Answer:

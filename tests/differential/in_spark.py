@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import lakelatch.spark
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.spark.transaction import SparkTransaction
+from lakelatch.spark import JobSizes, SparkTransaction
 
 from ..jvm.readers import in_order, plain_rows
 from .story import Model, Row, Story, met
@@ -30,6 +30,8 @@ def session() -> Any:
         # A process has one session, and the first to ask makes it: three tries for a task, as tests/spark wants them.
         SparkSession.builder.master("local[2,3]")
         .appName("differential")
+        # The second compiler costs more than it saves in a session as short as this.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -45,12 +47,12 @@ def session() -> Any:
 class SparkStory(Story):
     """Half of the upserts, deletions and new files of a transaction are Spark's, between the others."""
 
-    def __init__(self, folder: Path, seed: int, spark: Any) -> None:
+    def __init__(self, folder: Path, seed: int, spark: Any, sizes: JobSizes) -> None:
         super().__init__(folder, seed)
-        self._spark, self._route = spark, random.Random(seed)
+        self._spark, self._sizes, self._route = spark, sizes, random.Random(seed)
 
     def _in_spark(self, txn: Transaction) -> SparkTransaction | None:
-        return SparkTransaction(self._spark, self.table, txn) if self._route.random() < 0.5 else None
+        return SparkTransaction(self._spark, self.table, txn, self._sizes) if self._route.random() < 0.5 else None
 
     def _frame(self, rows: pa.Table) -> Any:
         return self._spark.createDataFrame(rows)

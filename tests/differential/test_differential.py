@@ -49,18 +49,16 @@ def spark() -> Any:
 @pytest.mark.parametrize("route", ["driver", "tasks"])
 @pytest.mark.parametrize("seed", IN_SPARK)
 def test_a_random_sequence_that_is_written_and_read_by_spark_agrees_too(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, seed: int, route: str
+    tmp_path: Path, spark: Any, seed: int, route: str
 ) -> None:
-    from lakelatch.spark import write
+    from lakelatch.spark import JobSizes
 
     from .in_spark import SparkStory
 
-    if route == "tasks":
-        if seed % 2:
-            pytest.skip("every second one: it takes long")
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-        monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
-    SparkStory(tmp_path / "table", seed, spark).run()
+    if route == "tasks" and seed % 2:
+        pytest.skip("every second one: it takes long")
+    sizes = JobSizes() if route == "driver" else JobSizes(small_rows=0, tasks_per_core=1)
+    SparkStory(tmp_path / "table", seed, spark, sizes).run()
 
 
 @pytest.mark.jvm

@@ -34,6 +34,8 @@ def spark() -> Iterator[Any]:
         # A task that fails is run up to three times, as on a cluster.
         SparkSession.builder.master("local[2,3]")
         .appName("lakelatch-tests")
+        # The second compiler costs more than it saves in a session as short as this.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -49,16 +51,19 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture
 def make(tmp_path: Path, spark: Any) -> Iterator[Callable[..., Any]]:
-    """Makes a table of its own for the test and opens it in Spark."""
+    """Makes a table of its own for the test and opens it in Spark, with these sizes; its store is a `DriverStore`."""
     import lakelatch.spark
+    from lakelatch.occ.table import Table
+
+    from .driver import DriverStore
 
     opened = []
 
-    def new(name: str = "t", **settings: Any) -> Any:
+    def new(name: str = "t", *, sizes: Any = None, **settings: Any) -> Any:
         defaults: dict[str, Any] = {"record_key": "id", "partition_by": "city"}
-        table = lakelatch.create(str(tmp_path / name), **{**defaults, **settings})
-        opened.append(table)
-        return lakelatch.spark.open(spark, table)
+        with lakelatch.create(str(tmp_path / name), **{**defaults, **settings}) as made:
+            opened.append(Table(DriverStore(made.store)))
+        return lakelatch.spark.open(spark, opened[-1], sizes=sizes or lakelatch.spark.JobSizes())
 
     yield new
     for table in opened:

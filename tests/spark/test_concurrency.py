@@ -1,5 +1,6 @@
 """Several writers in one session, tasks that run twice, jobs that are cancelled."""
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,28 +13,30 @@ import lakelatch
 import lakelatch.spark
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.liveness.markers import MARKERS
-from lakelatch.spark import jobs, write
+from lakelatch.occ.table import Table
+from lakelatch.spark import JobSizes, jobs
 from lakelatch.spark.incoming import Shuffled
+from lakelatch.testing.contention import PATIENCE_S
+from lakelatch.testing.faults import Crash, FaultStore, On, Pause
+
+from .driver import DriverStore, meanwhile
 
 SCHEMA = "id string, city string, n long"
+TASKS = JobSizes(small_rows=0)
 
 
 def data_files(table: Any) -> list[Path]:
-    root = Path(table.table.store.root)
+    root = Path(table.table.store.inner.root)
     return [p for p in root.rglob("*.parquet") if ".hoodie" not in p.parts]
 
 
 def assert_clean(table: Any) -> None:
     """Every file belongs to a commit, and no marker or heartbeat is left."""
-    root = Path(table.table.store.root)
+    root = Path(table.table.store.inner.root)
     known = {root / s.path for i in table.table.timeline().commits for s in table.table.timeline().metadata(i).stats}
     assert set(data_files(table)) <= known
     for folder in (MARKERS, HEARTBEATS):
         assert not [p for p in (root / folder).rglob("*") if p.is_file()]
-
-
-def tasks_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
 
 
 def numbers(spark: Any, count: int, n: int, *, pieces: int = 4) -> Any:
@@ -42,22 +45,30 @@ def numbers(spark: Any, count: int, n: int, *, pieces: int = 4) -> Any:
     )
 
 
-def failing_once(task: Any, flag: str) -> Any:
-    """The task, failing for Spark after it has published its files; defined inside so that it travels by value."""
+class FirstFile:
+    """Some task has just published a file, for the first time; travels by value."""
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import os
+    def __init__(self, flag: Path) -> None:
+        self._flag, self._driver = str(flag), os.getpid()
 
-        answers = list(task(batches))
+    def __call__(self, call: Any) -> bool:
+        if call.op != "publish" or os.getpid() == self._driver:
+            return False
         try:
-            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+            os.close(os.open(self._flag, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            yield from answers
-        else:
-            raise RuntimeError("the executor is lost")
+            return False
+        return True
 
-    run.__module__ = "__main__"
-    return run
+
+FirstFile.__module__ = "__main__"
+
+
+def dying_once(spark: Any, table: Any, scratch: Path) -> tuple[Any, Path]:
+    """The table for writes in whose tasks one worker is killed after it has published a file; the flag is then there."""
+    flag = scratch / "died"
+    store = FaultStore(table.table.store.inner, Crash(FirstFile(flag), after=True))
+    return lakelatch.spark.open(spark, Table(store), sizes=TASKS), flag
 
 
 @pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
@@ -65,21 +76,13 @@ def failing_once(task: Any, flag: str) -> Any:
 def test_a_task_that_runs_again_after_it_published_leaves_one_file_for_each_group(
     make: Callable[..., Any],
     spark: Any,
-    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     operation: str,
     bucket_count: int | None,
 ) -> None:
-    tasks_only(monkeypatch)
-    table = make(bucket_count=bucket_count)
+    table = make(bucket_count=bucket_count, sizes=TASKS)
     table.upsert(numbers(spark, 50, 0))
-    flag = tmp_path / "failed"
-    plain = jobs.collect
-
-    def collect(spark: Any, store: Any, txn: Any, rows: Any, task: Any, *, text: str) -> Any:
-        return plain(spark, store, txn, rows, failing_once(task, str(flag)), text=text)
-
-    monkeypatch.setattr(write, "collect", collect)
+    table, flag = dying_once(spark, table, tmp_path)
     rows = numbers(spark, 60, 1) if operation != "insert" else numbers(spark, 60, 1).where("id >= 'k5'")
     result = getattr(table, operation)(rows)
     assert flag.exists()
@@ -94,17 +97,9 @@ def test_a_task_that_runs_again_after_it_published_leaves_one_file_for_each_grou
 
 
 def test_a_task_whose_rows_change_when_it_runs_again_is_refused(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make: Callable[..., Any], spark: Any, tmp_path: Path
 ) -> None:
-    tasks_only(monkeypatch)
-    table = make()
-    flag = tmp_path / "failed"
-    plain = jobs.collect
-
-    def collect(spark: Any, store: Any, txn: Any, rows: Any, task: Any, *, text: str) -> Any:
-        return plain(spark, store, txn, rows, failing_once(task, str(flag)), text=text)
-
-    monkeypatch.setattr(write, "collect", collect)
+    table, _ = dying_once(spark, make(), tmp_path)
     unsteady = spark.range(20, numPartitions=1).selectExpr("uuid() id", "'sf' city", "id n")
     changing = unsteady.mapInArrow(_random_keys(), unsteady.schema)
     with pytest.raises(Exception, match="written twice with different rows"):
@@ -124,26 +119,25 @@ def _random_keys() -> Any:
     return run
 
 
-@pytest.mark.parametrize("route", ["driver", "tasks"])
-def test_two_upserts_of_one_group_both_land(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, route: str
-) -> None:
-    if route == "tasks":
-        tasks_only(monkeypatch)
-    table = make()
-    table.insert(numbers(spark, 20, 0, pieces=1))
-    both_have_begun = threading.Barrier(2, timeout=60)
-    waited = set()
-    plain = table.table.session.file_spec
+def both_begin_first(table: Any) -> None:
+    """Two threads both have their snapshot before one of them commits: the other one finds its file group changed."""
+    both_have_begun = threading.Barrier(2, timeout=PATIENCE_S)
+    begun = set()
 
-    def file_spec(*given: Any) -> Any:
-        # Both have their snapshot before one of them commits: the other one finds its file group changed.
-        if threading.get_ident() not in waited:
-            waited.add(threading.get_ident())
+    def wait() -> None:
+        if threading.get_ident() not in begun:
+            begun.add(threading.get_ident())
             both_have_begun.wait()
-        return plain(*given)
 
-    monkeypatch.setattr(table.table.session, "file_spec", file_spec)
+    # The first call after the begin entry.
+    table.table.store.add(Pause(On("put_if_absent", HEARTBEATS), call=wait, forever=True))
+
+
+@pytest.mark.parametrize("route", ["driver", "tasks"])
+def test_two_upserts_of_one_group_both_land(make: Callable[..., Any], spark: Any, route: str) -> None:
+    table = make(sizes=TASKS if route == "tasks" else JobSizes())
+    table.insert(numbers(spark, 20, 0, pieces=1))
+    both_begin_first(table)
     results: dict[int, Any] = {}
 
     def upsert(n: int) -> None:
@@ -161,21 +155,9 @@ def test_two_upserts_of_one_group_both_land(
     assert_clean(table)
 
 
-def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(make: Callable[..., Any], spark: Any) -> None:
     table = make(bucket_count=1)
-    both_have_begun = threading.Barrier(2, timeout=60)
-    waited = set()
-    plain = table.table.session.file_spec
-
-    def file_spec(*given: Any) -> Any:
-        if threading.get_ident() not in waited:
-            waited.add(threading.get_ident())
-            both_have_begun.wait()
-        return plain(*given)
-
-    monkeypatch.setattr(table.table.session, "file_spec", file_spec)
+    both_begin_first(table)
     rows = [spark.createDataFrame([("same", "sf", n)], SCHEMA) for n in (1, 2)]
     threads = [threading.Thread(target=table.upsert, args=(each,)) for each in rows]
     for thread in threads:
@@ -186,39 +168,33 @@ def test_two_writers_that_make_the_same_bucket_do_not_make_it_twice(
     assert table.read().count() == 1
 
 
-def test_a_delete_by_condition_sees_rows_that_arrive_meanwhile(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delete_by_condition_sees_rows_that_arrive_meanwhile(make: Callable[..., Any], spark: Any) -> None:
     table = make()
     table.insert(numbers(spark, 10, 0))
-    plain = jobs.collect
     arrivals = [
         spark.createDataFrame([("late", "sf", 0)], SCHEMA),
         spark.createDataFrame([("else", "rome", 0)], SCHEMA),
     ]
 
-    def collect(*given: Any, **named: Any) -> Any:
-        answers = plain(*given, **named)
+    def arrive() -> None:
         while arrivals:
             assert table.insert(arrivals.pop()).attempts == 1
-        return answers
 
-    monkeypatch.setattr(write, "collect", collect)
+    meanwhile(table, arrive)
     result = table.delete_where("city = 'sf' and n = 0")
     # The condition was evaluated on what arrived in sf; what arrived in rome is no concern of it.
     assert (result.attempts, result.deleted) == (1, 6)
     assert table.read(filter="city = 'sf'").count() == 0
     # A handle that has lost lately takes the lock first; another one shows that this arrival is no conflict.
     arrivals.append(spark.createDataFrame([("more", "rome", 0)], SCHEMA))
-    with lakelatch.open(table.table.url) as other:
-        assert lakelatch.spark.open(spark, other).delete_where("city = 'la'").attempts == 1
+    with Table(DriverStore(table.table.store.inner)) as handle:
+        other = lakelatch.spark.open(spark, handle)
+        meanwhile(other, arrive)
+        assert other.delete_where("city = 'la'").attempts == 1
 
 
-def test_a_cancelled_write_leaves_nothing(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tasks_only(monkeypatch)
-    table = make()
+def test_a_cancelled_write_leaves_nothing(make: Callable[..., Any], spark: Any, tmp_path: Path) -> None:
+    table = make(sizes=TASKS)
     table.insert(numbers(spark, 20, 0, pieces=1))
     before = data_files(table)
     started = tmp_path / "started"
@@ -285,11 +261,8 @@ def test_rows_whose_shuffle_failed_are_shuffled_anew(make: Callable[..., Any], s
         assert [each.idle for each in jobs.collect(spark, table.store, txn, shuffled, task, text="")] == [True, True]
 
 
-def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(
-    make: Callable[..., Any], spark: Any, monkeypatch: Any
-) -> None:
+def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(make: Callable[..., Any], spark: Any) -> None:
     """Their own `cancelJobGroup` finds these jobs; ours goes by a tag beside theirs."""
-    tasks_only(monkeypatch)
     context, seen = spark.sparkContext, []
 
     def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -304,7 +277,7 @@ def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(
     context.setJobGroup("mine", "what I do")
     context.addJobTag("my-tag")
     try:
-        table = make()
+        table = make(sizes=TASKS)
         rows = numbers(spark, 4, 0)
         table.insert(rows.mapInArrow(told, rows.schema))
         (seen,) = {row["city"] for row in table.read().collect()}
@@ -320,9 +293,8 @@ def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(
 
 
 def test_a_caller_who_cancels_his_job_group_ends_the_write(
-    make: Callable[..., Any], spark: Any, monkeypatch: Any, tmp_path: Path
+    make: Callable[..., Any], spark: Any, tmp_path: Path
 ) -> None:
-    tasks_only(monkeypatch)
     started = tmp_path / "started"
 
     def slow(batches: Iterable[pa.RecordBatch], started: str = str(started)) -> Iterator[pa.RecordBatch]:
@@ -334,7 +306,7 @@ def test_a_caller_who_cancels_his_job_group_ends_the_write(
         yield from batches
 
     slow.__module__ = "__main__"
-    table, context = make(), spark.sparkContext
+    table, context = make(sizes=TASKS), spark.sparkContext
     rows = numbers(spark, 20, 1, pieces=2)
     errors: list[BaseException] = []
 

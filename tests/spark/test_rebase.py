@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,13 +13,16 @@ import lakelatch
 import lakelatch.spark
 from lakelatch.errors import ConflictError
 from lakelatch.occ.check.check import check
-from lakelatch.occ.transaction.retry import RunResult
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.spark import jobs, read, rebase, write
+from lakelatch.spark import JobSizes, SparkTransaction
+
+from .driver import meanwhile
 
 SCHEMA = "id string, city string, ts long, n long"
 Model = dict[str, tuple[str, int, int]]  # id -> city, ts, n
 CITIES = ("sf", "la")
+ONE_TASK = JobSizes(tasks_per_core=1)
+NOTHING_HERE = JobSizes(small_rows=0, driver_bytes=0)  # Spark's tasks do all of it
 
 
 def base() -> Model:
@@ -41,6 +45,10 @@ class Step:
         self.removed = [f"k{i}" for i in range(start + 4, start + 8)]
         self.divisor = 5 if start else 7
 
+    @property
+    def operation(self) -> str:
+        return self.kind.removesuffix("_where")
+
     def run(self, table: Any, spark: Any) -> Any:
         if self.kind == "upsert":
             return table.upsert(rows(spark, self.upserted))
@@ -56,35 +64,29 @@ class Step:
         return {k: v for k, v in model.items() if v[2] % self.divisor}
 
 
-class Staged:
-    """A write that is begun and staged, for the test to commit when it likes."""
-
-    def __init__(self, table: Any) -> None:
-        self._table = table
-        self.txn: Transaction | None = None
-
-    def run(self, work: Callable[[Transaction], Any], *, operation: str, **_: Any) -> RunResult[Any]:
-        self.txn = self._table.transaction(operation)
-        return RunResult(work(self.txn), None)
-
-
 @pytest.fixture
-def staged(monkeypatch: pytest.MonkeyPatch, spark: Any) -> Iterator[Callable[..., Transaction]]:
-    """Begins and stages a write through a handle of its own."""
+def staged(spark: Any) -> Iterator[Callable[..., Transaction]]:
+    """Begins and stages a write through a handle of its own, for the test to commit when it likes."""
     handles = []
 
-    def stage(table: Any, write: Callable[[Any], Any]) -> Transaction:
+    def stage(
+        table: Any, write: Callable[[Any], Any], *, operation: str = "upsert", sizes: JobSizes = ONE_TASK
+    ) -> Transaction:
         handle = lakelatch.open(table.table.url)
         handles.append(handle)
-        holder = Staged(handle)
-        monkeypatch.setattr(handle, "run", holder.run)
-        write(lakelatch.spark.open(spark, handle))
-        assert holder.txn is not None
-        return holder.txn
+        txn = handle.transaction(operation)
+        write(SparkTransaction(spark, handle, txn, sizes))
+        return txn
 
     yield stage
     for handle in handles:
         handle.close()
+
+
+def arrives(table: Any, spark: Any, change: Model) -> None:
+    """Somebody else upserts."""
+    with lakelatch.open(table.table.url) as other:
+        lakelatch.spark.open(spark, other).upsert(rows(spark, change))
 
 
 def held(table: Any) -> Model:
@@ -118,18 +120,19 @@ def test_two_writes_of_the_same_file_groups_both_land(
     make: Callable[..., Any],
     spark: Any,
     staged: Any,
-    monkeypatch: pytest.MonkeyPatch,
     bucket_count: int | None,
     winner_is_older: bool,
 ) -> None:
-    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
     for mine in KINDS:
         for other in KINDS:
             table = make(f"{mine}-{other}", bucket_count=bucket_count)
             table.insert(rows(spark, base()).coalesce(1))
             ours, theirs = Step(mine, 0), Step(other, 8)
             first, second = (theirs, ours) if winner_is_older else (ours, theirs)
-            txns = {each: staged(table, partial(each.run, spark=spark)) for each in (first, second)}
+            txns = {
+                each: staged(table, partial(each.run, spark=spark), operation=each.operation)
+                for each in (first, second)
+            }
             begun = {s.path for s in txns[ours].snapshot.file_slices()}
             txns[theirs].commit()
             assert txns[ours].commit() is not None, (mine, other)
@@ -140,18 +143,16 @@ def test_two_writes_of_the_same_file_groups_both_land(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sparks_tasks_do_the_same_as_the_driver(
-    make: Callable[..., Any], spark: Any, staged: Any, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
-    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)  # several file groups for each task
+def test_sparks_tasks_do_the_same_as_the_driver(make: Callable[..., Any], spark: Any, staged: Any, kind: str) -> None:
+    sizes = replace(NOTHING_HERE, tasks_per_core=1)  # several file groups for each task
     if kind == "delete":
-        monkeypatch.setattr(jobs, "_TASK_BYTES_MAX", 0)  # as if the table had very many file groups
-    table = make(bucket_count=4)
+        sizes = replace(sizes, property_bytes=0)  # as if the table had very many file groups
+    table = make(bucket_count=4, sizes=sizes)
     table.upsert(rows(spark, base()))
     ours, theirs = Step(kind, 0), Step("upsert", 8)
-    txns = [staged(table, partial(each.run, spark=spark)) for each in (ours, theirs)]
+    txns = [
+        staged(table, partial(each.run, spark=spark), operation=each.operation, sizes=sizes) for each in (ours, theirs)
+    ]
     txns[1].commit()
     txns[0].commit()
     assert_holds(table, ours.after(theirs.after(base())))
@@ -194,7 +195,7 @@ def test_the_ordering_field_settles_a_row_that_both_changed(
 
 @pytest.mark.parametrize("kind", ["upsert", "delete"])
 def test_without_an_ordering_field_a_row_that_both_changed_is_a_conflict_and_the_write_runs_again(
-    make: Callable[..., Any], spark: Any, staged: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+    make: Callable[..., Any], spark: Any, staged: Any, kind: str
 ) -> None:
     table = make()
     table.upsert(rows(spark, base()))
@@ -204,7 +205,7 @@ def test_without_an_ordering_field_a_row_that_both_changed_is_a_conflict_and_the
     def write_ours(into: Any) -> Any:
         return into.upsert(rows(spark, ours)) if kind == "upsert" else into.delete(rows(spark, ours))
 
-    txn = staged(table, write_ours)
+    txn = staged(table, write_ours, operation=kind)
     table.upsert(rows(spark, theirs))
     with pytest.raises(ConflictError, match="k0") as lost:
         txn.commit()
@@ -212,30 +213,17 @@ def test_without_an_ordering_field_a_row_that_both_changed_is_a_conflict_and_the
     assert lost.value.overlap == ("k0",)
     assert_holds(table, base() | theirs)
     # By itself the write runs again, and then it comes after the other one.
-    arrivals = [{"k0": ("sf", 3, 3), "k6": ("sf", 3, 3)}]
-    plain = Transaction.commit
-
-    def commit(txn: Transaction) -> Any:
-        while arrivals:
-            with lakelatch.open(table.table.url) as other:
-                lakelatch.spark.open(spark, other).upsert(rows(spark, arrivals.pop()))
-        return plain(txn)
-
-    monkeypatch.setattr(Transaction, "commit", commit)
+    meanwhile(table, lambda: arrives(table, spark, {"k0": ("sf", 3, 3), "k6": ("sf", 3, 3)}))
     result = write_ours(table)
     assert (result.attempts, len(result.losses)) == (2, 1)
     left = base() | theirs | {"k6": ("sf", 3, 3)}
     assert_holds(table, left | ours if kind == "upsert" else {k: v for k, v in left.items() if k not in ours})
 
 
-def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(make: Callable[..., Any], spark: Any) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    monkeypatch.setattr(rebase, "HERE_BYTES_MAX", -1)
-    table = make(bucket_count=2)
+    table = make(bucket_count=2, sizes=NOTHING_HERE)
     table.upsert(rows(spark, base()))
     for arrival, attempts in (({"k1": ("la", 2, 2)}, 1), ({"k0": ("sf", 2, 2)}, 2)):
         calls = spark.sparkContext.accumulator(0)
@@ -245,21 +233,9 @@ def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(
             calls.add(1)
             return n
 
-        arrivals = [arrival]
-        plain = jobs.collect
-
-        def collect(*given: Any, arrivals: list[Model] = arrivals, plain: Any = plain, **named: Any) -> Any:
-            answers = plain(*given, **named)
-            while arrivals:
-                change = arrivals.pop()
-                with lakelatch.open(table.table.url) as other:
-                    lakelatch.spark.open(spark, other).upsert(rows(spark, change))
-            return answers
-
+        meanwhile(table, partial(arrives, table, spark, arrival))
         ours: Model = {"k0": ("sf", 2, attempts), "k2": ("sf", 2, attempts), "k5": ("la", 2, attempts)}
-        monkeypatch.setattr(write, "collect", collect)
         result = table.upsert(rows(spark, ours).withColumn("n", counted("n")))
-        monkeypatch.setattr(write, "collect", plain)
         assert result.attempts == attempts
         assert result.updated == 3
         assert calls.value == 3
@@ -267,26 +243,27 @@ def test_no_user_code_runs_twice_in_a_rebase_nor_in_a_retry(
 
 
 def test_a_condition_is_evaluated_on_what_has_landed_meanwhile_and_on_nothing_else(
-    make: Callable[..., Any], spark: Any, staged: Any, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Any], spark: Any, staged: Any
 ) -> None:
-    table = make()
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    table, evaluated = make(), spark.sparkContext.accumulator(0)
+
+    @F.udf("boolean")
+    def large(n):  # type: ignore[no-untyped-def]  # Spark reads hints
+        evaluated.add(1)
+        return n >= 49
+
     for city in CITIES:
         table.bulk_insert(rows(spark, {k: v for k, v in base().items() if v[0] == city}).coalesce(1))
-    mark_scanned: list[set[str]] = []
-    plain = read.scan
-
-    def scan(spark: Any, table: Any, slices: Any, schema: Any) -> Any:
-        mark_scanned.append({s.path for s in slices})
-        return plain(spark, table, slices, schema)
-
-    monkeypatch.setattr(write, "scan", scan)
-    txn = staged(table, lambda t: t.delete_where("n >= 49"))
+    txn = staged(table, lambda t: t.delete_where(large("n")), operation="delete")
+    assert evaluated.value == len(base())
     table.bulk_insert(rows(spark, {"late": ("sf", 2, 90), "stays": ("sf", 2, 1)}).coalesce(1))
     table.upsert(rows(spark, {"k0": ("sf", 2, 60)}))
     before = {s.path for s in txn.snapshot.file_slices()}
-    since = {s.path for s in table.table.snapshot().file_slices()} - before
+    since = [s for s in table.table.snapshot().file_slices() if s.path not in before]
     txn.commit()
-    assert mark_scanned == [before, since]
+    assert evaluated.value - len(base()) == sum(table.table.read_slice(s).num_rows for s in since)
     assert_holds(table, {k: v for k, v in base().items() if v[2] < 49 and k != "k0"} | {"stays": ("sf", 2, 1)})
 
 
@@ -346,7 +323,7 @@ def test_with_the_simple_index_an_upsert_has_read_the_partitions_of_its_rows(
         else:
             with pytest.raises(ConflictError, match="had read"):
                 txn.commit()
-    insert = staged(table, lambda t: t.insert(rows(spark, {"fresh": ("sf", 1, 1)})))
+    insert = staged(table, lambda t: t.insert(rows(spark, {"fresh": ("sf", 1, 1)})), operation="insert")
     table.upsert(rows(spark, {"k4": ("sf", 3, 1)}))
     assert insert.commit() is not None  # it has read nothing
 
@@ -370,10 +347,10 @@ def test_a_delete_by_condition_has_read_the_partitions_that_its_condition_names(
 ) -> None:
     table = make(isolation=isolation)
     table.upsert(rows(spark, base()))
-    txn = staged(table, lambda t: t.delete_where("city = 'sf' and n >= 49"))
+    txn = staged(table, lambda t: t.delete_where("city = 'sf' and n >= 49"), operation="delete")
     table.upsert(rows(spark, {"k1": ("la", 2, 90)}))
     assert txn.commit() is not None
-    txn = staged(table, lambda t: t.delete_where("city = 'la' and n >= 49"))
+    txn = staged(table, lambda t: t.delete_where("city = 'la' and n >= 49"), operation="delete")
     table.upsert(rows(spark, {"k3": ("la", 2, 91)}))
     if isolation == "serializable":
         with pytest.raises(ConflictError, match="condition"):
@@ -390,7 +367,7 @@ def test_an_overwrite_has_read_nothing_of_what_it_leaves(
     table = make(bucket_count=bucket_count, isolation="serializable")
     table.upsert(rows(spark, base()))
     fresh: Model = {"k0": ("sf", 5, 5)}
-    txn = staged(table, lambda t: t.overwrite(rows(spark, fresh)))
+    txn = staged(table, lambda t: t.overwrite(rows(spark, fresh)), operation="insert_overwrite")
     table.upsert(rows(spark, {"k1": ("la", 2, 1)}))
     assert txn.commit() is not None
     assert_holds(table, {k: v for k, v in base().items() if v[0] == "la"} | {"k1": ("la", 2, 1)} | fresh)

@@ -13,7 +13,8 @@ import lakelatch.spark
 from lakelatch.errors import ConflictError, InputError
 from lakelatch.occ.check.check import check
 from lakelatch.occ.liveness.markers import list_markers
-from lakelatch.spark import write
+
+from .driver import ROUTES
 
 SCHEMA = "id string, city string, n long"
 ON_CALL = {"ada": ("sf", 1), "ben": ("la", 1)}
@@ -148,16 +149,13 @@ def delete_all(txn: Any, spark: Any, model: dict[str, int]) -> None:
 @pytest.mark.parametrize("route", ["driver", "tasks"])
 @pytest.mark.parametrize("bucket_count", [None, 2])
 def test_writes_of_one_job_apply_one_after_the_other(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, bucket_count: int | None, route: str
+    make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
 ) -> None:
-    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
-    if route == "tasks":
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     pairs = list(product(JOBS, repeat=2))
     for number in range(4):  # each pair once, spread over the kinds of tables
         if (number % 2, number // 2) == (bucket_count is None, route == "driver"):
             for kinds in [*pairs[number::4], ("upsert", "insert", "delete_where", "double", "upsert", "delete")]:
-                table = make(f"t-{'-'.join(kinds)}", bucket_count=bucket_count)
+                table = make(f"t-{'-'.join(kinds)}", bucket_count=bucket_count, sizes=ROUTES[route])
                 table.upsert(rows(spark, **ON_CALL))
                 model = {"ada": 1, "ben": 1}
 
@@ -270,11 +268,8 @@ def test_what_is_read_can_be_overwritten(make: Callable[..., Any], spark: Any) -
     assert held(table) == {"ada": 2, "ben": 2}
 
 
-def test_keys_that_occur_twice_are_found_in_a_job_too(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    table = make(ordering_field="n")
+def test_keys_that_occur_twice_are_found_in_a_job_too(make: Callable[..., Any], spark: Any) -> None:
+    table = make(ordering_field="n", sizes=ROUTES["tasks"])
     twice = rows(spark, ada=("sf", 1)).union(rows(spark, ada=("sf", 2))).repartition(2)
     table.run(lambda txn: txn.insert(twice), operation="insert")
     assert held(table) == {"ada": 2}
@@ -296,16 +291,18 @@ class Ends(logging.Handler):
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ends]]:
+def waits() -> Iterator[Callable[..., Ends]]:
     log, made = logging.getLogger("lakelatch.waiting"), []
+    before = log.level
 
     def ends(end: Callable[[], object]) -> Ends:
         made.append(Ends(end))
         log.addHandler(made[-1])
         return made[-1]
 
-    monkeypatch.setattr(log, "level", logging.INFO)
+    log.setLevel(logging.INFO)
     yield ends
+    log.setLevel(before)
     for each in made:
         log.removeHandler(each)
 
@@ -331,15 +328,11 @@ def test_a_write_waits_for_its_turn_and_merges_once(
     make: Callable[..., Any],
     spark: Any,
     waits: Callable[..., Ends],
-    monkeypatch: pytest.MonkeyPatch,
     kind: str,
     bucket_count: int | None,
     route: str,
 ) -> None:
-    monkeypatch.setattr(write, "_TASKS_PER_CORE", 1)
-    if route == "tasks":
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    table = make(bucket_count=bucket_count, early_conflict_detection="wait")
+    table = make(bucket_count=bucket_count, early_conflict_detection="wait", sizes=ROUTES[route])
     table.upsert(rows(spark, **ON_CALL, eve=("sf", 3)).coalesce(1))
     with lakelatch.open(table.table.url) as handle:
         for city, name, waited in (("la", "ben", 0), ("sf", "ada", 1)):
@@ -359,11 +352,10 @@ def test_a_write_waits_for_its_turn_and_merges_once(
 
 
 def test_rows_are_computed_once_however_long_it_waits(
-    make: Callable[..., Any], spark: Any, waits: Callable[..., Ends], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Any], spark: Any, waits: Callable[..., Ends]
 ) -> None:
     """What looked where the rows go has shuffled them for the merge as well."""
-    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    table = make(bucket_count=2, early_conflict_detection="wait")
+    table = make(bucket_count=2, early_conflict_detection="wait", sizes=ROUTES["tasks"])
     table.upsert(rows(spark, **ON_CALL))
     counted = spark.sparkContext.accumulator(0)
 

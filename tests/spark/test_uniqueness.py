@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.spark import write
+from lakelatch.spark import jobs
 from lakelatch.spark.filters import comparisons
+
+from .driver import ROUTES, meanwhile
 
 SCHEMA = "id string, city string, email string, n long"
 
@@ -21,77 +22,55 @@ def frame(spark: Any, *rows: tuple) -> Any:
     return spark.createDataFrame(list(rows), SCHEMA)
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, table: Any, other: Callable[[], Any]) -> None:
-    """Once, when the next write is about to commit, another one runs to its end."""
-    plain, done = lakelatch.Transaction.commit, []
-
-    def commit(self: Any) -> Any:
-        if not done:
-            done.append(True)
-            other()
-        return plain(self)
-
-    monkeypatch.setattr(lakelatch.Transaction, "commit", commit)
-
-
 def ids(table: Any) -> list[str]:
     return sorted(row["id"] for row in table.read(columns=["id"]).collect())
 
 
-@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
+@pytest.mark.parametrize("sizes", ROUTES.values(), ids=ROUTES)
 @pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
-def test_two_upserts_of_one_new_key_leave_one_row(make, spark, monkeypatch, bucket_count, by_tasks) -> None:
-    table = make(bucket_count=bucket_count)
+def test_two_upserts_of_one_new_key_leave_one_row(make, spark, bucket_count, sizes) -> None:
+    table = make(bucket_count=bucket_count, sizes=sizes)
     table.upsert(frame(spark, ("a", "sf", "a@x", 1)))
-    if by_tasks:
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    meanwhile(monkeypatch, table, lambda: table.upsert(frame(spark, ("new", "la", "n@x", 1))))
+    meanwhile(table, lambda: table.upsert(frame(spark, ("new", "la", "n@x", 1))))
     table.upsert(frame(spark, ("new", "la", "n@x", 2), ("newer", "la", "m@x", 2)))
     assert ids(table) == ["a", "new", "newer"]
 
 
-@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
-def test_the_later_of_two_inserts_of_one_new_key_is_told(make, spark, monkeypatch, by_tasks) -> None:
-    table = make()
-    if by_tasks:
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    meanwhile(monkeypatch, table, lambda: table.insert(frame(spark, ("new", "la", "n@x", 1))))
+@pytest.mark.parametrize("sizes", ROUTES.values(), ids=ROUTES)
+def test_the_later_of_two_inserts_of_one_new_key_is_told(make, spark, sizes) -> None:
+    table = make(sizes=sizes)
+    meanwhile(table, lambda: table.insert(frame(spark, ("new", "la", "n@x", 1))))
     with pytest.raises(lakelatch.DuplicateKeyError, match="both inserted the same new key"):
         table.insert(frame(spark, ("new", "la", "n@x", 2)))
     assert ids(table) == ["new"]
 
 
-@pytest.mark.parametrize("by_tasks", [False, True], ids=["driver", "tasks"])
-def test_a_unique_constraint_holds(make, spark, monkeypatch, by_tasks) -> None:
-    table = make(unique_constraints=["email"])
+@pytest.mark.parametrize("sizes", ROUTES.values(), ids=ROUTES)
+def test_a_unique_constraint_holds(make, spark, sizes) -> None:
+    table = make(unique_constraints=["email"], sizes=sizes)
     table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", None, 1)))
-    if by_tasks:
-        monkeypatch.setattr(write, "small_rows", lambda _rows: None)
     with pytest.raises(lakelatch.ConstraintError, match="email='a@x' in rows 'c' and 'a'"):
         table.upsert(frame(spark, ("c", "la", "a@x", 2)))
     table.upsert(frame(spark, ("a", "sf", "a@x", 2), ("c", "la", None, 2)))
-    meanwhile(monkeypatch, table, lambda: table.upsert(frame(spark, ("d", "sf", "d@x", 1))))
+    meanwhile(table, lambda: table.upsert(frame(spark, ("d", "sf", "d@x", 1))))
     with pytest.raises(lakelatch.ConstraintError, match="email='d@x' in rows 'e' and 'd'"):
         table.upsert(frame(spark, ("e", "la", "d@x", 2)))
     assert ids(table) == ["a", "b", "c", "d"]
 
 
-def test_rows_that_a_delete_does_not_mean_are_no_conflict(make, spark, monkeypatch) -> None:
+def test_rows_that_a_delete_does_not_mean_are_no_conflict(make, spark) -> None:
     table = make(statistics=["n"])
-    table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 9)))
-    looked = []
-    plain = write.Writes._named
-
-    def named(self: Any, condition: Any, schema: Any, slices: Any) -> Any:
-        looked.append(len(slices))
-        return plain(self, condition, schema, slices)
-
-    monkeypatch.setattr(write.Writes, "_named", named)
-    meanwhile(monkeypatch, table, lambda: table.insert(frame(spark, ("new", "sf", "n@x", 7))))
-    assert table.delete_where("n < 5").attempts == 1
+    table.insert(frame(spark, ("a", "sf", "a@x", 1), ("b", "sf", "b@x", 9), ("c", "sf", "c@x", 3)))
+    alone = table.delete_where("n < 2")
+    meanwhile(table, lambda: table.insert(frame(spark, ("new", "sf", "n@x", 7))))
+    beside = table.delete_where("n < 5")
+    assert beside.attempts == 1
     assert ids(table) == ["b", "new"]
-    assert looked == [1]  # the condition was not evaluated again on what it excludes
-    meanwhile(monkeypatch, table, lambda: table.insert(frame(spark, ("small", "sf", "n@x", 6))))
+    ran = [
+        spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(jobs.tag_of(d.instant)) for d in (alone, beside)
+    ]
+    assert len(ran[0]) == len(ran[1]), "the condition was evaluated again on what it excludes"
+    meanwhile(table, lambda: table.insert(frame(spark, ("small", "sf", "n@x", 6))))
     table.delete_where("n < 8 and city = 'sf'")
     assert ids(table) == ["b"]
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +10,14 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import lakelatch
-import lakelatch.spark.write
 from lakelatch.errors import InputError
+from lakelatch.spark import JobSizes, jobs
+from lakelatch.spark.columns import arrow_schema
 from lakelatch.spark.incoming import Source, estimated_bytes, small_rows
+from lakelatch.spark.rebase import stats_of
+from lakelatch.spark.tasks import InsertTask
+
+from .driver import ROUTES
 
 SCHEMA = "id string, city string, ts long, n long"
 CITIES = ("sf", "la", "ny")
@@ -48,19 +54,15 @@ def bucket_count(request: pytest.FixtureRequest) -> int | None:
     return request.param  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=["driver", "tasks"])
-def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Small batches are merged on the driver, large ones by Spark's tasks: both have to do the same."""
-    if request.param == "tasks":
-        monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
-        monkeypatch.setattr(lakelatch.spark.write, "_TASKS_PER_CORE", 1)
+@pytest.fixture(params=ROUTES.values(), ids=ROUTES)
+def sizes(request: pytest.FixtureRequest) -> JobSizes:
     return request.param  # type: ignore[no-any-return]
 
 
 def test_all_writes_one_after_another(
-    make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
+    make: Callable[..., Any], spark: Any, bucket_count: int | None, sizes: JobSizes
 ) -> None:
-    table = make(bucket_count=bucket_count, ordering_field="ts")
+    table = make(bucket_count=bucket_count, ordering_field="ts", sizes=sizes)
     model = generated(30)
     assert table.insert(rows_of(spark, model)).inserted == 30
     assert_holds(table, model)
@@ -123,28 +125,25 @@ def test_layouts(
     hive_style: bool,
     record_key: Any,
     bucket_count: int | None,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = make(partition_by=partition_by, hive_style=hive_style, record_key=record_key, bucket_count=bucket_count)
     model = {f"k{i}": (CITIES[i % 3], 0, i % 2) for i in range(12)}
     table.insert(rows_of(spark, model))
-    for ts in (1, 2):
+    for ts, sizes in enumerate(ROUTES.values(), 1):
         changes = {f"k{i}": (CITIES[i % 3], ts, i % 2) for i in range(6, 14)}
+        table = lakelatch.spark.open(spark, table.table, sizes=sizes)
         table.upsert(rows_of(spark, changes))
         model |= changes
-        monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
     keys = spark.createDataFrame([("k0", 0), ("k13", 1), ("k13", 0)], "id string, n long")
     assert table.delete(keys).deleted == 2
     model = {k: v for k, v in model.items() if k not in ("k0", "k13")}
     assert_holds(table, model)
 
 
-def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
-    write = lakelatch.spark.write
-    monkeypatch.setattr(write, "small_rows", lambda _rows: None)
-    monkeypatch.setattr(write, "_LOOKUP_BYTES", 0)  # as if the table were large
+def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spark: Any) -> None:
+    sizes = JobSizes(small_rows=0, lookup_bytes=0)  # as if the table were large
     for number, partition_by in enumerate(((), "city")):
-        table = make(f"t{number}", partition_by=partition_by, ordering_field="ts")
+        table = make(f"t{number}", partition_by=partition_by, ordering_field="ts", sizes=sizes)
         model = generated(40)
         for first in (0, 20):
             table.insert(rows_of(spark, {k: v for k, v in model.items() if first <= int(k[1:]) < first + 20}))
@@ -158,15 +157,17 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
         assert table.delete(spark.createDataFrame([("k1",), ("nowhere",)], "id string")).deleted == 2
 
 
-def test_rows_with_null_or_empty_partition_are_one_partition(make: Callable[..., Any], spark: Any, route: str) -> None:
-    table = make(ordering_field="ts")
+def test_rows_with_null_or_empty_partition_are_one_partition(
+    make: Callable[..., Any], spark: Any, sizes: JobSizes
+) -> None:
+    table = make(ordering_field="ts", sizes=sizes)
     table.upsert(rows_of(spark, {"a": (None, 0, 1), "b": ("", 0, 2), "c": ("sf", 0, 3)}))  # type: ignore[dict-item]
     result = table.upsert(rows_of(spark, {"a": ("", 1, 4), "b": (None, 1, 5)}))  # type: ignore[dict-item]
     assert (result.inserted, result.updated) == (0, 2)
 
 
-def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spark: Any, route: str) -> None:
-    table = make()
+def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spark: Any, sizes: JobSizes) -> None:
+    table = make(sizes=sizes)
     table.insert(rows_of(spark, generated(6)))
     wide = spark.createDataFrame([("k0", "sf", 1, 1, 2.5), ("x", "sf", 1, 1, None)], SCHEMA + ", more double")
     table.upsert(wide)
@@ -179,14 +180,16 @@ def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spar
 
 
 @pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
-def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: Any, operation: str, route: str) -> None:
+def test_repeated_keys_are_named_or_resolved(
+    make: Callable[..., Any], spark: Any, operation: str, sizes: JobSizes
+) -> None:
     twice = spark.createDataFrame([("a", "sf", 1, 1), ("b", "sf", 1, 1), ("a", "sf", 2, 2)], SCHEMA).repartition(3)
-    table = make("plain")
+    table = make("plain", sizes=sizes)
     before = table.table.timeline().commits
     with pytest.raises(InputError, match="'a'"):
         getattr(table, operation)(twice)
     assert table.table.timeline().commits == before
-    ordered = make("ordered", ordering_field="ts")
+    ordered = make("ordered", ordering_field="ts", sizes=sizes)
     getattr(ordered, operation)(twice)
     assert_holds(ordered, {"a": ("sf", 2, 2), "b": ("sf", 1, 1)})
 
@@ -204,9 +207,9 @@ def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: An
     ],
 )
 def test_bad_rows_are_refused_and_nothing_lands(
-    make: Callable[..., Any], spark: Any, rows: Any, schema: str, message: str, route: str
+    make: Callable[..., Any], spark: Any, rows: Any, schema: str, message: str, sizes: JobSizes
 ) -> None:
-    table = make(ordering_field="ts", hive_style=False)
+    table = make(ordering_field="ts", hive_style=False, sizes=sizes)
     before = table.table.timeline().commits
     for operation in ("upsert", "insert"):
         with pytest.raises(InputError, match=message):
@@ -221,8 +224,8 @@ def test_times_without_zone_are_refused_with_the_way_out(make: Callable[..., Any
         make().upsert(rows)
 
 
-def test_all_types_come_back(make: Callable[..., Any], spark: Any, route: str) -> None:
-    table = make(record_key="d", partition_by="day")
+def test_all_types_come_back(make: Callable[..., Any], spark: Any, sizes: JobSizes) -> None:
+    table = make(record_key="d", partition_by="day", sizes=sizes)
     rows = spark.sql(
         """select date'2024-02-03' d, 7 day, cast(1 as tinyint) a, cast(2.5 as float) b, cast(1.25 as decimal(10,2)) c,
         timestamp'2024-01-01 10:00:00.123456' e, X'01ff' f, array(1, null) g, map('k', 1.5D) h,
@@ -233,27 +236,20 @@ def test_all_types_come_back(make: Callable[..., Any], spark: Any, route: str) -
     assert [r.asDict() for r in table.read().collect()] == [r.asDict() for r in rows.collect()]
 
 
-def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any], spark: Any, monkeypatch: Any) -> None:
-    import dataclasses
-
+def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any], spark: Any) -> None:
     table = make()
-    whole = table.table.session.file_spec
-    small = {"file_bytes_max": 20_000, "row_group_rows": 2000}
-
-    def file_spec(*given: Any) -> Any:
-        spec, avro = whole(*given)
-        return dataclasses.replace(spec, **small), avro
-
-    monkeypatch.setattr(table.table.session, "file_spec", file_spec)
-    table.insert(spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x"))
+    rows = spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x")
+    with table.table.transaction("insert") as txn:
+        spec = replace(txn.file_spec(arrow_schema(rows.schema)), file_bytes_max=20_000, row_group_rows=2000)
+        txn.add(stats_of(jobs.collect(spark, table.table.store, txn, rows, InsertTask(spec), text="")))
     groups = table.table.snapshot().file_slices()
     assert len(groups) > 3
     assert all(g.size < 80_000 for g in groups)
     assert table.read().select("id").distinct().count() == 40_000
 
 
-def test_an_empty_batch_changes_nothing(make: Callable[..., Any], spark: Any, route: str) -> None:
-    table = make()
+def test_an_empty_batch_changes_nothing(make: Callable[..., Any], spark: Any, sizes: JobSizes) -> None:
+    table = make(sizes=sizes)
     none = rows_of(spark, generated(1)).where("n < 0")
     assert table.upsert(none).instant is None
     assert table.insert(none).instant is None
@@ -310,11 +306,10 @@ def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
 
 
 def test_rows_that_repeat_a_key_meet_also_where_the_first_upsert_is_spread(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Any], spark: Any
 ) -> None:
-    table = make(partition_by=(), ordering_field="ts")
+    table = make(partition_by=(), ordering_field="ts", sizes=JobSizes(slot_bytes=1))
     rows = spark.range(50_000, numPartitions=4).selectExpr("cast(id % 25000 as string) id", "'sf' city", "id ts")
-    monkeypatch.setattr(lakelatch.spark.write, "_SLOT_BYTES", 1)
     result = table.upsert(rows)
     assert (result.inserted, len(tasks_of(result)) > 1) == (25_000, True)
     assert table.read().where("ts >= 25000").count() == table.read().count() == 25_000
@@ -328,7 +323,7 @@ def test_what_comes_to_the_driver_is_bounded_by_its_size_and_not_by_the_estimate
     rows = spark.range(3, numPartitions=2).selectExpr(*(plan.split(", ", 1)))
     assert estimated_bytes(rows) is not None
     assert estimated_bytes(rows) < 1000
-    found = small_rows(rows)
+    found = small_rows(rows, JobSizes().small_rows)
     if "cast" in plan:
         assert found is not None
         assert found.sort_by("id").to_pylist() == [{"id": n, "s": str(n) * 3} for n in range(3)]
@@ -341,21 +336,18 @@ def test_small_rows_are_brought_as_arrow_makes_them(spark: Any) -> None:
         """select 1 i, 'a' s, date'0099-01-02' d, timestamp'2024-01-02 03:04:05.678901' t, 1.50BD x, array(1, null) l,
         map('k', 1D) m, named_struct('a', binary('b'), 'b', null) n from range(3)"""
     )
-    assert small_rows(rows) == rows.toArrow()
-    assert small_rows(rows.where("i > 5")) == rows.where("i > 5").toArrow()
+    assert small_rows(rows, 20) == rows.toArrow()
+    assert small_rows(rows.where("i > 5"), 20) == rows.where("i > 5").toArrow()
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_what_the_user_has_cached_stays_cached_and_what_we_keep_goes(
-    make: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch, cached: bool
-) -> None:
+def test_what_the_user_has_cached_stays_cached_and_what_we_keep_goes(spark: Any, cached: bool) -> None:
     rows = spark.range(40).selectExpr("cast(id as string) id", "'sf' city", "rand() r")
     kept = spark.sparkContext._jsc.sc().getPersistentRDDs
     before = kept().size()
     if cached:
         rows.cache()
         values = sorted(row["r"] for row in rows.collect())
-    monkeypatch.setattr(lakelatch.spark.write, "small_rows", lambda _rows: None)
     with Source(rows, None).until_done() as source:
         source.use()
         again = source.use()  # a second attempt: kept by us from now on
@@ -375,9 +367,9 @@ def test_what_the_user_has_cached_stays_cached_and_what_we_keep_goes(
     "name", ["_lakelatch_partition", "_Lakelatch_Group", "_metadata", "_METADATA", "_tmp_metadata_row_index"]
 )
 def test_a_column_with_a_name_that_scans_and_writes_use_is_refused(
-    make: Callable[..., Any], spark: Any, name: str, route: str
+    make: Callable[..., Any], spark: Any, name: str, sizes: JobSizes
 ) -> None:
-    table = make()
+    table = make(sizes=sizes)
     before = table.table.timeline().commits
     rows = spark.createDataFrame([("a", "sf", 1)], ["id", "city", name])
     for write in (table.insert, table.upsert, table.overwrite):

@@ -1,0 +1,33 @@
+"""Sizes that decide how a write runs: on the driver or in tasks, and in how many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class JobSizes:
+    """How a write runs. No size changes what it writes.
+
+    Attributes:
+        small_rows: how many incoming rows the driver merges at most by itself; 0 leaves all of them to tasks.
+        driver_bytes: how many bytes of base files it reads for that at most, and for a rebase.
+        tasks_per_core: several, so that uneven tasks even out.
+        task_bytes: how many bytes of incoming rows one task gets at most.
+        slot_bytes: a partition's new keys are shared by one task for so many bytes, up to all cores.
+        lookup_bytes: a partition's keys are looked up by one task. Where few partitions hold more bytes than this, a
+            join looks them up.
+        property_bytes: how long a task's description may be to be sent with each of Spark's tasks. A longer one (tens
+            of thousands of file slices) goes once to each executor.
+    """
+
+    small_rows: int = 20_000
+    driver_bytes: int = 32 << 20
+    tasks_per_core: int = 4
+    task_bytes: int = 64 << 20
+    slot_bytes: int = 2 << 20
+    lookup_bytes: int = 64 << 20
+    property_bytes: int = 1 << 20
+
+
+SIZES = JobSizes()
