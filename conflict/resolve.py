@@ -215,6 +215,9 @@ def _same_file_group(case: _Case) -> Conflict | None:
     return _conflict(theirs, ours, (b for _a, b in met), same, _next(ours))
 
 
+_ROWS = {Kind.REWRITE, Kind.APPEND}
+
+
 def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
     """What ours can redo because of this candidate."""
     case.pairs = mergeable
@@ -225,7 +228,7 @@ def _outdated(case: _Case, mergeable: Pairs) -> Conflict | None:
 
 def _rows_only(ours: Party, theirs: Party, mine: FileGroupId, other: FileGroupId) -> bool:
     """Whether both only changed rows of a file group, so that ours can be merged again."""
-    return ours.kind_at(mine) is theirs.kind_at(other) is Kind.REWRITE and not theirs.stranger
+    return {ours.kind_at(mine), theirs.kind_at(other)} <= _ROWS and not theirs.stranger
 
 
 def _meets_our_overwrite(case: _Case) -> Conflict | None:

@@ -86,9 +86,18 @@ class TaskOfJob:
         assert context is not None
         text = context.getLocalProperty(JOB_TASK)
         assert text is not None
-        reader = pickle.Unpickler(io.BytesIO(zlib.decompress(b64decode(text))))  # noqa: S301 - written by our own driver
-        reader.persistent_load = {_STORE: self.store}.__getitem__  # type: ignore[method-assign]
-        yield from reader.load()(batches)
+        body = io.BytesIO(zlib.decompress(b64decode(text)))
+        yield from _Unpickler(body, self.store).load()(batches)
+
+
+class _Unpickler(pickle.Unpickler):  # what our own driver wrote
+    def __init__(self, body: io.BytesIO, store: Store) -> None:
+        super().__init__(body)
+        self._store = store
+
+    def persistent_load(self, pid: Any) -> Any:
+        assert pid == _STORE
+        return self._store
 
 
 @dataclass

@@ -26,7 +26,7 @@ def is_no_part(store: Store, instant: str, path: str) -> bool:
         for entry in read_all(store):
             commit = entry.last if isinstance(entry, Open) else entry
             if isinstance(commit, Commit) and commit.instant == instant:
-                return all(stat.path != path for stat in metadata_of(store, commit).stats)
+                return all(path not in stat.paths for stat in metadata_of(store, commit).stats)
             known = known or (isinstance(entry, Begin | End) and entry.instant == instant)
     except LakeLatchError:
         return False

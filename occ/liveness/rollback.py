@@ -25,7 +25,7 @@ from .markers import delete_announced, instants_with_markers, list_markers, remo
 from .removal import delete_data_file
 
 # The actions that a transaction begins with.
-_PENDING = ("commit", "replacecommit", "clean", "clustering", "compaction", "restore")
+_PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "restore")
 _PLANNED = ("clustering", "compaction")  # plans that others wait for, and that are not decided before they land
 _log = logging.getLogger("lakelatch.rollback")
 
@@ -168,7 +168,7 @@ class FailedWriteCleaner:
             found, stored = parse(name, layout=2), self._store.get(f"{self._timeline}/{name}")
             if found is None or stored is None or found.requested != instant:
                 return None
-            return {stat.path for stat in decode_commit(stored.body, name=name, layout=2).stats}
+            return {path for stat in decode_commit(stored.body, name=name, layout=2).stats for path in stat.paths}
         return None
 
     def sweep_leftovers(self, mine: Iterable[str]) -> int:
@@ -229,7 +229,7 @@ class FailedWriteCleaner:
         deleted = 0
         for entry in self._log.entries():
             if isinstance(entry, Commit) and entry.instant in files and entry.shown in shown:
-                named = {stat.path for stat in metadata_of(self._store, entry).stats}
+                named = {path for stat in metadata_of(self._store, entry).stats for path in stat.paths}
                 for path in files[entry.instant]:
                     if path not in named:
                         deleted += delete_data_file(self._store, path, instant=entry.instant)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import ConfigError
 from ...hudi.timeline import State
@@ -45,8 +45,9 @@ SERVICES = {
 }
 
 
-def operation(name: str) -> Operation:
+def operation(name: str, *, merge_on_read: bool = False) -> Operation:
     """The operation of that name; `ConfigError` listing all for another name."""
     if name not in OPERATIONS:
         raise ConfigError(f"no operation {name!r}; known: {', '.join(OPERATIONS)}")
-    return OPERATIONS[name]
+    found = OPERATIONS[name]
+    return replace(found, action="deltacommit") if merge_on_read and found.action == "commit" else found

@@ -70,7 +70,7 @@ def attach(
         if len(body) <= inline_bytes:
             return replace(commit, metadata=plain, recent=recent)
     # The names of its files say which content it is, before all of it has been encoded.
-    paths = hash_of(stat.path.encode() for stat in bare.stats)[:16]
+    paths = hash_of(path.encode() for stat in bare.stats for path in stat.paths)[:16]
     pieces = (piece.encode() for piece in bare.json_pieces({"unique": unique} if unique else {}))
     return replace(commit, side=aside(f"{paths}.json", pieces), recent=recent)
 

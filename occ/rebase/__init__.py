@@ -1,7 +1,19 @@
 """Merging a transaction's changes again onto what others have committed meanwhile."""
 
 from .rebase import ROUNDS_MAX, Again, Lost
-from .replay_rows import merge_rows, merge_unit, refuse_known
+from .replay_rows import merge_rows, merge_unit, refuse_known, refuse_later, refuse_same_rows
 from .rounds import MergeAgain, Rebase, Round
 
-__all__ = ["ROUNDS_MAX", "Again", "Lost", "MergeAgain", "Rebase", "Round", "merge_rows", "merge_unit", "refuse_known"]
+__all__ = [
+    "ROUNDS_MAX",
+    "Again",
+    "Lost",
+    "MergeAgain",
+    "Rebase",
+    "Round",
+    "merge_rows",
+    "merge_unit",
+    "refuse_known",
+    "refuse_later",
+    "refuse_same_rows",
+]

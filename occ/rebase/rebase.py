@@ -51,6 +51,18 @@ class OwnFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Appended:
+    """Log files of ours onto a file group that others have changed: the slice as we found it, and as it is now.
+
+    The log files stand; to be looked at is only whether others changed the same rows.
+    """
+
+    logs: tuple[WriteStat, ...]
+    old: FileSlice | None
+    current: FileSlice
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A piece of work for one task: files of ours whose place others changed, and the slices where their rows are now.
 
@@ -74,6 +86,7 @@ class Lost:
         units: our files that are superseded, with the slices that take their place.
         appeared: slices that landed since where our condition or our keys were looked up, and that are in no unit.
             Empty unless the hook was registered with ``looks_again``.
+        appended: our log files, on merge-on-read tables.
         winners: requested time -> operation of every commit since our begin. A row of a current slice whose
             ``_hoodie_commit_time`` is among them was changed by others.
     """
@@ -82,6 +95,7 @@ class Lost:
     round: int
     units: tuple[Unit, ...]
     appeared: tuple[FileSlice, ...] = ()
+    appended: tuple[Appended, ...] = ()
     winners: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
     operation: str = ""

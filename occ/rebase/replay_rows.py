@@ -16,20 +16,26 @@ base file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...hudi.merge import Effects, Merged, merge, plain, remove, stored_texts
+from ...errors import CorruptTableError
+from ...hudi.files import DELETE, Torn, read_blocks
+from ...hudi.merge import Effects, Merged, cleared_keys, merge, plain, remove, stored_texts
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
 from ..staging import COMMIT_TIME, Files, FileSpec, Plan, read_slice, write_successor
-from .rebase import Lost, OwnFile, Unit
+from .rebase import Appended, Lost, OwnFile, Unit
 
 
 def merge_rows(lost: Lost, kept: dict[str, Effects] | None = None) -> list[WriteStat]:
     """The files of one round. ``kept``: what is known already of what ours did, by the path of its file."""
+    for each in lost.appended:
+        refuse_same_rows(lost, each)
     with Files(lost.spec, 0, round=lost.round) as files:
         files.kept = kept
         for unit in lost.units:
@@ -111,9 +117,9 @@ def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, ordering: str | No
     return Merged(rest.rows, rest.inserts, first.updates + rest.updates)
 
 
-def _theirs(lost: Lost, rows: pa.Table) -> pa.Table:
-    """Key and commit time of the rows that others have set since ours began."""
-    told = rows.select([COMMIT_TIME, RECORD_KEY])
+def _theirs(lost: Lost, rows: pa.Table, *more: str | None) -> pa.Table:
+    """Key and commit time of the rows that others have set since ours began, and ``more`` columns."""
+    told = rows.select([COMMIT_TIME, RECORD_KEY, *filter(None, more)])
     times = plain(told.column(COMMIT_TIME))
     return told.filter(pc.is_in(times, value_set=pa.array(sorted(lost.winners), pa.string())))
 
@@ -130,9 +136,86 @@ def _refuse_same(lost: Lost, theirs: pa.Table, keys: pa.Array) -> None:
 
 def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
     """Raise when others have written one of these keys into a slice where we had not found it."""
-    with lost.spec.store.open(slice_.path) as stream:
-        rows = pq.ParquetFile(stream).read([COMMIT_TIME, RECORD_KEY], use_threads=False)
+    if slice_.logs:
+        rows = read_slice(lost.spec, slice_, columns=())
+    else:
+        with lost.spec.store.open(slice_.path) as stream:
+            rows = pq.ParquetFile(stream).read([COMMIT_TIME, RECORD_KEY], use_threads=False)
     _refuse_same(lost, _theirs(lost, rows), keys)
+
+
+# --- log files -----------------------------------------------------------------------------------------------------
+
+
+def refuse_same_rows(lost: Lost, appended: Appended) -> None:
+    """Raise when others have changed rows that our log files change too, and nothing settles it for every reader.
+
+    An ordering field settles it, unless its values are equal: then readers take the row of the larger T, and before and
+    after a compaction that must be the one that landed later, which is ours. To delete, and to write again what others
+    have deleted, settles nothing: a delete has no ordering value.
+
+    Raises:
+        ConflictError: names the rows; a retry has a larger T, and sees theirs.
+    """
+    spec, ordering = lost.spec, Plan(lost.spec).ordering
+    rows, deleted = _logged(spec, appended)
+    told = read_slice(spec, appended.current, columns=() if ordering is None else (ordering,))
+    theirs = _theirs(lost, told, ordering)
+    _refuse_same(lost, theirs, deleted)
+    keys = _array(rows, RECORD_KEY)
+    gone = _not_in(keys, _array(told, RECORD_KEY))
+    # By its larger T a delete of theirs, also of a key that was not there, would take our row in turn.
+    later = tuple(log for log in appended.current.logs if log.instant in lost.winners and log.instant > spec.instant)
+    taken = cleared_keys(spec.store, replace(appended.current, logs=later)).intersection(keys.to_pylist())
+    if taken:
+        raise lost.same_row(taken)
+    if appended.old is not None and len(gone):
+        before = _array(read_slice(spec, appended.old, columns=()), RECORD_KEY)
+        if (lacking := gone.filter(pc.is_in(gone, value_set=before))) and len(lacking):
+            raise lost.same_row(lacking.slice(0, 100).to_pylist())
+    if ordering is None:
+        _refuse_same(lost, theirs, keys)
+        return
+    ours = dict(zip(keys.to_pylist(), rows.column(ordering).to_pylist(), strict=True))
+    for key, time, value in zip(
+        *(theirs.column(n).to_pylist() for n in (RECORD_KEY, COMMIT_TIME, ordering)), strict=True
+    ):
+        if key in ours and time > spec.instant and not _differ(ours[key], value):
+            raise lost.same_row([key], winner=time)
+
+
+def refuse_later(lost: Lost, rows: pa.Table) -> None:
+    """Raise when one of these rows, which a log file of ours shall delete, has a larger T: no reader would delete it."""
+    later = rows.filter(pc.greater(rows.column(COMMIT_TIME), lost.spec.instant))
+    if later.num_rows:
+        winner = later.column(COMMIT_TIME)[0].as_py()
+        raise lost.same_row(later.column(RECORD_KEY).slice(0, 100).to_pylist(), winner=winner)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return one is not None and other is not None and bool(one < other or one > other)
+
+
+def _logged(spec: FileSpec, appended: Appended) -> tuple[pa.Table, pa.Array]:
+    """The rows that our log files set, and the keys that they delete."""
+    rows, deleted = [], []
+    for stat in appended.logs:
+        for block in read_blocks(spec.store.body(stat.path) or b"", stat.path):
+            if isinstance(block, Torn):
+                raise CorruptTableError(f"{stat.path} is torn from byte {block.start} to {block.end}", path=stat.path)
+            if block.kind == DELETE:
+                deleted += [key for key, _ in block.deletes()]
+            else:
+                rows.append(block.rows())
+    names = [RECORD_KEY, *([ordering] if (ordering := Plan(spec).ordering) else [])]
+    table = pa.concat_tables([each.select(names) for each in rows]) if rows else _none(names, spec)
+    return table, pa.array(deleted, pa.string())
+
+
+def _none(names: list[str], spec: FileSpec) -> pa.Table:
+    return pa.table(
+        {name: pa.array([], pa.string() if name == RECORD_KEY else spec.schema.field(name).type) for name in names}
+    )
 
 
 # --- what ours did -----------------------------------------------------------------------------------------------
@@ -187,6 +270,8 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
 
 def held_keys(spec: FileSpec, slice_: FileSlice) -> pa.Array:
     """The key column of a slice."""
+    if slice_.logs:
+        return _array(read_slice(spec, slice_, columns=()), RECORD_KEY)
     with spec.store.open(slice_.path) as stream:
         return _array(pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False), RECORD_KEY)
 

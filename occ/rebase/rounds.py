@@ -13,7 +13,7 @@ from ...hudi.files import FileGroupId, bucket_of
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..log import Commit
 from ..staging import NewFile, Staged
-from .rebase import Again, Lost, OwnFile, Unit
+from .rebase import Again, Appended, Lost, OwnFile, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +86,10 @@ class Rebase:
         units = self._units(lost.groups, before, now, bucketed=spec.bucket_count is not None)
         if any(not unit.current for unit in units):
             return None
-        covered = {each.group for unit in units for each in unit.current}
+        appended = self._appended(lost.groups, now)
+        if appended is None:
+            return None
+        covered = {each.group for unit in units for each in unit.current} | {each.current.group for each in appended}
         appeared = tuple(self._appeared(before, now, covered)) if self._looks_again else ()
         self._before = self.slot, self._now
         self.round, self.slot, self._now = self.round + 1, lost.slot, now
@@ -95,6 +98,7 @@ class Rebase:
             self.round,
             tuple(units),
             appeared,
+            appended,
             {commit.instant: commit.operation for commit in commits if commit.slot < lost.slot},
             work.url,
             work.operation,
@@ -113,6 +117,17 @@ class Rebase:
             current = _successors(place, before, now, bucketed=bucketed)
             found.setdefault(current, []).append(OwnFile(group, stat.path, old))
         return [Unit(files[0].group.partition, tuple(files), current) for current, files in found.items()]
+
+    def _appended(self, lost: frozenset[FileGroupId], now: Snapshot) -> tuple[Appended, ...] | None:
+        """None when one of the file groups is not there any more, so that our log file would be read by nobody."""
+        found = []
+        for group, logs in self._work.changes.logs.items():
+            if group in lost:
+                current = now.get(group)
+                if current is None:
+                    return None
+                found.append(Appended(logs, self._work.snapshot.get(group), current))
+        return tuple(found)
 
     def _appeared(self, before: Snapshot, now: Snapshot, covered: set[FileGroupId]) -> Iterable[FileSlice]:
         where = self._work.changes.looked_where
@@ -137,7 +152,7 @@ class Rebase:
             if (slice_ := task.slices.get(group)) is not None:
                 self._made_from[group] = slice_
                 moved[group] = slice_.group
-            elif self._now is not None and self._now.get(group):
+            elif not stat.log_files and self._now is not None and self._now.get(group):
                 raise InputError(
                     f"the rebase of {lost.spec.instant} wrote file group {group}, which it did not lose; nothing landed. "
                     "Write the slices that it is told of, under the file ids that it is told",

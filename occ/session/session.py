@@ -145,12 +145,17 @@ class Session:
                 table=self.url,
             )
 
-    def refuse_if_unwritable(self, *, rows: bool = True) -> None:
-        """Raise `UnsupportedTableError` for a table that cannot be written; ``rows`` False: nor its instants.
+    def refuse_if_unwritable(self, *, logs: bool = True) -> None:
+        """Raise `UnsupportedTableError` for a table that cannot be written; ``logs`` False: by whom knows base files alone.
 
         Reads the properties again: a JVM writer may have upgraded the table or given it a metadata table.
         """
-        self.read_config().refuse_writing(rows=rows)
+        config = self.read_config()
+        config.refuse_writing(logs=logs)
+        if config.merge_on_read:
+            from ...hudi.merge import ordering_of
+
+            ordering_of(config)  # what is appended is merged by rules that must be known
 
     def read_config(self) -> TableConfig:
         """Read ``hoodie.properties``; parsed only when it has changed."""

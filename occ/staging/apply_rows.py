@@ -9,7 +9,7 @@ Memory: the incoming rows of the task, one base file, and the keys of some more 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,9 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...errors import CorruptTableError
+from ...errors import CorruptTableError, InputError
 from ...hudi.files import FileGroupId, bucket_of, note_of
-from ...hudi.merge import Effects, Merged, deduplicate, holds, merge, remove, remove_where, stored_texts
+from ...hudi.merge import (
+    Effects,
+    Merged,
+    cleared_keys,
+    deduplicate,
+    holds,
+    merge,
+    merged_rows,
+    remove,
+    remove_where,
+    stored_texts,
+)
 from ...hudi.table import (
     COMMIT_TIME_ORDERING,
     META_COLUMNS,
@@ -38,6 +49,7 @@ from ...hudi.table import (
 from ...hudi.timeline import FileSlice, WriteStat
 from .base_file import BaseFileWriter
 from .file_spec import FileSpec, token
+from .log_file import LogFileWriter
 from .meta_columns import FILE_NAME, PARTITION_PATH, RowNumbers
 
 PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
@@ -126,6 +138,15 @@ class Files:
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(_publish, writer))
 
+    def append(self, onto: FileSlice, rows: pa.Table | None, deletes: Sequence[str] = ()) -> None:
+        """A log file onto a slice, of rows or of keys to delete; published meanwhile."""
+        writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers)
+        if rows is not None:
+            writer.write(rows)
+        if deletes:
+            writer.delete(deletes)
+        self._publishing.append(self._pool.submit(_publish, writer))
+
     def limit_memory(self) -> None:
         """With very many open files the fullest ones are written early, in smaller row groups."""
         waiting = sum(writer.waiting_rows for writer in self._open)
@@ -150,7 +171,7 @@ class Files:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _publish(writer: BaseFileWriter) -> WriteStat:
+def _publish(writer: BaseFileWriter | LogFileWriter) -> WriteStat:
     try:
         return writer.publish()
     finally:
@@ -296,7 +317,7 @@ def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table
 
 def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
     """The slices of a partition, and for each row the number of the one that takes it; -1 is none of them."""
-    slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.size)
+    slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.base.size if s.base else 0)
     keys = _array(incoming, RECORD_KEY)
     owner = np.full(incoming.num_rows, -1, np.int32)
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
@@ -315,7 +336,12 @@ def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSli
 
 
 def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> int | None:
-    """Where new keys go without a file of their own: a slice that is rewritten anyway, or a small one."""
+    """Where new keys go without a file of their own: a slice that is rewritten anyway, or a small one.
+
+    Never into a log file, where Hudi's simple index would not find them.
+    """
+    if spec.config.merge_on_read:
+        return None
     for number, old in enumerate(slices):  # smallest first
         limit = spec.file_bytes_max // 2 if number in touched else _SMALL_FILE_BYTES
         if old.size < limit:
@@ -343,6 +369,10 @@ def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -
 
 def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | None:
     """The key column of a slice, or None when its footer says that none of ``keys`` can be in it."""
+    if old.logs:
+        # A key that a log file deletes is in the base file still, and Hudi's simple index looks there: it stays in its group.
+        merged = _array(read_slice(spec, old, columns=()), RECORD_KEY)
+        return merged if old.base is None else pa.concat_arrays([merged, _keys_of(spec, old.base.path)])
     with spec.store.open(old.path) as stream:
         file = pq.ParquetFile(stream)
         notes = file.metadata.metadata or {}
@@ -352,11 +382,20 @@ def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | Non
         return _array(file.read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
 
 
+def _keys_of(spec: FileSpec, path: str) -> pa.Array:
+    with spec.store.open(path) as stream:
+        return _array(pq.ParquetFile(stream).read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
+
+
 # One file group ---------------------------------------------------------------------------------------------------
 
 
 def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
-    """The successor of one slice, unless nothing in it changes."""
+    """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it."""
+    if appends(plan.spec, old) and (plan.delete or not _comes_back(plan, old, incoming)):
+        keys = _array(incoming, RECORD_KEY)
+        files.append(old, None, keys.to_pylist()) if plan.delete else files.append(old, incoming)
+        return
     base = read_slice(plan.spec, old)
     if plan.delete:
         merged = remove(base, _array(incoming, RECORD_KEY))
@@ -374,6 +413,26 @@ def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray
     gone = np.zeros(base.num_rows, bool)
     gone[positions] = True
     write_successor(files, old, remove_where(base, gone), file_id)
+
+
+def _comes_back(plan: Plan, old: FileSlice, incoming: pa.Table) -> bool:
+    """Whether one of the rows was deleted by a log file, so that appended it might lose against what was deleted."""
+    if plan.ordering is None:
+        return False
+    back = cleared_keys(plan.spec.store, old) & set(_array(incoming, RECORD_KEY).to_pylist())
+    if back and any(log.instant == plan.spec.instant for log in old.logs):
+        raise InputError(
+            f"{len(back)} rows ({min(back)!r}) of {plan.spec.config.name} are deleted and written again in one transaction, "
+            f"and the table is merge-on-read and ordered by {plan.ordering}; nothing was written. Write them in a "
+            "transaction of their own",
+            keys=sorted(back)[:100],
+        )
+    return bool(back)
+
+
+def appends(spec: FileSpec, old: FileSlice) -> bool:
+    """Whether changes of a slice go into a log file, and not into a base file after one that this transaction began."""
+    return spec.config.merge_on_read and old.instant != spec.instant
 
 
 def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str = "") -> str:
@@ -394,11 +453,14 @@ def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str =
     return writer.path
 
 
-def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:
+def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str] | None = None) -> pa.Table:
     """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
 
-    Texts that the file stores with a dictionary are in one.
+    Texts that the file stores with a dictionary are in one. ``columns`` of slices with log files: those data columns only.
     """
+    if isinstance(old, FileSlice) and old.logs:
+        rows = merged_rows(spec.store, spec.config, old, columns=columns, strict=True)
+        return _in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
     with spec.store.open(old if isinstance(old, str) else old.path) as stream:
         metadata = pq.read_metadata(stream)
         texts = stored_texts(metadata, but=(RECORD_KEY, *spec.config.record_key_fields))
@@ -411,6 +473,10 @@ def read_slice(spec: FileSpec, old: FileSlice | str) -> pa.Table:
         )
     if same:
         rows = rows.append_column(same, rows.column(RECORD_KEY))
+    return _in_types(rows, spec)
+
+
+def _in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
     wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
     for place, column in enumerate(rows.schema):
         kind = wanted.get(column.name, column.type)

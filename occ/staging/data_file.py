@@ -21,10 +21,10 @@ class DataFile:
     """Makes one file appear whole and under a name that no other run of the transaction has taken.
 
     Args:
-        io: what the marker says of it: CREATE for the first file of a group, MERGE for the next version.
+        io: what the marker says of it: CREATE for the first file of a group, MERGE for the next version, APPEND for a log file.
     """
 
-    def __init__(self, spec: FileSpec, *, partition: str, name: str, io: Literal["CREATE", "MERGE"]) -> None:
+    def __init__(self, spec: FileSpec, *, partition: str, name: str, io: Literal["CREATE", "MERGE", "APPEND"]) -> None:
         self._spec, self._partition, self._io = spec, partition, io
         self.path = join(partition, name)
         self._stack = ExitStack()

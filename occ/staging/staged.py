@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...conflict import NOWHERE, ReadSet, Region, Scan, Values, Where, WriteSet
 from ...errors import ConfigError, InputError
-from ...hudi.files import BaseFile, FileGroupId
-from ...hudi.timeline import COMPLETED_AS, CommitMetadata, FileSlice, Snapshot, WriteStat
+from ...hudi.files import BaseFile, FileGroupId, LogFile
+from ...hudi.timeline import COMPLETED_AS, LATEST, CommitMetadata, FileSlice, Snapshot, WriteStat
 from ..log import SERVICES, operation, together
 
 
 class Staged:
     """Collects until the commit; then only read."""
 
-    def __init__(self, name: str) -> None:
-        self.operation = SERVICES.get(name) or operation(name)
+    def __init__(self, name: str, *, merge_on_read: bool = False) -> None:
+        self.operation = SERVICES.get(name) or operation(name, merge_on_read=merge_on_read)
         self._name = name
         self._stats: dict[FileGroupId, WriteStat] = {}
+        self._logs: dict[FileGroupId, list[WriteStat]] = {}
         self._replaced: set[FileGroupId] = set()
         self._region = NOWHERE
         self._moved: dict[FileGroupId, FileGroupId] = {}  # own new file group -> the one whose rows moved there
@@ -38,13 +40,17 @@ class Staged:
         self.named: frozenset[FileGroupId] = frozenset()  # file groups that a service names and does not write
 
     def add(self, stats: Iterable[WriteStat]) -> None:
-        """Files that were written and belong to the commit. One per file group."""
+        """Files that were written and belong to the commit. One base file per file group, or any number of log files."""
         self._values = None
         for each in stats:
             group, stat = FileGroupId(each.partition, each.file_id), each
             if each.whole is not None:
                 inserts, updates, deletes = each.whole
                 stat = replace(each, num_inserts=inserts, num_updates=updates, num_deletes=deletes, whole=None)
+            if each.log_files:
+                logs = self._logs.setdefault(group, [])
+                logs += [] if any(log.path == stat.path for log in logs) else [stat]
+                continue
             before = self._stats.setdefault(group, stat)
             if before.path != stat.path:
                 raise InputError(
@@ -63,6 +69,7 @@ class Staged:
         for slice_ in slices:
             group = self.now(slice_.group)
             self._replaced |= {slice_.group, group}
+            self._logs.pop(group, None)
             if self._stats.pop(group, None) is not None:
                 self._values = None
                 if (place := self._moved.pop(group, None)) is not None:
@@ -80,7 +87,10 @@ class Staged:
         """What has become of a slice of the snapshot, or of one of ours: the file that is staged in its place."""
         group = self.now(slice_.group)
         stat = self._stats.get(group)
-        return slice_ if stat is None else FileSlice(group, BaseFile.at(stat.path, stat.file_size))
+        if stat is not None:
+            return FileSlice(group, BaseFile.at(stat.path, stat.file_size))
+        logs = [log for each in self._logs.get(group, ()) if (log := LogFile.at(each.path, each.file_size))]
+        return replace(slice_, logs=(*slice_.logs, *logs)) if logs else slice_
 
     def dropped(self, group: FileGroupId) -> bool:
         """Whether readers shall no longer see it."""
@@ -88,10 +98,10 @@ class Staged:
 
     def onto(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as it would be after this commit."""
-        if not (self._stats or self._replaced):
+        if not (self._all_stats() or self._replaced):
             return snapshot
-        files = [{"partition": s.partition, "path": s.path, "file_size": s.file_size} for s in self._stats.values()]
-        return snapshot.after_all([({"stats": files, "replaced": self._replaced_by_partition()}, "")])
+        files = [_as_committed(each) for each in self._all_stats()]
+        return snapshot.after_all([*files, ({"replaced": self._replaced_by_partition()}, "")])
 
     def follow(self, stats: Sequence[WriteStat], after: Mapping[FileGroupId, FileGroupId], snapshot: Snapshot) -> None:
         """Files of a write some of which take over from staged ones: file group of a new file -> that of the staged one."""
@@ -150,12 +160,17 @@ class Staged:
 
     @property
     def files(self) -> dict[FileGroupId, WriteStat]:
-        """The files that were written, by file group."""
+        """The base files that were written, by file group."""
         return dict(self._stats)
+
+    @property
+    def logs(self) -> dict[FileGroupId, tuple[WriteStat, ...]]:
+        """The log files that were written, in order, by the file group that they belong to."""
+        return {group: tuple(logs) for group, logs in self._logs.items()}
 
     def mergeable(self) -> frozenset[FileGroupId]:
         """The file groups that a rebase can merge again: of files written, of their rows, of files superseded."""
-        return frozenset(self._stats) | frozenset(self._moved.values()) | self._given_up
+        return frozenset(self._stats) | frozenset(self._logs) | frozenset(self._moved.values()) | self._given_up
 
     def place_of(self, group: FileGroupId) -> FileGroupId:
         """The file group whose rows one of ours holds: itself, or the one that it replaces."""
@@ -163,7 +178,9 @@ class Staged:
 
     def only(self, groups: Iterable[FileGroupId]) -> bool:
         """Whether nothing else is staged."""
-        return self._stats.keys() <= set(groups) and not (self._replaced or self._region or self.empty_too)
+        return self._stats.keys() | self._logs.keys() <= set(groups) and not (
+            self._replaced or self._region or self.empty_too
+        )
 
     def supersede(
         self,
@@ -198,16 +215,20 @@ class Staged:
     @property
     def empty(self) -> bool:
         """True when there is nothing to commit."""
-        return not (self._stats or self._replaced or self._region or self.empty_too)
+        return not (self._stats or self._logs or self._replaced or self._region or self.empty_too)
 
     def paths(self) -> set[str]:
         """Data files that belong to the commit."""
-        return {s.path for s in self._stats.values()}
+        return {stat.path for stat in self._all_stats()}
+
+    def _all_stats(self) -> list[WriteStat]:
+        return [*self._stats.values(), *(stat for logs in self._logs.values() for stat in logs)]
 
     def write_set(self) -> WriteSet:
         """File groups created, changed or replaced, and the region claimed."""
-        groups = self.named | frozenset(self._stats) | self._all_replaced()
-        return WriteSet(groups, self._region, unique=self.values())
+        groups = self.named | frozenset(self._stats) | frozenset(self._logs) | self._all_replaced()
+        appended = frozenset(self._logs) - frozenset(self._stats) - self._all_replaced()
+        return WriteSet(groups, self._region, appended, unique=self.values())
 
     def values(self) -> dict[str, Values]:
         """What it wrote that no two rows may share."""
@@ -241,7 +262,7 @@ class Staged:
         self._metadata = CommitMetadata(
             operation=self.operation.hudi_name,
             schema=schema,
-            stats=tuple(self._stats.values()),
+            stats=tuple(self._all_stats()),
             replaced=self._replaced_by_partition(),
             compacted=self.operation.action == "compaction",
         )
@@ -252,6 +273,15 @@ class Staged:
         for partition, file_id in sorted(self._all_replaced()):
             replaced.setdefault(partition, []).append(file_id)
         return {partition: tuple(ids) for partition, ids in replaced.items()}
+
+
+def _as_committed(stat: WriteStat) -> tuple[Mapping[str, Any], str]:
+    """The commit of this file, as a snapshot takes it, after all that have landed."""
+    return {
+        "stats": [
+            {"partition": stat.partition, "path": stat.path, "file_size": stat.file_size, "log_files": stat.log_files}
+        ]
+    }, LATEST
 
 
 def _region(partition: str | None) -> Region:

@@ -69,7 +69,7 @@ def adopt(
         table.close()
         raise ConfigError(f"{store.url} has a commit log already; nothing to adopt", table=store.url)
     config = _config(store)
-    config.refuse_writing(rows=False)
+    config.refuse_writing()
     refuse_unsafe(store)
     _refuse_damage(store, config)
     if "bucket_count" in settings:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.files import not_hudi
-from ...hudi.table import COPY_ON_WRITE, TableConfig
+from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...storage import Outcome, Store, open_store, put_secured
 from ..log import FOLDER_KEEPER, LOG, NO_LOCK, OWN_LOCK, Open, Settings, encode, slot_path
 from ..session import PROPERTIES, prove, settled
-from ..transaction import lay_floor
+from ..transaction import lay_floor, refuse_unique
 from .table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_TYPES = {"copy_on_write": COPY_ON_WRITE, "merge_on_read": MERGE_ON_READ}
 
 
 def create(
@@ -32,13 +35,14 @@ def create(
     database: str = "default",
     hive_style: bool = True,
     table_version: int = 8,
+    type: Literal["copy_on_write", "merge_on_read"] = "copy_on_write",  # noqa: A002 - Hudi's word
     exist_ok: bool = False,
     writer: str = "",
     env: Environment = SYSTEM,
     storage: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Table:
-    """Make an empty copy-on-write Hudi table and open it.
+    """Make an empty Hudi table and open it.
 
     Args:
         url: where; the folder must be empty or absent.
@@ -50,6 +54,8 @@ def create(
         name: the table's name in Hudi; the last part of the URL otherwise.
         hive_style: partition folders named ``column=value``.
         table_version: 8 (Hudi 1.0 and later) or 9 (1.1 and later).
+        type: ``copy_on_write`` writes a file group anew when its rows change; ``merge_on_read`` appends what has changed,
+            which readers and compaction merge. Cheaper writes, dearer reads.
         exist_ok: open the table when there is one already, unless it is another one than was asked for.
         storage: options of the store.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
@@ -61,9 +67,10 @@ def create(
     """
     store = open_store(url, **(storage or {}))
     config = _new_config(
-        store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version
+        store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version, type
     )
     wanted = settings_for(store, settings, env)
+    refuse_unique(config, wanted, store.url)
     if wanted.unique_constraints and schema is not None:
         from ..staging import wanted_of
 
@@ -171,9 +178,12 @@ def _new_config(
     database: str,
     hive_style: bool,
     table_version: int,
+    kind: str,
 ) -> TableConfig:
     from ...hudi.table import to_avro
 
+    if kind not in _TYPES:
+        raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
     keys, partitions = _names(record_key), _names(partition_by)
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
@@ -185,7 +195,7 @@ def _new_config(
     keygen = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
     config = TableConfig(
         name=title,
-        table_type=COPY_ON_WRITE,
+        table_type=_TYPES[kind],
         version=table_version,
         layout=2,
         database=database,

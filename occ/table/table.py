@@ -395,7 +395,7 @@ class Table:
         session = self._ours()
         commits = RETAIN_COMMITS if retain_commits is None and retain_hours is None else retain_commits
         retention = Retention(commits, retain_hours)
-        session.refuse_if_unwritable(rows=False)
+        session.refuse_if_unwritable()
         finish_decided(session)
         if wait:
             _watch_readers(session)
@@ -432,7 +432,7 @@ class Table:
 
     def _has_old(self, keep: Keep) -> bool:
         session = self._ours()
-        session.refuse_if_unwritable()
+        session.refuse_if_unwritable(logs=False)
         if session.config.raw.get("hoodie.timeline.history.path", "history") != "history":
             raise UnsupportedTableError(
                 f"{session.url} has its archived timeline in a folder of another name than history; archive it with Hudi",
@@ -487,7 +487,7 @@ class Table:
         self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None
     ) -> tuple[Session, Find]:
         session = self._ours()
-        session.refuse_if_unwritable()
+        session.refuse_if_unwritable(logs=False)
         sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
         return session, lambda state: clustering.find(session, state, sizes, wanted)
 
@@ -516,7 +516,7 @@ class Table:
 
     def _compaction(self, partitions: Iterable[str] | None) -> tuple[Session, Find]:
         session = self._ours()
-        session.refuse_if_unwritable(rows=False)
+        session.refuse_if_unwritable()
         wanted = self._known(partitions)
         return session, lambda state: compaction.find(session, state, wanted)
 
@@ -556,7 +556,7 @@ class Table:
             InputError: no such commit, it has a savepoint already, or files of its state have been cleaned away.
         """
         session = self._ours()
-        session.refuse_if_unwritable()
+        session.refuse_if_unwritable(logs=False)
         return savepoint(session, None if instant is None else session.time_of(instant, "instant"), comment)
 
     def savepoints(self) -> list[Savepoint]:
@@ -579,7 +579,7 @@ class Table:
             InputError: no such commit, its state is not whole any more, or a later one has a savepoint.
         """
         session = self._ours()
-        session.refuse_if_unwritable()
+        session.refuse_if_unwritable(logs=False)
         return restore(session, session.time_of(instant, "instant"), session.leases)
 
     # --- readers ---------------------------------------------------------------------------------------------

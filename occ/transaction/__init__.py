@@ -5,7 +5,7 @@ from .beginning import begin, lay_floor
 from .landing import Landing, staged_entry
 from .retry import Bounds, RunResult, run
 from .transaction import Transaction
-from .unique_constraints import constrained
+from .unique_constraints import constrained, refuse_unique
 from .validator import CommitValidator
 from .workspace import Workspace
 
@@ -20,6 +20,7 @@ __all__ = [
     "begin",
     "constrained",
     "lay_floor",
+    "refuse_unique",
     "run",
     "staged_entry",
 ]

@@ -17,11 +17,11 @@ from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.merge import Effects, remove_where
-from ...hudi.table import TableConfig, named_values, partition_path, partition_paths, record_keys
+from ...hudi.table import RECORD_KEY, TableConfig, named_values, partition_path, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-from ..rebase import merge_rows, refuse_known
+from ..rebase import merge_rows, refuse_known, refuse_later, refuse_same_rows
 from ..session import known_partition
-from ..staging import PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice, write_successor
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Plan, appends, apply, read_slice, write_successor
 from ..turns import TurnTaker, take_turn, targets
 
 if TYPE_CHECKING:
@@ -202,17 +202,26 @@ class _ConditionsAgain:
         self.conditions: list[tuple[str | None, Condition | None]] = []
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
+        for mine in lost.appended:  # whose delete blocks stand, though a row may not meet the condition any more
+            refuse_same_rows(lost, mine)
         with Files(lost.spec, 0, round=lost.round) as files:
-            for each in (*(current for unit in lost.units for current in unit.current), *lost.appeared):
+            changed = (current for unit in lost.units for current in unit.current)
+            for each in (*changed, *(appended.current for appended in lost.appended), *lost.appeared):
                 here = [where for partition, where in self.conditions if partition in (None, each.partition)]
-                _remove(files, each, here, lost.file_id(each))
+                _remove(files, each, here, lost)
             return files.stats()
 
 
-def _remove(files: Files, each: FileSlice, conditions: Iterable[Condition | None], file_id: str = "") -> None:
+def _remove(files: Files, each: FileSlice, conditions: Iterable[Condition | None], lost: Lost | None = None) -> None:
     base = read_slice(files.spec, each)
     gone = np.zeros(base.num_rows, bool)
     for where in conditions:
         gone |= True if where is None else where.mask(base).to_numpy(zero_copy_only=False)
-    merged = remove_where(base, gone)
-    write_successor(files, each, merged, file_id)
+    if appends(files.spec, each):
+        if gone.any():
+            rows = base.select([COMMIT_TIME, RECORD_KEY]).filter(pa.array(gone))
+            if lost is not None:
+                refuse_later(lost, rows)
+            files.append(each, None, rows.column(RECORD_KEY).to_pylist())
+        return
+    write_successor(files, each, remove_where(base, gone), lost.file_id(each) if lost else "")

@@ -65,7 +65,8 @@ class Transaction:
     # --- begin -----------------------------------------------------------------------------------------------
 
     def _begin(self, claim: Claim, *, lock_first: bool = False) -> None:
-        session, changes, lease = self.session, Staged(self.operation), None
+        session, lease = self.session, None
+        changes = Staged(self.operation, merge_on_read=session.config.merge_on_read)
         validator = CommitValidator.of(session, changes, isolation=self._isolation)  # before anything is written
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.

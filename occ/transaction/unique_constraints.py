@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...conflict import Term, Values, Where, may_match
-from ...errors import ConstraintError
-from ...hudi.table import RECORD_KEY
+from ...errors import ConfigError, ConstraintError
+from ...hudi.table import RECORD_KEY, TableConfig
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
 from ..check import refuse_misplaced
@@ -91,12 +91,22 @@ class Checker:
             raise _broken(self.url, constraint, same, next_, self.instant)
 
 
+def refuse_unique(config: TableConfig, settings: Settings, url: str) -> None:
+    """Raise `ConfigError` for unique constraints on a table whose log files say nothing of the values in them."""
+    if config.merge_on_read and settings.unique_constraints:
+        raise ConfigError(
+            f"{url} is merge-on-read, and unique constraints are kept on copy-on-write tables only; leave unique_constraints out",
+            setting="unique_constraints",
+        )
+
+
 def constrained(session: Session, changes: Mapping[str, Any]) -> Settings:
     """`Table.change_settings` to settings that the rows must go with: they are looked at before a new one counts.
 
     Under the table's lock, so that nothing lands meanwhile; where there is none, or it is lost, what has landed since
     is looked at as well.
     """
+    refuse_unique(session.config, session.settings.changed(**changes), session.url)
     lease, checked = session.lease("settings that the rows must go with"), -1
 
     def build(state: LogState) -> LogEntry | None:

@@ -377,7 +377,7 @@ class Workspace:
     def check_constraints(self) -> None:
         """Raise `ConstraintError` when rows that were written have values that other rows of the snapshot have."""
         constraints = self.session.settings.unique_constraints
-        stats = list(self.changes.files.values())
+        stats = [*self.changes.files.values(), *(stat for logs in self.changes.logs.values() for stat in logs)]
         if not constraints or not stats or self.changes.operation.service:
             return
         from .unique_constraints import Checker

@@ -29,6 +29,11 @@ def test_the_same_file_group_is_merged_again():
     assert [c.overlap for c in verdict.again] == [(A,)]
 
 
+def test_log_files_of_others_are_merged_with_too():
+    log = Party("5", "9", "UPSERT", "w", WriteSet(frozenset({A}), appended=frozenset({A})))
+    assert decide(log).groups == {A}
+
+
 def test_all_that_is_lost_is_merged_at_once():
     assert decide(landed(A), landed(B)).groups == {A, B}
 
@@ -49,9 +54,8 @@ def test_a_file_group_that_cannot_be_merged_is_lost():
         landed(operation="DELETE_PARTITION", region=P),
         landed(operation="RESTORE"),
         landed(A, stranger=True),
-        Party("5", "9", "UPSERT", "w", WriteSet(frozenset({A}), appended=frozenset({A}))),
     ],
-    ids=["clustering", "compaction", "overwrite", "overwrite-of-the-place", "restore", "stranger", "log-files"],
+    ids=["clustering", "compaction", "overwrite", "overwrite-of-the-place", "restore", "stranger"],
 )
 def test_what_is_more_than_rows_is_lost(winner):
     verdict = decide(landed(B), winner)

@@ -117,7 +117,6 @@ def test_a_missing_checksum_is_accepted():
     [
         ({"version": 6, "layout": 1}, "version"),
         ({"metadata_partitions": ("files",)}, "metadata_table"),
-        ({"table_type": "MERGE_ON_READ"}, "merge_on_read"),
         ({"populate_meta_fields": False}, "no_meta_fields"),
         ({"record_key_fields": ()}, "no_record_key"),
         ({"keygen": "TIMESTAMP"}, "keygen"),

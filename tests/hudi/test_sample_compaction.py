@@ -37,7 +37,7 @@ def test_log_files_of_the_jvm_are_compacted(table, tmp_path):
         return
     if config.layout == 1 or config.metadata_partitions or table.lance:
         with pytest.raises(lakelatch.UnsupportedTableError):
-            config.refuse_writing(rows=False)
+            config.refuse_writing()
         return
     root = tmp_path / table.root.name
     shutil.copytree(table.root, root)

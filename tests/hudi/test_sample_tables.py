@@ -218,7 +218,6 @@ def test_what_cannot_be_written_is_refused_with_a_way_out(table):
     config = table.config
     writable = (
         config.version > 6
-        and not config.merge_on_read
         and not config.metadata_partitions
         and config.populate_meta_fields
         and config.keygen != "TIMESTAMP"

@@ -261,6 +261,10 @@ def _strange(folder: Path, version: int, *, hive_style: bool) -> Story:
 
 @case(8, 9)
 def every_type(folder: Path, version: int) -> Story:
+    return _every_type(folder, version)
+
+
+def _every_type(folder: Path, version: int, **options: Any) -> Story:
     schema = pa.schema(
         [
             ("id", pa.int64()),
@@ -298,7 +302,7 @@ def every_type(folder: Path, version: int) -> Story:
             "counts": [("a", n), ("b", None)],
         }
 
-    story = Story(folder, schema, table_version=version)
+    story = Story(folder, schema, table_version=version, **options)
     story.insert([row(n, "naïve 🙂") for n in range(6)] + [{"id": 99}])
     story.upsert([row(n, "") for n in range(4, 8)])
     return story
@@ -312,6 +316,50 @@ def emptied_group(folder: Path, version: int) -> Story:
     story.delete(rows("JFK", range(3)))
     story.insert(rows("JFK", range(1, 2), seen=2))
     return story
+
+
+def _merge_on_read(folder: Path, version: int, **options: Any) -> Story:
+    """Log files onto base files: of updates, older events, deletes, rows that come back, and of one that is rolled back."""
+    story = Story(folder, PLAIN, partition_by=("place",), table_version=version, type="merge_on_read", **options)
+    story.insert(rows("JFK", range(12), seen=5) + rows("Zürich", range(5), seen=5))
+    story.upsert(rows("JFK", range(8, 16), seen=7) + rows("a/b", range(2), seen=7))
+    story.upsert(rows("JFK", range(4), seen=6) + rows("Zürich", range(2), seen=6))
+    story.delete(rows("JFK", range(2, 4)) + rows("Zürich", range(4)))
+    story.begin().put(rows("JFK", range(16), seen=666)).abort()
+    story.roll_back(story.begin().put(rows("JFK", range(16), seen=666) + rows("EWR", range(4), seen=666)))
+    story.upsert(rows("JFK", range(3, 5), seen=3 if options.get("ordering") is None else 9))
+    both = story.begin().delete(rows("JFK", range(5, 6)))
+    both.put(rows("JFK", range(6, 8), seen=9)).commit()
+    return story
+
+
+@case(8, 9)
+def merge_on_read(folder: Path, version: int) -> Story:
+    return _merge_on_read(folder, version, ordering="seen")
+
+
+@case(8, 9)
+def merge_on_read_by_commit_time(folder: Path, version: int) -> Story:
+    return _merge_on_read(folder, version)
+
+
+@case(8)
+def merge_on_read_buckets(folder: Path, version: int) -> Story:
+    return _merge_on_read(folder, version, ordering="seen", bucket_count=4)
+
+
+@case(8)
+def merge_on_read_compacted(folder: Path, version: int) -> Story:
+    """By us, with a log file after it; the rows come back that log files had deleted."""
+    story = _merge_on_read(folder, version, ordering="seen")
+    assert story.table.compact()
+    story.upsert(rows("JFK", range(2, 6), seen=11))
+    return story
+
+
+@case(8)
+def merge_on_read_of_every_type(folder: Path, version: int) -> Story:
+    return _every_type(folder, version, type="merge_on_read")
 
 
 def _rebased(story: Story) -> Story:

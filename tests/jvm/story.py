@@ -1,7 +1,8 @@
 """A table and what it should hold: each change is written through lakelatch and noted, so that a serial replay of the
 notes says what every reader must see, at every moment.
 
-The writing is what any plain-Python writer does: read the file groups that a change meets, merge, replace them.
+The writing is what any plain-Python writer does: read the file groups that a change meets, merge, replace them; or, on
+merge-on-read tables, append to them.
 """
 
 from __future__ import annotations
@@ -156,6 +157,9 @@ class Change:
         if not rows:
             return self
         arrow = pa.Table.from_pylist(list(rows), schema=story.schema)
+        if story.table.config.merge_on_read:
+            txn.upsert(arrow)
+            return self
         arrow = arrow.append_column(RECORD_KEY, record_keys(arrow, story.key))
         paths = partition_paths(arrow, story.table.config)
         for path in paths.unique().to_pylist():
@@ -194,6 +198,9 @@ class Change:
         self.steps.append(Step("delete", rows))
         story, txn = self._story, self._txn
         arrow = pa.Table.from_pylist(list(rows), schema=story.schema)
+        if story.table.config.merge_on_read:
+            txn.delete(arrow)
+            return self
         keys, paths = record_keys(arrow, story.key), partition_paths(arrow, story.table.config)
         for path in paths.unique().to_pylist():
             wanted = keys.filter(pc.equal(paths, path))

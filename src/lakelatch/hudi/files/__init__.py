@@ -4,10 +4,12 @@ from .file_names import (
     PARTITION_METADATA,
     BaseName,
     FileGroupId,
+    LogName,
     base_file_name,
     bucket_of,
     join,
     lies_outside,
+    log_file_name,
     new_file_id,
     partition_metadata,
 )
@@ -16,6 +18,7 @@ from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, Block, Torn, read_blocks
+from .log_encoding import delete_block, parquet_block
 
 __all__ = [
     "DELETE",
@@ -29,15 +32,19 @@ __all__ = [
     "Footers",
     "Listing",
     "LogFile",
+    "LogName",
     "Torn",
     "base_file_name",
     "bucket_of",
+    "delete_block",
     "join",
     "lies_outside",
     "list_data_files",
+    "log_file_name",
     "new_file_id",
     "not_hudi",
     "note_of",
+    "parquet_block",
     "partition_metadata",
     "read_blocks",
 ]

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ..table import decoder_of, from_avro
 
-_MAGIC = b"#HUDI#"
-_INSTANT, _TARGET, _SCHEMA, _COMMAND, _COMPACTED, _PARTIAL = 0, 1, 2, 3, 4, 7  # keys of the header
+MAGIC = b"#HUDI#"
+INSTANT, _TARGET, SCHEMA, _COMMAND, _COMPACTED, _PARTIAL = 0, 1, 2, 3, 4, 7  # keys of the header
 COMMAND, DELETE, _CORRUPT, AVRO, _HFILE, PARQUET, _CDC = range(7)
 _KINDS = {_HFILE: "HFile data", _CDC: "change data"}
 _ROLLBACK = "0"
@@ -43,7 +43,7 @@ class Block:
     @property
     def instant(self) -> str:
         """T of the commit that wrote it."""
-        return self.header.get(_INSTANT, "")
+        return self.header.get(INSTANT, "")
 
     @property
     def rolls_back(self) -> str:
@@ -69,7 +69,7 @@ class Block:
     def _avro(self) -> pa.Table:
         import fastavro
 
-        text = self.header[_SCHEMA]
+        text = self.header[SCHEMA]
         schema, found = _parsed(text), []
         _version_3(self)
         (count,) = struct.unpack_from(">i", self.content, 4)
@@ -131,7 +131,7 @@ def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
         if end is not None:
             found.append(_block(body[at:end], path))
         else:
-            following = body.find(_MAGIC, at + 1)
+            following = body.find(MAGIC, at + 1)
             end = following if following >= 0 else len(body)
             if found and isinstance(before := found[-1], Torn):
                 found[-1] = Torn(path, before.start, end)
@@ -143,14 +143,14 @@ def read_blocks(body: bytes, path: str) -> list[Block | Torn]:
 
 def _end_of_block(body: bytes, at: int) -> int | None:
     """Where the block that begins here ends; None when its frame is not whole."""
-    if len(body) < at + 38 or not body.startswith(_MAGIC, at):
+    if len(body) < at + 38 or not body.startswith(MAGIC, at):
         return None
     (size,) = struct.unpack_from(">q", body, at + 6)
     end = int(at + 14 + size)
     if size < 24 or end > len(body) or struct.unpack_from(">q", body, end - 8) != (size + 6,):
         return None
     # Fewer bytes than a magic after it are its end too, for the JVM as well.
-    return end if len(body) - end < len(_MAGIC) or body.startswith(_MAGIC, end) else None
+    return end if len(body) - end < len(MAGIC) or body.startswith(MAGIC, end) else None
 
 
 def _block(frame: bytes, path: str) -> Block:

@@ -1,7 +1,7 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
-from .log_records import merged_rows
+from .log_records import cleared_keys, merged_rows
 from .merge_mode import ordering_of
 from .rows import Effects, Merged, deduplicate, merge, remove, remove_where, widened
 
@@ -10,6 +10,7 @@ __all__ = [
     "Effects",
     "Merged",
     "cast",
+    "cleared_keys",
     "deduplicate",
     "filled",
     "holds",

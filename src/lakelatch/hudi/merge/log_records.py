@@ -72,6 +72,16 @@ def merged_rows(
     return rows.select(wanted)
 
 
+def cleared_keys(store: Store, group: FileSlice) -> set[str]:
+    """Keys whose every earlier version a log file of the slice deletes.
+
+    Where rows are ordered by a column, a row of such a key that comes after the delete loses, for all of Hudi's readers,
+    against one in the base file that is newer by the column: they merge the log files first, and forget the delete.
+    """
+    blocks = _counting(store, group.logs, strict=True) if group.logs else []
+    return {key for block in blocks if block.kind == DELETE for key, value in block.deletes() if value is NATURAL}
+
+
 def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Block]:
     """The blocks of committed changes, in the order of their commits."""
     found: list[Block] = []

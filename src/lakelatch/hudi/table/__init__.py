@@ -1,6 +1,6 @@
 """What `hoodie.properties` and the schema say: configuration, column types, record keys, partition paths."""
 
-from .avro_schema import from_avro, to_avro
+from .avro_schema import from_avro, to_avro, with_meta_columns
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of
 from .column_types import META_COLUMNS, is_held, storable, widen, with_column, with_wider
 from .config import (
@@ -8,6 +8,7 @@ from .config import (
     COMMIT_TIME_ORDERING,
     COPY_ON_WRITE,
     EVENT_TIME_ORDERING,
+    MERGE_ON_READ,
     PROPERTIES_PATH,
     V8_MERGE,
     TableConfig,
@@ -23,6 +24,7 @@ __all__ = [
     "COMMIT_TIME_ORDERING",
     "COPY_ON_WRITE",
     "EVENT_TIME_ORDERING",
+    "MERGE_ON_READ",
     "META_COLUMNS",
     "PROPERTIES_PATH",
     "RECORD_KEY",
@@ -54,5 +56,6 @@ __all__ = [
     "wide_hashes",
     "widen",
     "with_column",
+    "with_meta_columns",
     "with_wider",
 ]

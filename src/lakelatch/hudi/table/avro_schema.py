@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CorruptTableError
 from .avro_shape import read_schema
-from .column_types import storable
+from .column_types import META_COLUMNS, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +32,13 @@ def to_avro(schema: pa.Schema, table: str) -> str:
     return json.dumps(
         {"type": "record", "name": f"{record}_record", "namespace": namespace, "fields": columns}, separators=(",", ":")
     )
+
+
+def with_meta_columns(schema: pa.Schema, table: str) -> str:
+    """As `to_avro`, with Hudi's meta columns before the others: what the blocks of a log file say of their rows."""
+    record = json.loads(to_avro(schema, table))
+    record["fields"][:0] = [{"name": name, "type": ["null", "string"], "default": None} for name in META_COLUMNS]
+    return json.dumps(record, separators=(",", ":"))
 
 
 def from_avro(text: str) -> pa.Schema:

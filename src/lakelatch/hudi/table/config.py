@@ -270,15 +270,19 @@ class TableConfig:
                 "merge_on_read",
             )
 
-    def refuse_writing(self, *, rows: bool = True) -> None:
+    def refuse_writing(self, *, logs: bool = True) -> None:
         """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
 
-        Without ``rows``: one that changes none, of those services that merge-on-read tables have.
+        Without ``logs``: one of a service that knows base files alone.
         """
         self.refuse_opening()
         for feature, message in self._obstacles():
-            if rows or feature != "merge_on_read":
-                raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
+            raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
+        if self.merge_on_read and not logs:
+            raise self._unsupported(
+                f"Table {self.name} is merge-on-read, which is not clustered, saved or restored here. Do it with Hudi",
+                "merge_on_read",
+            )
         self.refuse_reading()
 
     def _obstacles(self) -> Iterator[tuple[str, str]]:
@@ -299,11 +303,6 @@ class TableConfig:
                     "it has a metadata table, which would hide our files from its readers. Remove it by one JVM write "
                     "with hoodie.metadata.enable=false, and keep that option in every JVM writer"
                 ),
-            )
-        if self.merge_on_read:
-            yield (
-                "merge_on_read",
-                "it is merge-on-read, which is read, compacted and cleaned here, and nothing else. Write it with Hudi",
             )
         if not self.populate_meta_fields:
             yield (

@@ -22,7 +22,7 @@ from .instant import (
     parse_unknown,
     to_epoch_ms,
 )
-from .instant_time import EARLIEST, next_label, refuse_clock
+from .instant_time import EARLIEST, LATEST, next_label, refuse_clock
 from .lineage import skipped
 from .service_metadata import (
     MOMENT,
@@ -42,6 +42,7 @@ __all__ = [
     "COMMIT_ACTIONS",
     "COMPLETED_AS",
     "EARLIEST",
+    "LATEST",
     "MOMENT",
     "NO_PREVIOUS_COMMIT",
     "TIMELINE",

@@ -53,6 +53,14 @@ class WriteStat:
     facts: Any = field(default=None, compare=False, repr=False)
     whole: tuple[int, int, int] | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of its file, or of all its log files."""
+        logs = (
+            join(self.partition, name.rpartition("/")[2]) for name in self.log_files or ()
+        )  # the JVM tells some whole
+        return tuple(dict.fromkeys((self.path, *logs)))
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CommitMetadata:

@@ -17,6 +17,7 @@ from ...errors import ConfigError, UnsupportedTableError
 from .instant import from_epoch_ms, to_epoch_ms
 
 EARLIEST = "00010101000000000"
+LATEST = "99991231235959999"
 AHEAD_MAX_S = 2 * 366 * 86400.0  # of the clock, before the newest time of the table
 _LAST_YEAR = "2060"  # no clock says rightly that it is later, while a release of today is in use
 

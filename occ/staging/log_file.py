@@ -1,0 +1,98 @@
+"""Writes one log file of one transaction onto a file slice: rows that it upserts, and keys that it deletes.
+
+Nothing of the slice is read: readers merge the log file onto it. Memory: the rows handed in, once more as Parquet.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...errors import CommitError
+from ...hudi.files import LogName, delete_block, log_file_name, parquet_block
+from ...hudi.table import with_meta_columns
+from ...hudi.timeline import FileSlice, WriteStat
+from .data_file import DataFile
+from .file_spec import FileSpec
+from .meta_columns import FileRows, RowNumbers
+from .parquet_file import ParquetFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class LogFileWriter:
+    """Writes ``<partition>/.<file_id>_<T>.log.<n>_<token>``; `close` it, published or not.
+
+    Args:
+        onto: the slice that the changes belong to.
+        token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
+    """
+
+    def __init__(self, spec: FileSpec, onto: FileSlice, *, token: str, numbers: RowNumbers) -> None:
+        self._spec, self._onto = spec, onto
+        # Of several writes of one transaction the later one's blocks come later.
+        self.name = log_file_name(LogName(onto.file_id, spec.instant, spec.write + 1, token))
+        self._file = DataFile(spec, partition=onto.partition, name=self.name, io="APPEND")
+        self.path = self._file.path
+        self._shape = FileRows(
+            spec, partition=onto.partition, name=onto.file_id, numbers=numbers, trusted=True, keep_hashes=False
+        )
+        self._schema = with_meta_columns(spec.schema, spec.config.name)
+        self._blocks: list[bytes] = []
+        self._deleted = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """A block of rows that replace those with the same key, or are new. Raises as `BaseFileWriter.write`."""
+        body = io.BytesIO()
+        parquet = ParquetFile(body, self._shape, codec=self._spec.codec, row_group_rows=self._spec.row_group_rows)
+        parquet.write(rows)
+        parquet.end_rows()
+        parquet.close(inserts=0, updates=rows.num_rows, deletes=0)
+        self._blocks.append(parquet_block(self._spec.instant, self._schema, body.getvalue()))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """A block that deletes every version of the rows with these record keys that came before it."""
+        deletes: list[tuple[str, str, Any]] = [(key, self._onto.partition, None) for key in keys]
+        self._blocks.append(delete_block(self._spec.instant, self._schema, deletes))
+        self._deleted += len(deletes)
+
+    def publish(self) -> WriteStat:
+        """The file stands under its name, this one or an equal one of another run of the same task.
+
+        Raises:
+            RolledBackError: the transaction has ended meanwhile.
+            CommitError: another run wrote other rows under this name; the transaction must be run again.
+            StorageError: the store gave no answer, or refused.
+        """
+        body = b"".join(self._blocks)
+        self._file.open().write(body)
+        size = self._file.publish()
+        if size is None and self._spec.store.body(self.path) != body:
+            raise CommitError(
+                f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
+                "a task again; nothing landed. Write from a source that gives the same rows each time (store it first)",
+                path=self.path,
+                instant=self._spec.instant,
+            )
+        return WriteStat(
+            file_id=self._onto.file_id,
+            path=self.path,
+            partition=self._onto.partition,
+            prev_commit=self._onto.instant,
+            num_writes=self._shape.new_rows + self._deleted,
+            num_updates=self._shape.new_rows,
+            num_deletes=self._deleted,
+            total_write_bytes=len(body),
+            file_size=len(body),
+            base_file=self._onto.base.path.rpartition("/")[2] if self._onto.base else "",
+            log_files=(self.name,),
+            log_version=self._spec.write + 1,
+            log_offset=0,
+        )
+
+    def abandon(self) -> None:
+        """Leave; what was not published is dropped, and its marker stays for whoever cleans up."""
+        self._file.close()

@@ -1,0 +1,292 @@
+"""Merge-on-read tables in plain Python: what is appended, who meets whom, and what every reader sees after each commit."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.errors import ConfigError, ConflictError, InputError
+from lakelatch.hudi.files import list_data_files
+from lakelatch.occ.check.check import check
+from lakelatch.testing import FakeEnvironment
+
+from ..world import independent_content
+
+SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
+KEYS = [f"{part}{n}" for part in "xy" for n in range(8)]
+Change = tuple[str, Any]
+
+
+def table(folder: Path, **options: Any) -> lakelatch.Table:
+    given = {
+        "record_key": "id",
+        "partition_by": "part",
+        "schema": SCHEMA,
+        "type": "merge_on_read",
+        "env": FakeEnvironment(seed=1),
+    }
+    return lakelatch.create(str(folder), **(given | options))
+
+
+def rows(values: dict[str, int]) -> pa.Table:
+    return pa.table([list(values), [key[0] for key in values], list(values.values())], schema=SCHEMA)
+
+
+def keys(*wanted: str) -> pa.Table:
+    return rows(dict.fromkeys(wanted, 0)).drop_columns(["v"])
+
+
+def content(of: lakelatch.Table) -> dict[str, int]:
+    read = of.read().to_arrow()
+    found = dict(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
+    assert len(found) == read.num_rows, "a key twice"
+    return found
+
+
+def files(of: lakelatch.Table) -> tuple[int, int]:
+    listing = list_data_files(of.store)
+    return len(listing.bases), len(listing.logs)
+
+
+def sound(of: lakelatch.Table) -> None:
+    assert not [each for each in check(of.store).findings if each.severity != "note"]
+
+
+# --- what is written ---------------------------------------------------------------------------------------------
+
+
+def test_changes_of_known_rows_are_appended_and_new_rows_make_base_files(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.run(lambda txn: txn.upsert(rows({"x0": 1, "x1": 1, "y0": 1})))
+        assert files(t) == (2, 0)
+        t.run(lambda txn: txn.upsert(rows({"x0": 2})))
+        t.run(lambda txn: txn.delete(keys("x1")))
+        assert files(t) == (2, 2)
+        assert [each.action for each in t.timeline().commits[-3:]] == ["deltacommit"] * 3
+        stat = t.timeline().metadata(t.timeline().commits[-1]).stats[0]
+        assert (stat.num_deletes, stat.log_files) == (1, (stat.path.rpartition("/")[2],))
+        t.run(lambda txn: txn.upsert(rows({"x0": 3, "x2": 3})))  # the simple index does not look into log files
+        assert files(t) == (3, 3)
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 3, "x2": 3, "y0": 1}
+        sound(t)
+
+
+def test_with_buckets_new_rows_are_appended_too(tmp_path):
+    with table(tmp_path / "t", bucket_count=1) as t:
+        t.run(lambda txn: txn.upsert(rows({"x0": 1})))
+        t.run(lambda txn: txn.upsert(rows({"x0": 2, "x1": 2})))
+        assert files(t) == (1, 1)
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 2, "x1": 2}
+
+
+def test_several_writes_of_one_transaction_are_log_files_in_their_order(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.run(lambda txn: txn.upsert(rows({"x0": 1, "x1": 1, "x2": 1})))
+        with t.transaction() as txn:
+            txn.upsert(rows({"x0": 5}))
+            txn.upsert(rows({"x0": 4, "x1": 4}))
+            txn.delete_where([("v", "=", 4), ("id", "=", "x1")])
+            txn.upsert(rows({"x1": 6}))
+        assert files(t) == (1, 4)
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 4, "x1": 6, "x2": 1}
+        sound(t)
+
+
+def test_a_row_that_comes_back_older_than_the_one_that_was_deleted(tmp_path):
+    """Appended it would lose against the base file's, which Hudi's readers merge last; so its group gets a base file."""
+    with table(tmp_path / "t", ordering_field="v") as t:
+        t.run(lambda txn: txn.upsert(rows({"x0": 9, "x1": 9})))
+        t.run(lambda txn: txn.delete(keys("x0")))
+        t.run(lambda txn: txn.upsert(rows({"x0": 1})))
+        assert files(t) == (2, 1)
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 1, "x1": 9}
+        with t.transaction() as txn:
+            txn.delete(keys("x1"))
+            with pytest.raises(InputError, match="deleted and written again in one transaction"):
+                txn.upsert(rows({"x1": 1}))
+            txn.abort()
+        assert content(t) == {"x0": 1, "x1": 9}
+        sound(t)
+
+
+def test_what_was_aborted_or_rolled_back_leaves_no_log_file(tmp_path):
+    with table(tmp_path / "t") as t, lakelatch.open(str(tmp_path / "t"), env=t.env, writer="cleaner") as other:
+        t.run(lambda txn: txn.upsert(rows({"x0": 1})))
+        txn = t.transaction()
+        txn.upsert(rows({"x0": 2}))
+        assert files(t) == (1, 1)
+        txn.abort()
+        dead = t.transaction()
+        dead.upsert(rows({"x0": 3}))
+        begin = other.session.log.catch_up().open[dead.instant]
+        assert other.session.cleaner.roll_back(begin, reason="a test asked for it")
+        assert files(t) == (1, 0)
+        assert content(t) == {"x0": 1}
+        sound(t)
+
+
+def test_an_unknown_type_of_table_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no table type 'mor'; known: copy_on_write, merge_on_read"):
+        table(tmp_path / "other", type="mor")
+    assert not (tmp_path / "other").exists()
+
+
+def test_unique_constraints_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="kept on copy-on-write tables only"):
+        table(tmp_path / "other", unique_constraints=["v"])
+    assert not (tmp_path / "other").exists()
+    with table(tmp_path / "t") as t, pytest.raises(ConfigError, match="kept on copy-on-write tables only"):
+        t.change_settings(unique_constraints=["v"])
+
+
+# --- who meets whom ----------------------------------------------------------------------------------------------
+
+
+def two(t: lakelatch.Table, mine: Change, theirs: Change, *, larger: bool) -> dict[str, int] | str:
+    """What is there after theirs and then ours has landed, with the ``larger`` or the smaller T; or "lost"."""
+    first, second = t.transaction(), t.transaction()
+    ours, other = (second, first) if larger else (first, second)
+    do(ours, mine)
+    do(other, theirs)
+    assert other.commit()
+    try:
+        ours.commit()
+    except ConflictError as e:
+        return "lost" if e.retryable and not e.landed else "lost for good"
+    return content(t)
+
+
+BEGUN = {"x0": 5, "x1": 5}
+
+
+@pytest.mark.parametrize(
+    ("ordering", "mine", "theirs", "smaller", "larger"),
+    [
+        (None, ("upsert", {"x0": 6}), ("upsert", {"x1": 7}), {"x0": 6, "x1": 7}, {"x0": 6, "x1": 7}),
+        (None, ("upsert", {"x0": 6}), ("upsert", {"x0": 7}), "lost", "lost"),
+        (None, ("delete", ["x0"]), ("delete", ["x0"]), {"x1": 5}, {"x1": 5}),
+        (None, ("delete", ["x0"]), ("upsert", {"x0": 7}), "lost", "lost"),
+        (None, ("upsert", {"x0": 6}), ("delete", ["x0"]), "lost", "lost"),
+        ("v", ("upsert", {"x0": 6}), ("upsert", {"x0": 7}), {"x0": 7, "x1": 5}, {"x0": 7, "x1": 5}),
+        ("v", ("upsert", {"x0": 7}), ("upsert", {"x0": 6}), {"x0": 7, "x1": 5}, {"x0": 7, "x1": 5}),
+        # A tie goes to the larger T for readers, and has to go to who lands later.
+        ("v", ("upsert", {"x0": 7}), ("upsert", {"x0": 7}), "lost", {"x0": 7, "x1": 5}),
+        ("v", ("upsert", {"x0": 9}), ("delete", ["x0"]), "lost", "lost"),
+        ("v", ("delete", ["x0"]), ("upsert", {"x0": 9}), "lost", "lost"),
+        ("v", ("where", 6), ("upsert", {"x0": 9}), "lost", "lost"),
+        (None, ("where", 6), ("upsert", {"x1": 5}), "lost", "lost"),
+        # A condition that no row meets stages nothing: it has looked before theirs landed.
+        (None, ("where", 5), ("upsert", {"x1": 4}), {"x0": 5, "x1": 4}, {"x0": 5, "x1": 4}),
+    ],
+)
+def test_two_at_once_on_one_file_group(tmp_path, ordering, mine, theirs, smaller, larger):
+    for larger_t in (False, True):
+        with table(tmp_path / f"{larger_t}", ordering_field=ordering) as t:
+            t.run(lambda txn: txn.upsert(rows(BEGUN)))
+            assert two(t, mine, theirs, larger=larger_t) == (larger if larger_t else smaller)
+            assert content(t) == independent_content(tmp_path / f"{larger_t}")
+            sound(t)
+
+
+def test_an_append_and_a_compaction_that_was_planned_before_both_land(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.run(lambda txn: txn.upsert(rows(BEGUN)))
+        t.run(lambda txn: txn.upsert(rows({"x0": 6})))
+        txn = t.transaction()
+        txn.upsert(rows({"x1": 7}))
+        assert t.compact()
+        assert txn.commit()
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 6, "x1": 7}
+        assert t.compact()
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 6, "x1": 7}
+        t.clean(retain_commits=1)
+        sound(t)
+
+
+def test_an_append_onto_a_file_group_that_was_replaced_is_lost(tmp_path):
+    with table(tmp_path / "t") as t:
+        t.run(lambda txn: txn.upsert(rows(BEGUN)))
+        txn = t.transaction()
+        txn.upsert(rows({"x1": 7}))
+        with t.transaction("insert_overwrite") as other:
+            other.drop_file_groups(other.snapshot.file_slices("part=x"))
+            other.overwrites("part=x")
+        with pytest.raises(ConflictError):
+            txn.commit()
+        assert content(t) == {}
+        sound(t)
+
+
+# --- against a model -------------------------------------------------------------------------------------------------
+
+
+def do(txn: lakelatch.Transaction, change: Change) -> None:
+    kind, what = change
+    if kind == "upsert":
+        txn.upsert(rows(what))
+    elif kind == "delete":
+        txn.delete(keys(*what))
+    else:
+        txn.delete_where([("v", "<", what)])
+
+
+def some_change(rng: random.Random) -> Change:
+    kind = rng.choice(["upsert", "upsert", "upsert", "delete", "where"])
+    if kind == "upsert":
+        return kind, {rng.choice(KEYS): rng.randint(0, 9) for _ in range(rng.randint(1, 3))}
+    return (kind, rng.sample(KEYS, 2)) if kind == "delete" else (kind, rng.randint(0, 3))
+
+
+def applied(model: dict[str, int], known: set[str], changes: list[Change], ordering: str | None) -> None:
+    """``known``: what was there when it began; a key that somebody wrote later may be deleted before that."""
+    for kind, what in changes:
+        if kind == "upsert":
+            known |= what.keys()
+            model.update({k: v for k, v in what.items() if not (ordering and k in model and v < model[k])})
+        elif kind == "delete":
+            for key in known.intersection(what):
+                model.pop(key, None)
+        else:
+            for key in [k for k, v in model.items() if v < what]:
+                del model[key]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_reader_sees_the_serial_order_of_commits(tmp_path, seed):
+    """One to three transactions open at a time, of one or two changes, on every kind of table, with compactions between."""
+    rng = random.Random(seed)
+    ordering = (None, "v")[seed % 2]
+    buckets = {"bucket_count": 2} if seed % 4 > 1 else {}
+    model: dict[str, int] = {}
+    with table(tmp_path / "t", ordering_field=ordering, table_version=8 + seed % 3 % 2, **buckets) as t:
+        for _ in range(7):
+            begun = []
+            for _ in range(rng.randint(1, 3)):
+                txn, changes = t.transaction(), [some_change(rng) for _ in range(rng.choice([1, 1, 2]))]
+                known = set(model)
+                try:
+                    for each in changes:
+                        do(txn, each)
+                except InputError as e:
+                    assert "written again in one" in str(e)  # noqa: PT017
+                    txn.abort()
+                else:
+                    begun.append((txn, known, changes))
+            rng.shuffle(begun)
+            for txn, known, changes in begun:
+                if rng.random() < 0.2:
+                    t.compact()
+                try:
+                    if txn.commit():
+                        applied(model, known, changes, ordering)
+                except ConflictError:
+                    assert len(begun) > 1
+                assert content(t) == independent_content(tmp_path / "t") == model
+        t.clean(retain_commits=1)
+        assert content(t) == model
+        sound(t)
