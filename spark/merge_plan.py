@@ -79,7 +79,7 @@ def plan_here(plan: Plan, rows: pa.Table, old: Snapshot, sizes: JobSizes) -> Pla
     else:
         partitions = partition_paths(rows, plan.spec.config).unique().to_pylist()
     slices = {p: tuple(old.file_slices(p)) for p in partitions}
-    if sum(s.size for group in slices.values() for s in group) > sizes.driver_bytes:
+    if sum(s.total_size for group in slices.values() for s in group) > sizes.driver_bytes:
         return None
     return Plan(plan.spec, slices, plan.delete)
 

@@ -13,6 +13,7 @@ from ..hudi.timeline import FileSlice, Time
 from ..occ.table import Table
 from .columns import spark_schema
 from .filters import in_spark
+from .merged_slices import merged
 from .partition_pruning import matching_partitions
 
 COMMIT_TIME = META_COLUMNS[0]
@@ -21,7 +22,20 @@ _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def scan(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
-    """Return a DataFrame over base files; columns that a file lacks are null.
+    """Return a DataFrame over file slices; columns that a file lacks are null.
+
+    Raises:
+        StorageError: a file is not there; Spark would read the others.
+    """
+    whole, logged = [each for each in slices if not each.logs], [each for each in slices if each.logs]
+    if not logged:
+        return scan_base_files(spark, table, whole, schema)
+    rows = merged(spark, table, logged, schema)
+    return rows.unionAll(scan_base_files(spark, table, whole, schema)) if whole else rows
+
+
+def scan_base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
+    """Return a DataFrame over the base files of slices; columns that a file lacks are null.
 
     It is the relation that Spark's own reader would make. That one takes a path with a brace, bracket, star, question
     mark or backslash for a pattern, and reads the files beside it twice.
@@ -82,7 +96,7 @@ def read(
     meta: bool,
 ) -> Any:
     """See `SparkTable.read`."""
-    table.config.refuse_scanning()
+    table.config.refuse_reading()
     view = table.view(as_of=as_of, as_of_completion=as_of_completion)
     schema = view.arrow_schema()
     if schema is None:
@@ -103,7 +117,7 @@ def read(
 
 def read_incremental(spark: Any, table: Table, *, after: Time | None, until: Time | None, meta: bool) -> Any:
     """See `SparkTable.read_incremental`."""
-    table.config.refuse_scanning()
+    table.config.refuse_reading()
     commits = table.commits(after=after, until=until)
     view = table.view(as_of_completion=until)
     schema = view.arrow_schema()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ..hudi.merge import Effects
 from ..hudi.timeline import FileSlice, WriteStat
-from ..occ.rebase import Lost, merge_rows
+from ..occ.rebase import Lost, merge_rows, refuse_same_rows
 from ..occ.staging import Plan, slices_by_partition
 from .tasks import Answer, RebaseTask, RemoveTask
 
@@ -44,8 +44,10 @@ class RowsAgain:
         self.idle = False
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
-        if sum(each.size for unit in lost.units for each in unit.current) <= self._driver_bytes:
+        if sum(each.total_size for unit in lost.units for each in unit.current) <= self._driver_bytes:
             return merge_rows(lost, self.kept)
+        for mine in lost.appended:
+            refuse_same_rows(lost, mine)
         count = len(lost.units)
         rows = self._spark.range(0, count, 1, min(count, self._tasks))
         return stats_of(self._collect(rows, RebaseTask(lost)))
@@ -75,8 +77,10 @@ class ConditionAgain:
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         assert self._named is not None
-        now = {each.path: each for unit in lost.units for each in unit.current}
-        now |= {each.path: each for each in lost.appeared}
+        for mine in lost.appended:
+            refuse_same_rows(lost, mine)
+        now = {each.group: each for unit in lost.units for each in unit.current}
+        now |= {each.group: each for each in (*(mine.current for mine in lost.appended), *lost.appeared)}
         slices = list(now.values())
         task = RemoveTask(Plan(lost.spec, slices_by_partition(slices), delete=True), lost)
         return stats_of(self._collect(self._named(self._any(), slices), task)) if slices else []

@@ -23,9 +23,9 @@ from ..errors import LakeLatchError
 from ..hudi.files import FileGroupId
 from ..hudi.merge import deduplicate
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
-from ..hudi.timeline import WriteStat
-from ..occ.rebase import Lost, merge_unit
-from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, refuse_if_over, remove_rows
+from ..hudi.timeline import FileSlice, WriteStat
+from ..occ.rebase import Lost, merge_unit, remove_marked
+from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, read_slice, refuse_if_over
 from ..occ.turns import targets
 from ..storage import Store
 
@@ -236,14 +236,16 @@ class RemoveTask(Task):
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
         """Memory is two numbers for each row to remove and one base file."""
         rows = _table(list(batches))
-        slices = {s.path.rpartition("/")[2]: s for group in self.plan.slices.values() for s in group}
+        slices = {name_of(s): s for group in self.plan.slices.values() for s in group}
         with Files(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
             if rows.num_rows:
                 named = rows.column(FILE_COLUMN).combine_chunks().dictionary_encode()
                 codes, positions = np.asarray(named.indices), np.asarray(rows.column(ROW_COLUMN))
                 for code, name in enumerate(named.dictionary.to_pylist()):
-                    file_id = self.lost.file_id(slices[name]) if self.lost else ""
-                    remove_rows(self.plan, files, slices[name], positions[codes == code], file_id)
+                    old = read_slice(self.plan.spec, slices[name])
+                    gone = np.zeros(old.num_rows, bool)
+                    gone[positions[codes == code]] = True
+                    remove_marked(files, slices[name], old, gone, self.lost)
             return Answer(files.stats())
 
 
@@ -260,6 +262,11 @@ class RebaseTask(Task):
                 for number in batch.column(0).to_pylist():
                     merge_unit(self.lost, self.lost.units[number], files)
             return Answer(files.stats())
+
+
+def name_of(slice_: FileSlice) -> str:
+    """By which name rows tell their slice: of the base file, which is Spark's own, or that of a group with log files."""
+    return "/".join(slice_.group) if slice_.logs else slice_.path.rpartition("/")[2]
 
 
 def repeated_keys(answers: Iterable[Answer]) -> bool:

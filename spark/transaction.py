@@ -44,7 +44,7 @@ class SparkTransaction(Writing):
         Put conditions into ``filter`` rather than a later ``where``: other writers may then change
         whatever it excludes by partition or file statistics. Arguments as for `SparkTable.read`.
         """
-        self._table.config.refuse_scanning()
+        self._table.config.refuse_reading()
         schema = self.txn.written_schema
         if schema is None:
             raise InputError(

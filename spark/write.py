@@ -34,8 +34,9 @@ from .filters import comparisons, in_spark
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect
 from .merge_plan import Merge, Planned, in_each, plan_here
+from .merged_slices import merged
 from .partition_pruning import matching_partitions, pinned_partitions
-from .read import scan, with_meta
+from .read import scan_base_files, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .result import WriteResult
 from .sizes import JobSizes
@@ -207,16 +208,18 @@ class Writes:
         config = plan.spec.config
         named = PARTITION_COLUMN in schema.names
         places = [PARTITION_COLUMN] if named else columns.partition_columns(schema, config.partition_fields)
-        size = sum(s.size for group in plan.slices.values() for s in group)
+        slices = [s for group in plan.slices.values() for s in group]
+        size = sum(s.total_size for s in slices)
+        logged = any(s.logs for s in slices)  # whose keys are not all in base files, where a join would look
         slots = self._slots(source.rows)
         if plan.spec.bucket_count is not None:
             way = "bucket"
         elif not plan.slices:
             way = "new"
-        elif places and (len(plan.slices) >= 2 * self._cores or size <= self._sizes.lookup_bytes):
+        elif places and (logged or len(plan.slices) >= 2 * self._cores or size <= self._sizes.lookup_bytes):
             way = "partition"
         else:
-            way = "one task" if slots == 1 and size <= self._sizes.lookup_bytes // 4 else ""
+            way = "one task" if logged or (slots == 1 and size <= self._sizes.lookup_bytes // 4) else ""
 
         def shuffle(rows: Any) -> Any:
             tasks = self._tasks(rows)
@@ -245,7 +248,7 @@ class Writes:
 
         config = plan.spec.config
         slices = [s for group in plan.slices.values() for s in group]
-        held = scan(self._spark, self._table, slices, with_meta(plan.spec.schema))
+        held = scan_base_files(self._spark, self._table, slices, with_meta(plan.spec.schema))
         if PARTITION_COLUMN in schema.names:
             ours, theirs = [F.col(PARTITION_COLUMN)], [F.col("_hoodie_partition_path")]
         else:
@@ -357,8 +360,14 @@ class Writes:
 
     def _named(self, condition: Any, schema: pa.Schema, slices: list[FileSlice]) -> Any:
         """The rows of some slices for which the condition is true, by file and position; a file's rows meet in a task."""
-        found = scan(self._spark, self._table, slices, schema).where(condition)
-        named = found.selectExpr(f"_metadata.file_name as {FILE_COLUMN}", f"_metadata.row_index as {ROW_COLUMN}")
+        whole, logged = [each for each in slices if not each.logs], [each for each in slices if each.logs]
+        found = scan_base_files(self._spark, self._table, whole, schema).where(condition)
+        if whole:
+            named = found.selectExpr(f"_metadata.file_name as {FILE_COLUMN}", f"_metadata.row_index as {ROW_COLUMN}")
+        if logged:
+            rows = merged(self._spark, self._table, logged, schema, named=True).where(condition)
+            rows = rows.select(FILE_COLUMN, ROW_COLUMN)
+            named = named.unionAll(rows) if whole else rows
         return named.repartition(min(self._tasks(None), len(slices)), FILE_COLUMN)
 
     # Common ------------------------------------------------------------------------------------------------------

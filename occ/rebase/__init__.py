@@ -1,7 +1,7 @@
 """Merging a transaction's changes again onto what others have committed meanwhile."""
 
 from .rebase import ROUNDS_MAX, Again, Lost
-from .replay_rows import merge_rows, merge_unit, refuse_known, refuse_later, refuse_same_rows
+from .replay_rows import merge_rows, merge_unit, refuse_known, refuse_same_rows, remove_marked
 from .rounds import MergeAgain, Rebase, Round
 
 __all__ = [
@@ -14,6 +14,6 @@ __all__ = [
     "merge_rows",
     "merge_unit",
     "refuse_known",
-    "refuse_later",
     "refuse_same_rows",
+    "remove_marked",
 ]

@@ -19,16 +19,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError
 from ...hudi.files import DELETE, Torn, read_blocks
-from ...hudi.merge import Effects, Merged, cleared_keys, merge, plain, remove, stored_texts
+from ...hudi.merge import Effects, Merged, cleared_keys, merge, plain, remove, remove_where, stored_texts
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
-from ..staging import COMMIT_TIME, Files, FileSpec, Plan, read_slice, write_successor
+from ..staging import COMMIT_TIME, Files, FileSpec, Plan, appends, read_slice, write_successor
 from .rebase import Appended, Lost, OwnFile, Unit
 
 
@@ -184,7 +186,24 @@ def refuse_same_rows(lost: Lost, appended: Appended) -> None:
             raise lost.same_row([key], winner=time)
 
 
-def refuse_later(lost: Lost, rows: pa.Table) -> None:
+def remove_marked(
+    files: Files, slice_: FileSlice, rows: pa.Table, gone: npt.NDArray[np.bool_], lost: Lost | None = None
+) -> None:
+    """The marked rows of a slice, all of whose ``rows`` these are, are deleted from it; ``lost`` in a round of a rebase.
+
+    Raises:
+        ConflictError: a log file of ours cannot delete one of them.
+    """
+    if not appends(files.spec, slice_):
+        write_successor(files, slice_, remove_where(rows, gone), lost.file_id(slice_) if lost else "")
+    elif gone.any():
+        marked = rows.select([COMMIT_TIME, RECORD_KEY]).filter(pa.array(gone))
+        if lost is not None:
+            _refuse_later(lost, marked)
+        files.append(slice_, None, marked.column(RECORD_KEY).to_pylist())
+
+
+def _refuse_later(lost: Lost, rows: pa.Table) -> None:
     """Raise when one of these rows, which a log file of ours shall delete, has a larger T: no reader would delete it."""
     later = rows.filter(pc.greater(rows.column(COMMIT_TIME), lost.spec.instant))
     if later.num_rows:

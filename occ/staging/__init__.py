@@ -12,7 +12,6 @@ from .apply_rows import (
     owners,
     placed,
     read_slice,
-    remove_rows,
     slices_by_partition,
     write_successor,
 )
@@ -41,7 +40,6 @@ __all__ = [
     "placed",
     "read_slice",
     "refuse_if_over",
-    "remove_rows",
     "slices_by_partition",
     "wanted_of",
     "write_successor",

@@ -33,7 +33,6 @@ from ...hudi.merge import (
     merge,
     merged_rows,
     remove,
-    remove_where,
     stored_texts,
 )
 from ...hudi.table import (
@@ -405,14 +404,6 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
     path = write_successor(files, old, merged)
     if files.kept is not None and path and old.instant != plan.spec.instant:
         files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
-
-
-def remove_rows(plan: Plan, files: Files, old: FileSlice, positions: npt.NDArray[np.int64], file_id: str = "") -> None:
-    """The successor of one slice without the rows at these positions."""
-    base = read_slice(plan.spec, old)
-    gone = np.zeros(base.num_rows, bool)
-    gone[positions] = True
-    write_successor(files, old, remove_where(base, gone), file_id)
 
 
 def _comes_back(plan: Plan, old: FileSlice, incoming: pa.Table) -> bool:

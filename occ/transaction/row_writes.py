@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Effects, remove_where
-from ...hudi.table import RECORD_KEY, TableConfig, named_values, partition_path, partition_paths, record_keys
+from ...hudi.merge import Effects
+from ...hudi.table import TableConfig, named_values, partition_path, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-from ..rebase import merge_rows, refuse_known, refuse_later, refuse_same_rows
+from ..rebase import merge_rows, refuse_known, refuse_same_rows, remove_marked
 from ..session import known_partition
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Plan, appends, apply, read_slice, write_successor
+from ..staging import PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice
 from ..turns import TurnTaker, take_turn, targets
 
 if TYPE_CHECKING:
@@ -217,11 +217,4 @@ def _remove(files: Files, each: FileSlice, conditions: Iterable[Condition | None
     gone = np.zeros(base.num_rows, bool)
     for where in conditions:
         gone |= True if where is None else where.mask(base).to_numpy(zero_copy_only=False)
-    if appends(files.spec, each):
-        if gone.any():
-            rows = base.select([COMMIT_TIME, RECORD_KEY]).filter(pa.array(gone))
-            if lost is not None:
-                refuse_later(lost, rows)
-            files.append(each, None, rows.column(RECORD_KEY).to_pylist())
-        return
-    write_successor(files, each, remove_where(base, gone), lost.file_id(each) if lost else "")
+    remove_marked(files, each, base, gone, lost)

@@ -158,13 +158,6 @@ def test_an_empty_list_of_metadata_partitions_is_no_metadata_table():
     config.refuse_writing()
 
 
-def test_merge_on_read_is_read_here_and_not_by_a_scan_of_base_files():
-    config = dataclasses.replace(CONFIG, table_type="MERGE_ON_READ")
-    config.refuse_reading()
-    with pytest.raises(UnsupportedTableError, match="does not merge its log files"):
-        config.refuse_scanning()
-
-
 @pytest.mark.parametrize(
     ("change", "raw", "said"),
     [

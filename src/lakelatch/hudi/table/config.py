@@ -260,16 +260,6 @@ class TableConfig:
                 "bootstrap",
             )
 
-    def refuse_scanning(self) -> None:
-        """Raise `UnsupportedTableError` when the rows are not just those of the base files."""
-        self.refuse_reading()
-        if self.merge_on_read:
-            raise self._unsupported(
-                f"Table {self.name} is merge-on-read, and Spark's own scan does not merge its log files. Read it with "
-                "`lakelatch.open(...).read()`, or with Hudi on Spark",
-                "merge_on_read",
-            )
-
     def refuse_writing(self, *, logs: bool = True) -> None:
         """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
 

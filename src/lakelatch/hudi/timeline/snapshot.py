@@ -109,6 +109,11 @@ class FileSlice:
         """Of all its files."""
         return {log.path for log in self.logs} | ({self.base.path} if self.base else set())
 
+    @property
+    def total_size(self) -> int:
+        """Bytes of all its files."""
+        return sum(log.size for log in self.logs) + (self.base.size if self.base else 0)
+
     def _rows(self) -> BaseFile:
         if self.base is None:
             raise UnsupportedTableError(

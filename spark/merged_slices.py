@@ -1,0 +1,60 @@
+"""Rows of file slices with log files, which Spark's own Parquet scan does not merge: a slice at a time, in Python workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..hudi.merge import merged_rows, ordering_of, widened
+from ..hudi.table import TableConfig
+from ..hudi.timeline import FileSlice
+from ..occ.table import Table
+from ..storage import Store
+from .columns import spark_schema
+from .tasks import FILE_COLUMN, ROW_COLUMN, name_of
+
+_BATCH_ROWS = 64 << 10
+
+
+@dataclass
+class MergeSlices:
+    """For ``mapInArrow``: pickled slices become their rows. Memory is one slice.
+
+    With ``named`` each row tells its slice and its place there, as `RemoveTask` takes them.
+    """
+
+    store: Store
+    config: TableConfig
+    schema: pa.Schema
+    named: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of all slices, in their order."""
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                group: FileSlice = pickle.loads(packed)  # noqa: S301 - written by our own driver
+                rows = merged_rows(self.store, self.config, group, columns=self.schema.names)
+                rows = widened(rows.select([n for n in rows.column_names if n in self.schema.names]), self.schema)
+                if self.named:
+                    rows = rows.append_column(FILE_COLUMN, pa.repeat(pa.scalar(name_of(group)), rows.num_rows))
+                    rows = rows.append_column(ROW_COLUMN, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+                yield from rows.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def merged(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema, *, named: bool = False) -> Any:
+    """A DataFrame over slices with log files; nothing is read before it is asked for.
+
+    Raises:
+        UnsupportedTableError: the table's rules of merging are not known here.
+    """
+    ordering_of(table.config)
+    packed = pa.table({"slice": pa.array([pickle.dumps(each) for each in slices], pa.binary())})
+    tasks = max(1, min(len(slices), int(spark.sparkContext.defaultParallelism) * 4))
+    columns = [*schema, *([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())] if named else [])]
+    task = MergeSlices(table.store, table.config, schema, named=named)
+    return spark.createDataFrame(packed).repartition(tasks).mapInArrow(task, spark_schema(pa.schema(columns)))
