@@ -189,6 +189,8 @@ def test_a_condition_travels() -> None:
         ("x = 1e999", "no value"),
         ("x = 1e39F", "no value"),
         ("n = 300Y", "no value"),
+        ("ok = n > 1", "comparisons side by side want parentheses"),
+        ("n < 2 = true", "comparisons side by side want parentheses"),
         ("ok = not n > 1", "not wants parentheses here"),
         ("s like n", "pattern as text"),
         ("s like 'a' escape 'xy'", "one character"),

@@ -135,6 +135,9 @@ class _Reader:
         name = type(e).__name__
         at = _place(e)
         if name in _COMPARISONS:
+            # Spark reads a = b < c from the left, and sqlglot compares b with c first.
+            if not {type(e.this).__name__, type(e.expression).__name__}.isdisjoint(_COMPARISONS):
+                raise refused("comparisons side by side want parentheses", self._text, at)
             if type(e.expression).__name__ == "Not":
                 raise refused("not wants parentheses here", self._text, _place(e.expression))
             return Compare(_COMPARISONS[name], self.node(e.this), self.node(e.expression), at=at)
