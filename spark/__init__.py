@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .result import WriteResult
+    from ..occ.transaction import WriteResult
     from .sizes import JobSizes
     from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
@@ -26,7 +26,7 @@ _LAZY = {
     "JobSizes": ".sizes",
     "SparkTable": ".table",
     "SparkTransaction": ".transaction",
-    "WriteResult": ".result",
+    "WriteResult": "..occ.transaction",
     "open": ".table",
 }
 

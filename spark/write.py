@@ -27,7 +27,7 @@ from ..occ.log import slices_that_may_match
 from ..occ.session import refuse_misspelled, several
 from ..occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Plan, slices_by_partition
 from ..occ.table import Table
-from ..occ.transaction import Transaction
+from ..occ.transaction import Transaction, WriteResult
 from ..occ.turns import take_turn
 from . import columns
 from .filters import comparisons, in_spark
@@ -38,7 +38,6 @@ from .merged_slices import merged
 from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan_base_files, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
-from .result import WriteResult
 from .sizes import JobSizes
 from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, RemoveTask, Task, looked_at, repeated_keys
 
@@ -399,12 +398,8 @@ class Writes:
 
     def _refuse_overwrite(self, what: str, *operations: str) -> None:
         """Raise `InputError` in a transaction of another operation."""
-        if self._txn is not None and self._txn.operation not in operations:
-            raise InputError(
-                f"`{what}` in a transaction of {self._table.url} that was begun as {self._txn.operation!r}; nothing was written. "
-                f"Begin it as {operations[0]!r}: run(job, operation={operations[0]!r})",
-                operation=self._txn.operation,
-            )
+        if self._txn is not None:
+            self._txn.workspace.refuse_unless_overwrite(what, *operations)
 
     def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: str) -> WriteResult:
         def attempt(txn: Transaction) -> Transaction:
@@ -414,16 +409,7 @@ class Writes:
         if self._txn is not None:
             with self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
-        done = self._table.run(attempt, operation=operation)
-        commit = done.commit
-        return WriteResult(
-            operation,
-            commit.instant if commit else None,
-            commit.completion if commit else None,
-            done.attempts,
-            done.losses,
-            done.value.files if commit else (),
-        )
+        return WriteResult.of(operation, self._table.run(attempt, operation=operation))
 
     @property
     def _cores(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .result import WriteResult
+from ..occ.transaction import WriteResult
 from .write import Writes
 
 

@@ -1,7 +1,7 @@
 """Merging a transaction's changes again onto what others have committed meanwhile."""
 
-from .rebase import ROUNDS_MAX, Again, Lost
-from .replay_rows import merge_rows, merge_unit, refuse_known, refuse_same_rows, remove_marked
+from .rebase import ROUNDS_MAX, Again, Lost, Unit
+from .replay_rows import held_keys, merge_rows, merge_unit, refuse_known, refuse_same_rows, remove_marked
 from .rounds import MergeAgain, Rebase, Round
 
 __all__ = [
@@ -11,6 +11,8 @@ __all__ = [
     "MergeAgain",
     "Rebase",
     "Round",
+    "Unit",
+    "held_keys",
     "merge_rows",
     "merge_unit",
     "refuse_known",

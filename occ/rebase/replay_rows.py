@@ -287,11 +287,11 @@ def _rows_of(spec: FileSpec, path: str) -> tuple[pa.Table, pa.Array]:
     return pa.table(found), keys.combine_chunks()
 
 
-def held_keys(spec: FileSpec, slice_: FileSlice) -> pa.Array:
-    """The key column of a slice."""
-    if slice_.logs:
+def held_keys(spec: FileSpec, slice_: FileSlice | str) -> pa.Array:
+    """The key column of a slice, or base file."""
+    if isinstance(slice_, FileSlice) and slice_.logs:
         return _array(read_slice(spec, slice_, columns=()), RECORD_KEY)
-    with spec.store.open(slice_.path) as stream:
+    with spec.store.open(slice_ if isinstance(slice_, str) else slice_.path) as stream:
         return _array(pq.ParquetFile(stream).read([RECORD_KEY], use_threads=False), RECORD_KEY)
 
 

@@ -118,3 +118,23 @@ def partitions_with(
         if any(all(row[n] == values[fields[n]] for n in places) for row in rows):
             matching.add(path)
     return matching
+
+
+def partition_path_of(url: str, config: TableConfig, schema: pa.Schema | None, named: Partition) -> str:
+    """The path of a partition that is named by the values of all partition columns, or by its path.
+
+    Raises:
+        InputError: some columns are missing, a value is of another type, or the table has no columns yet.
+    """
+    if not isinstance(named, Mapping):
+        return named
+    if not schema:
+        raise InputError(f"{url} has no columns yet, and so no partition {dict(named)!r}; write some rows first")
+    values = named_values(named, config, schema)
+    if missing := [field for field in config.partition_fields if field not in values]:
+        raise InputError(
+            f"partition={dict(named)!r} lacks {', '.join(missing)} of {url}; put values of some partition columns into "
+            "the condition",
+            columns=missing,
+        )
+    return partition_path([values[field] for field in config.partition_fields], config)

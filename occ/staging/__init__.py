@@ -4,6 +4,7 @@ from .apply_rows import (
     GROUP_COLUMN,
     NEW,
     PARTITION_COLUMN,
+    Combine,
     Files,
     NewGroups,
     Plan,
@@ -18,8 +19,10 @@ from .apply_rows import (
 from .collected_facts import wanted_of
 from .file_spec import FileSpec, refuse_if_over
 from .incoming import Incoming
-from .meta_columns import COMMIT_TIME
+from .lossless import fitted
+from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
+from .python_values import array_of
 from .staged import Staged
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "GROUP_COLUMN",
     "NEW",
     "PARTITION_COLUMN",
+    "SEQNO",
+    "Combine",
     "FileSpec",
     "Files",
     "Incoming",
@@ -36,6 +41,8 @@ __all__ = [
     "Staged",
     "appends",
     "apply",
+    "array_of",
+    "fitted",
     "owners",
     "placed",
     "read_slice",

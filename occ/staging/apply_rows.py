@@ -9,7 +9,7 @@ Memory: the incoming rows of the task, one base file, and the keys of some more 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -62,20 +62,32 @@ _READ_AHEAD = 16  # files whose keys are read at a time; on an object store each
 _TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
 
 
+# What becomes of the rows of a slice (None: of no slice) and incoming ones that may have keys of them.
+Combine = Callable[[pa.Table | None, pa.Table], Merged]
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot."""
+    """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot.
+
+    ``combine`` stands in the place of the table's merge; such rows need no ordering field.
+    """
 
     spec: FileSpec
     slices: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
     delete: bool = False
     operation: str = "upsert"
+    combine: Combine | None = None
 
     @property
     def ordering(self) -> str | None:
         """The column that decides between an old row and an incoming one."""
         config = self.spec.config
         return None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+
+    def new(self, incoming: pa.Table) -> pa.Table:
+        """What the table gets of rows whose keys it does not have."""
+        return incoming if self.combine is None else self.combine(None, incoming).rows
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
@@ -209,13 +221,18 @@ class NewGroups:
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
     for partition, place, unit in placed(plan, rows):
-        incoming = unit if plan.delete else deduplicate(unit, ordering=plan.spec.config.ordering_field)
+        incoming = unit if plan.delete else deduplicate(unit, ordering=_ordering_of(plan, unit))
         if isinstance(place, str):
             _into_named(plan, files, partition, place, incoming)
         elif place is not None:
             _into_bucket(plan, files, partition, place, incoming)
         else:
             _into_partition(plan, files, partition, incoming)
+
+
+def _ordering_of(plan: Plan, rows: pa.Table) -> str | None:
+    ordering = plan.spec.config.ordering_field
+    return None if plan.combine is not None and ordering not in rows.column_names else ordering
 
 
 def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
@@ -281,10 +298,10 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
         rewrite(plan, files, found[0], incoming)
     elif plan.delete:
         files.looked.add(FileGroupId(partition, ""))
-    else:
+    elif (new := plan.new(incoming)).num_rows:
         # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
         writer = files.begin(partition, plan.spec.group_id(partition, 0, bucket, bucket=bucket))
-        writer.write(incoming)
+        writer.write(new)
         files.end(writer)
 
 
@@ -306,7 +323,7 @@ def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table
     fresh = owner < 0
     if not plan.delete and fresh.any():
         new = NewGroups(files, partition)
-        new.write(incoming.filter(pa.array(fresh)))
+        new.write(plan.new(incoming.filter(pa.array(fresh))))
         new.end()
     for number, old in enumerate(slices):
         mine = owner == number
@@ -396,7 +413,9 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
         files.append(old, None, keys.to_pylist()) if plan.delete else files.append(old, incoming)
         return
     base = read_slice(plan.spec, old)
-    if plan.delete:
+    if plan.combine is not None:
+        merged = plan.combine(base, incoming)
+    elif plan.delete:
         merged = remove(base, _array(incoming, RECORD_KEY))
     else:
         merged = merge(base, incoming, ordering=plan.ordering)

@@ -85,6 +85,27 @@ class Incoming:
         fields = [schema.field(name) for name in (*wanted, *places)]
         return pa.Table.from_arrays([self._fit(given, each) for each in fields], schema=pa.schema(fields))
 
+    def source(self, schema: pa.Schema | None) -> pa.Table:
+        """The columns that were handed in and no others: those that the table has in its types.
+
+        Raises:
+            InputError: a column of record key or partition is missing, or values as of `rows`.
+        """
+        given, known = self._arrow(schema), {each.name: each for each in schema or ()}
+        config = self._config
+        if given.num_rows or given.num_columns:
+            needed = dict.fromkeys([*config.record_key_fields, *config.partition_fields])
+            if missing := [name for name in needed if name not in given.column_names]:
+                raise InputError(
+                    f"the rows lack {', '.join(missing)}, by which rows of {self._url} are found; nothing was written",
+                    columns=missing,
+                )
+        fields = [
+            known.get(each.name) or pa.field(each.name, stored_type(each.type, each.name, zone=self._zone))
+            for each in given.schema
+        ]
+        return pa.Table.from_arrays([self._fit(given, each) for each in fields], schema=pa.schema(fields))
+
     def _in_shape(self, schema: pa.Schema | None) -> pa.Table:
         given = self._arrow(schema)
         if not (given.num_rows or given.num_columns):  # such as an empty list

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
@@ -46,13 +46,26 @@ from ..services import (
 )
 from ..services import clean as cleaning
 from ..session import Partition, Session, TableLock, View, known_partition, settled, several
-from ..transaction import Bounds, RunResult, Transaction, begin, constrained
+from ..transaction import (
+    Bounds,
+    Merge,
+    Retries,
+    RunResult,
+    Transaction,
+    Write,
+    WriteResult,
+    begin,
+    constrained,
+    replacing,
+    row_writes,
+)
 from ..transaction import run as run_again
 from ..turns import Asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...conditions import Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..log import Begin
 
@@ -290,6 +303,96 @@ class Table:
             isolation=isolation,
             reserve=reserve,
         )
+
+    # --- rows ------------------------------------------------------------------------------------------------
+    #
+    # Each is the method of `Transaction` with the same name and arguments in a transaction of its own, which `run` runs
+    # again when it loses. The input is read once, before the first attempt.
+
+    def upsert(
+        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[Retries]
+    ) -> WriteResult:
+        """Rows replace those with the same key in the same partition; new keys are inserted.
+
+        Args:
+            rows: as of `Transaction.upsert`, as are ``missing`` and ``zone``.
+            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`.
+
+        Raises:
+            InputError: as `Transaction.upsert`. Nothing was written.
+            ConflictError: of the last attempt, as of `run`.
+        """
+        return self._write(row_writes.upsert(self._ours(), rows, missing, zone), retries)
+
+    def insert(
+        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[Retries]
+    ) -> WriteResult:
+        """Rows are added, in new files; their keys are not looked up. See `Transaction.insert`, and `upsert` for the rest."""
+        return self._write(replacing.insert(self._ours(), rows, missing, zone), retries)
+
+    def overwrite(
+        self,
+        rows: Any,
+        *,
+        partitions: Iterable[Partition] | None = None,
+        missing: str = "refuse",
+        zone: str | None = None,
+        **retries: Unpack[Retries],
+    ) -> WriteResult:
+        """Partitions hold these rows and no others: those that occur in the rows, or ``partitions``.
+
+        See `Transaction.overwrite`, and `upsert` for the rest.
+        """
+        return self._write(replacing.overwrite(self._ours(), rows, partitions, missing, zone), retries)
+
+    def overwrite_table(
+        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[Retries]
+    ) -> WriteResult:
+        """The table holds these rows and no others. See `Transaction.overwrite_table`, and `upsert` for the rest."""
+        return self._write(replacing.overwrite_table(self._ours(), rows, missing, zone), retries)
+
+    def delete(self, keys: Any, **retries: Unpack[Retries]) -> WriteResult:
+        """The rows with these keys are gone. See `Transaction.delete`, and `upsert` for the rest."""
+        return self._write(row_writes.delete(self._ours(), keys), retries)
+
+    def delete_where(
+        self, where: Given, *, partition: Partition | None = None, **retries: Unpack[Retries]
+    ) -> WriteResult:
+        """The rows for which a condition is true are gone. See `Transaction.delete_where`, and `upsert` for the rest."""
+        return self._write(row_writes.delete_where(self._ours(), where, partition), retries)
+
+    def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[Retries]) -> WriteResult:
+        """All rows of the table or of a partition are gone. See `Transaction.delete_all`, and `upsert` for the rest."""
+        return self._write(row_writes.delete_all(partition), retries)
+
+    def update_where(
+        self,
+        where: Given,
+        set: Mapping[str, Any],  # noqa: A002 - the word of SQL
+        *,
+        partition: Partition | None = None,
+        **retries: Unpack[Retries],
+    ) -> WriteResult:
+        """The rows for which a condition is true have new values. See `Transaction.update_where`, and `upsert` for the rest."""
+        return self._write(row_writes.update_where(self._ours(), where, set, partition), retries)
+
+    def merge(self, rows: Any, *, zone: str | None = None, **retries: Unpack[Retries]) -> Merge[WriteResult]:
+        """Rows (``s``) are merged with those of the same key and partition that are there (``t``), by clauses; see `Merge`.
+
+            table.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
+
+        Arguments as of `Transaction.merge`, and `upsert` for the rest.
+        """
+        return Merge(self._ours(), rows, zone, lambda write: self._write(write, retries))
+
+    def _write(self, write: Write, retries: Retries) -> WriteResult:
+        def attempt(txn: Transaction) -> Transaction:
+            write.stage(txn)
+            return txn
+
+        return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **retries))
+
+    # --- columns and settings --------------------------------------------------------------------------------
 
     def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
         """The table has one more column, null in all rows so far: one commit, as `Transaction.add_column`.

@@ -92,6 +92,7 @@ class Landing:
             if changes.empty:
                 self.abort("nothing to commit")
                 return None
+            workspace.refuse_unclaimed()
             workspace.check_constraints()
             if changes.moves:
                 attempt.announce_as("replacecommit")

@@ -6,42 +6,44 @@ Memory: the rows handed in and one base file. Larger work belongs to Spark, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Effects
-from ...hudi.table import TableConfig, named_values, partition_path, partition_paths, record_keys
+from ...hudi.merge import Effects, Merged, remove_where, widened
+from ...hudi.table import RECORD_KEY, TableConfig, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, remove_marked
-from ..session import known_partition
-from ..staging import PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice
-from ..turns import TurnTaker, take_turn, targets
+from ..session import known_partition, partition_path_of
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice, write_successor
+from ..turns import take_turn, targets
+from .new_values import NewValues, with_values
+from .write import Write, Writer
 
 if TYPE_CHECKING:
     from ...conditions import Condition, Given
     from ..rebase import Lost
-    from ..session import Partition
-    from .workspace import Workspace
+    from ..session import Partition, Session
+
+Change = Callable[[pa.Table], pa.Table]  # of a slice's rows; the same table where nothing changes
 
 
-class Writer(TurnTaker, Protocol):
-    """A transaction that writes rows; its workspace is another one after it has begun anew."""
-
-    @property
-    def workspace(self) -> Workspace: ...
-
-
-def upsert(txn: Writer, given: Any, missing: str, zone: str | None) -> None:
+def upsert(session: Session, given: Any, missing: str, zone: str | None) -> Write:
     """See `Transaction.upsert`."""
+    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+    return Write("upsert", lambda txn: stage_upsert(txn, incoming))
+
+
+def stage_upsert(txn: Writer, incoming: Incoming) -> None:
+    """Merge rows into the file groups that hold their keys."""
     txn.workspace.refuse_merge("upsert")
-    incoming = Incoming(given, txn.url, txn.session.config, missing=missing, zone=zone)
 
     def planned() -> tuple[Plan, pa.Table] | None:
         now, rows = txn.workspace.current, incoming.rows(txn.workspace.written_schema)
@@ -53,11 +55,15 @@ def upsert(txn: Writer, given: Any, missing: str, zone: str | None) -> None:
     _apply(txn, planned)
 
 
-def delete(txn: Writer, given: Any) -> None:
+def delete(session: Session, given: Any) -> Write:
     """See `Transaction.delete`."""
+    incoming = Incoming(given, session.url, session.config)
+    return Write("delete", lambda txn: _stage_delete(txn, incoming))
+
+
+def _stage_delete(txn: Writer, incoming: Incoming) -> None:
     txn.workspace.refuse_merge("delete")
     config = txn.session.config
-    incoming = Incoming(given, txn.url, config)
 
     def planned() -> tuple[Plan, pa.Table] | None:
         now, schema = txn.workspace.current, txn.workspace.written_schema
@@ -133,24 +139,50 @@ def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSli
 # --- by condition ------------------------------------------------------------------------------------------------
 
 
-def delete_where(txn: Writer, where: Given, partition: Partition | None) -> None:
+def delete_where(session: Session, where: Given, partition: Partition | None) -> Write:
     """See `Transaction.delete_where`."""
-    txn.workspace.refuse_merge("delete_where")
     if where is None or (isinstance(where, Sequence) and not where):
         raise InputError(
-            f"no condition says which rows of {txn.url} are to be deleted ({where!r}); nothing was written. Give one, as "
+            f"no condition says which rows of {session.url} are to be deleted ({where!r}); nothing was written. Give one, as "
             "'amount < 10', or say `delete_all`"
         )
-    _delete(txn, where, partition)
+    return _by_condition("delete_where", where, partition, lambda condition, _schema: _Removal(condition))
 
 
-def delete_all(txn: Writer, partition: Partition | None) -> None:
+def delete_all(partition: Partition | None) -> Write:
     """See `Transaction.delete_all`."""
-    txn.workspace.refuse_merge("delete_all")
-    _delete(txn, (), partition)
+    return _by_condition("delete_all", (), partition, lambda condition, _schema: _Removal(condition))
 
 
-def _delete(txn: Writer, where: Given, named: Partition | None) -> None:
+def update_where(session: Session, where: Given, given: Mapping[str, Any], partition: Partition | None) -> Write:
+    """See `Transaction.update_where`."""
+    config = session.config
+    config.refuse_merge_on_read("update_where")
+    if where is None or (isinstance(where, Sequence) and not where):
+        raise InputError(
+            f"no condition says which rows of {session.url} are to be changed ({where!r}); nothing was written. Give one, as "
+            "'amount < 10', or 'true' for all"
+        )
+
+    def setting(condition: Condition | None, schema: pa.Schema) -> Change:
+        return _Setting(condition, NewValues(given, schema, schema, session.url, config))
+
+    return _by_condition("update_where", where, partition, setting)
+
+
+def _by_condition(
+    name: str, where: Given, named: Partition | None, made: Callable[[Condition | None, pa.Schema], Change]
+) -> Write:
+    def stage(txn: Writer) -> None:
+        txn.workspace.refuse_merge(name)
+        _stage_by_condition(txn, where, named, made)
+
+    return Write("upsert" if name == "update_where" else "delete", stage)
+
+
+def _stage_by_condition(
+    txn: Writer, where: Given, named: Partition | None, made: Callable[[Condition | None, pa.Schema], Change]
+) -> None:
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         now = txn.workspace
         slices = now.may_match(now.snapshot, _path(txn, named), now.condition(where))
@@ -168,38 +200,29 @@ def _delete(txn: Writer, where: Given, named: Partition | None) -> None:
     schema = workspace.written_schema
     if schema is None:
         return
+    change = made(condition, schema)
     hook = workspace.hook_of(_ConditionsAgain)
     with workspace.staging(), Files(workspace.file_spec(schema), 0) as files:
         for each in slices:
-            _remove(files, each, [condition])
+            _change(files, each, [change])
         workspace.add(files.stats())
-    hook.conditions.append((partition, condition))
+    hook.changes.append((partition, change))
 
 
 def _path(txn: Writer, named: Partition | None) -> str | None:
     """The path of a partition that is named by the values of all partition columns, or by its path."""
-    if not isinstance(named, Mapping):
-        return named
-    config, schema = txn.session.config, txn.workspace.written_schema
-    if schema is None:
-        raise InputError(f"{txn.url} has no columns yet, and so no partition {dict(named)!r}; write some rows first")
-    values = named_values(named, config, schema)
-    if missing := [field for field in config.partition_fields if field not in values]:
-        raise InputError(
-            f"partition={dict(named)!r} lacks {', '.join(missing)} of {txn.url}; put values of some partition columns into "
-            "the condition",
-            columns=missing,
-        )
-    return partition_path([values[field] for field in config.partition_fields], config)
+    if named is None:
+        return None
+    return partition_path_of(txn.url, txn.session.config, txn.workspace.written_schema, named)
 
 
 class _ConditionsAgain:
-    """The conditions by which a transaction deletes, for its rebase: all that landed there is looked at again."""
+    """What a transaction changes by condition, for its rebase: all that landed there is looked at again."""
 
     by_condition: ClassVar = True
 
     def __init__(self) -> None:
-        self.conditions: list[tuple[str | None, Condition | None]] = []
+        self.changes: list[tuple[str | None, Change]] = []
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         for mine in lost.appended:  # whose delete blocks stand, though a row may not meet the condition any more
@@ -207,14 +230,63 @@ class _ConditionsAgain:
         with Files(lost.spec, 0, round=lost.round) as files:
             changed = (current for unit in lost.units for current in unit.current)
             for each in (*changed, *(appended.current for appended in lost.appended), *lost.appeared):
-                here = [where for partition, where in self.conditions if partition in (None, each.partition)]
-                _remove(files, each, here, lost)
+                here = [change for partition, change in self.changes if partition in (None, each.partition)]
+                _change(files, each, here, lost)
             return files.stats()
 
 
-def _remove(files: Files, each: FileSlice, conditions: Iterable[Condition | None], lost: Lost | None = None) -> None:
-    base = read_slice(files.spec, each)
-    gone = np.zeros(base.num_rows, bool)
-    for where in conditions:
-        gone |= True if where is None else where.mask(base).to_numpy(zero_copy_only=False)
-    remove_marked(files, each, base, gone, lost)
+def _change(files: Files, each: FileSlice, changes: Iterable[Change], lost: Lost | None = None) -> None:
+    base = rows = read_slice(files.spec, each)
+    for change in changes:
+        rows = change(rows)
+    if rows is base:
+        return
+    if files.spec.config.merge_on_read:  # deletions alone come here
+        left = pc.is_in(base.column(RECORD_KEY), value_set=rows.column(RECORD_KEY))
+        remove_marked(files, each, base, np.asarray(pc.invert(left)), lost)
+        return
+    updates = rows.column(COMMIT_TIME).null_count
+    merged = Merged(rows, updates=updates, deletes=base.num_rows - rows.num_rows)
+    write_successor(files, each, merged, lost.file_id(each) if lost else "")
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """The rows for which a condition is true are gone; all, without one."""
+
+    where: Condition | None
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        gone = np.ones(rows.num_rows, bool) if self.where is None else _mask(self.where, rows)
+        return remove_where(rows, gone).rows
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """The rows for which a condition is true (all, without one) have new values."""
+
+    where: Condition | None
+    values: NewValues
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        chosen = np.ones(rows.num_rows, bool) if self.where is None else _mask(self.where, rows)
+        return replaced(rows, np.flatnonzero(chosen), self.values.of)
+
+
+def replaced(
+    rows: pa.Table, places: npt.NDArray[np.int64], values: Callable[[pa.Table], Mapping[str, pa.ChunkedArray]]
+) -> pa.Table:
+    """The rows with new values at some places; these are marked as changed."""
+    if not len(places):
+        return rows
+    old = rows.take(pa.array(places))
+    new = with_values(old, values(old))
+    known = set(rows.column_names)
+    schema = pa.schema([*rows.schema, *(each for each in new.schema if each.name not in known)])
+    source = np.arange(rows.num_rows)
+    source[places] = rows.num_rows + np.arange(len(places))
+    return pa.concat_tables([widened(rows, schema), widened(new, schema)]).take(pa.array(source))
+
+
+def _mask(where: Condition, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    return np.asarray(where.mask(rows).to_numpy(zero_copy_only=False), bool)

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Self
 from ...conflict import Claim, Reservation, WriteSet
 from ..staging import Staged
 from ..turns import take_turn
-from . import reading, row_writes
+from . import reading, replacing, row_writes
 from .attempt import Attempt
 from .landing import Landing
+from .merge_into import Merge
 from .validator import CommitValidator
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -204,7 +205,83 @@ class Transaction:
             InputError: a key occurs twice and the table has no ordering field; a column is missing; a value would change
                 in the type of its column; or ``rows`` are in another form. Nothing was written.
         """
-        row_writes.upsert(self, rows, missing, zone)
+        self.require_open()
+        row_writes.upsert(self.session, rows, missing, zone).stage(self)
+
+    def insert(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
+        """Rows are added, in new files. Keys that are there already are not looked up, as in Hudi's ``insert``.
+
+        So a key may be there twice afterwards; with the bucket index, which looks at the files anyway, it is an `upsert`.
+
+        Args:
+            rows: as of `upsert`, as are ``missing`` and ``zone``.
+
+        Raises:
+            InputError: as of `upsert`.
+        """
+        self.require_open()
+        replacing.insert(self.session, rows, missing, zone).stage(self)
+
+    def overwrite(
+        self,
+        rows: Any,
+        *,
+        partitions: Iterable[Partition] | None = None,
+        missing: str = "refuse",
+        zone: str | None = None,
+    ) -> None:
+        """Partitions hold these rows and no others; in a transaction begun as ``insert_overwrite``.
+
+        What others add to these partitions before the commit is a conflict.
+
+        Args:
+            rows: as of `upsert`, as are ``missing`` and ``zone``.
+            partitions: these, by value (``[{"origin": "JFK"}]``) or path, also where no row comes for them; by default
+                those that occur in the rows.
+
+        Raises:
+            InputError: as of `upsert`; or a row belongs to none of ``partitions``.
+        """
+        self.require_open()
+        replacing.overwrite(self.session, rows, partitions, missing, zone).stage(self)
+
+    def overwrite_table(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
+        """The table holds these rows and no others; in a transaction begun as ``insert_overwrite_table``.
+
+        Args:
+            rows: as of `upsert`, as are ``missing`` and ``zone``; without any, the table is empty.
+        """
+        self.require_open()
+        replacing.overwrite_table(self.session, rows, missing, zone).stage(self)
+
+    def update_where(self, where: Given, set: Mapping[str, Any], *, partition: Partition | None = None) -> None:  # noqa: A002
+        """The rows for which a condition (as in `depends_on`) is true have new values, also ones that others add meanwhile.
+
+        Args:
+            where: which rows; evaluated again on what others commit meanwhile. ``"true"`` for all.
+            set: values by column: a value of Python, or an expression over the row, `lakelatch.sql("delay + 1")` or one of
+                pyarrow; all see the row as it was before. A plain text is a value.
+            partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
+
+        Raises:
+            InputError: no condition or value that fits the table; a column of the record key or partition; a result that its
+                column cannot hold unchanged. Nothing was written.
+            UnsupportedTableError: the table is merge-on-read.
+        """
+        self.require_open()
+        row_writes.update_where(self.session, where, set, partition).stage(self)
+
+    def merge(self, rows: Any, *, zone: str | None = None) -> Merge[None]:
+        """Rows (``s``) are merged with those of the same key and partition that are there (``t``), by clauses; see `Merge`.
+
+            txn.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
+
+        Args:
+            rows: in any of the forms of `upsert`; other columns than those of the table may stand in conditions.
+            zone: as of `upsert`.
+        """
+        self.require_open()
+        return Merge(self.session, rows, zone, lambda write: write.stage(self))
 
     def delete(self, keys: Any) -> None:
         """The rows with these keys are gone: the key columns, and the partition columns where they are known.
@@ -212,7 +289,8 @@ class Transaction:
         Args:
             keys: in any of the forms of `upsert`; other columns are not looked at.
         """
-        row_writes.delete(self, keys)
+        self.require_open()
+        row_writes.delete(self.session, keys).stage(self)
 
     def delete_where(self, where: Given, *, partition: Partition | None = None) -> None:
         """The rows for which a condition (as in `depends_on`) is true are gone, also ones that others add meanwhile.
@@ -224,11 +302,13 @@ class Transaction:
         Raises:
             InputError: no condition that fits the table (`delete_all` is the word for none), or no such partition.
         """
-        row_writes.delete_where(self, where, partition)
+        self.require_open()
+        row_writes.delete_where(self.session, where, partition).stage(self)
 
     def delete_all(self, *, partition: Partition | None = None) -> None:
         """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
-        row_writes.delete_all(self, partition)
+        self.require_open()
+        row_writes.delete_all(partition).stage(self)
 
     # --- columns ---------------------------------------------------------------------------------------------
 

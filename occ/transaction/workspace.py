@@ -410,6 +410,28 @@ class Workspace:
                 operation=self.operation,
             )
 
+    def refuse_unless_overwrite(self, what: str, *operations: str) -> None:
+        """Raise `InputError` in a transaction that was not begun as one of these."""
+        self.require_open()
+        if self.operation not in operations:
+            raise InputError(
+                f"`{what}` in a transaction of {self.url} that was begun as {self.operation!r}; nothing was written. "
+                f"Begin it as {operations[0]!r}, as in run(job, operation={operations[0]!r})",
+                operation=self.operation,
+            )
+
+    def refuse_unclaimed(self) -> None:
+        """Raise `InputError` when a transaction that was begun to replace rows has written some, and replaces nothing."""
+        written = self.changes.write_set()
+        replaces = written.region or self.changes.metadata(None).replaced
+        if kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE and self.changes.files and not replaces:
+            raise InputError(
+                f"this transaction of {self.url} was begun as {self.operation!r} and says nothing that it replaces, so its rows "
+                "would stand beside those that are there; nothing landed. Say it (`overwrites`, `drop_file_groups`), use "
+                "`overwrite`, or begin it as 'insert'",
+                operation=self.operation,
+            )
+
     def _refuse_rows(self) -> None:
         self.require_open()
         if self.operation == "delete_partition":

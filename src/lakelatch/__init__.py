@@ -42,21 +42,24 @@ if TYPE_CHECKING:
     from .occ.scan import Scan
     from .occ.session import CommitResult
     from .occ.table import Table, adopt, create, open  # noqa: A004 - lakelatch.open is the name people expect
-    from .occ.transaction import RunResult, Transaction
+    from .occ.transaction import Merge, RunResult, Transaction, WriteResult, sql
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "CommitResult": "occ.session",
+    "Merge": "occ.transaction",
     "RunResult": "occ.transaction",
     "Scan": "occ.scan",
     "Settings": "occ.log",
     "Table": "occ.table",
     "Transaction": "occ.transaction",
+    "WriteResult": "occ.transaction",
     "adopt": "occ.table",
     "create": "occ.table",
     "lock": "locks",
     "open": "occ.table",
+    "sql": "occ.transaction",
 }
 
 __all__ = [
@@ -74,6 +77,7 @@ __all__ = [
     "LockLostError",
     "LockTimeoutError",
     "LockUnavailableError",
+    "Merge",
     "RolledBackError",
     "RunResult",
     "Scan",
@@ -86,11 +90,13 @@ __all__ = [
     "Transaction",
     "UnsafeStoreError",
     "UnsupportedTableError",
+    "WriteResult",
     "adopt",
     "create",
     "lock",
     "locks",
     "open",
+    "sql",
 ]
 
 

@@ -5,6 +5,8 @@
     condition.columns, condition.terms, condition.sql                      # what it reads, implies, and says in Spark
     condition.about(["city"])                                              # the part that these columns decide, or None
 
+    value_on(schema, Sql("amount * 2")).of(rows)                           # a value for each row, in the same language
+
 `parse` and `text` turn SQL into a tree and back: ``parse(text(tree)) == tree``. sqlglot, which reads SQL, is imported when
 the first text is parsed.
 """
@@ -13,5 +15,6 @@ from .condition import Condition, Given, condition_on
 from .implied import Terms
 from .sql import parse
 from .tree import text
+from .value import Sql, Value, value_on
 
-__all__ = ["Condition", "Given", "Terms", "condition_on", "parse", "text"]
+__all__ = ["Condition", "Given", "Sql", "Terms", "Value", "condition_on", "parse", "text", "value_on"]

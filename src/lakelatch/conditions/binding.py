@@ -75,6 +75,11 @@ def bind(node: Node, schema: pa.Schema, said: str | None = None) -> Node:
     return Literal(None, pa.bool_()) if t.is_null(kind) else bound
 
 
+def bind_value(node: Node, schema: pa.Schema, said: str | None = None) -> tuple[Node, pa.DataType]:
+    """The value over columns of this schema, with its type; arguments and errors of `bind`."""
+    return _Binder(schema, said).bind(node)
+
+
 class _Binder:
     def __init__(self, schema: pa.Schema, said: str | None) -> None:
         self._schema, self._said = schema, said

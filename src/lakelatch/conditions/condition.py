@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from .binding import bind
 from .evaluate import mask_of
 from .given import of_arrow, of_terms
-from .implied import about, columns_of, terms_of
+from .implied import about, columns_of, paths_of, terms_of
 from .refusal import refused
 from .sql import parse
 from .tree import Node, text
@@ -42,6 +42,11 @@ class Condition:
     def columns(self) -> frozenset[str]:
         """The columns that it reads; of a nested one the outermost."""
         return frozenset(columns_of(self.bound))
+
+    @property
+    def paths(self) -> frozenset[tuple[str, ...]]:
+        """The columns that it reads, with the fields inside of nested ones."""
+        return frozenset(paths_of(self.bound))
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:

@@ -67,6 +67,14 @@ def mask_of(node: Node, rows: pa.Table | pa.RecordBatch) -> pa.Array:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
+def values_of(node: Node, rows: pa.Table) -> pa.ChunkedArray:
+    """The value of something bound in each row; errors as of `mask_of`."""
+    found = _Evaluation(rows).of(node)
+    if isinstance(found, pa.Scalar):
+        found = pa.array([found.as_py()], found.type).take(pa.array(np.zeros(rows.num_rows, np.int64)))
+    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
 def value_of(node: Node) -> Literal:
     """The value of something that reads no column. `InputError` when it has none."""
     found = _Evaluation(None).of(node)

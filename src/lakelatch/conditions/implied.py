@@ -38,6 +38,11 @@ def columns_of(node: Node) -> set[str]:
     return {each.path[0] for each in walk(node) if isinstance(each, Column)}
 
 
+def paths_of(node: Node) -> set[tuple[str, ...]]:
+    """The columns that are read, with the fields inside of nested ones."""
+    return {each.path for each in walk(node) if isinstance(each, Column)}
+
+
 def conjuncts(node: Node) -> Iterator[Node]:
     """The parts that all have to be true."""
     if isinstance(node, Logic) and node.op == "and":

@@ -24,6 +24,7 @@ from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import landing, validator
+from lakelatch.occ.transaction.workspace import Workspace
 
 from ...mutants import Variant, answering, instead
 from ..pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of
@@ -136,7 +137,8 @@ def everything_lands() -> Variant:
 
 
 def only_file_groups_count() -> Variant:
-    return [answering(Staged, "overwrites"), answering(Staged, "depends_on")]
+    claims = [answering(Staged, "overwrites"), answering(Staged, "depends_on")]
+    return [*claims, answering(Workspace, "refuse_unclaimed")]
 
 
 def the_whole_table_is_one_place() -> Variant:

@@ -1,0 +1,349 @@
+"""Rows merged into a table by clauses: what becomes of rows that are there already, and of those that are not.
+
+A row of the source (``s``) matches the row of the table (``t``) with the same record key in the same partition. Of the
+clauses of its kind the first one whose condition is true decides; where there is none, nothing happens to the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...conflict import Region
+from ...errors import InputError
+from ...hudi.files import FileGroupId
+from ...hudi.merge import Merged, deduplicate, plain, widened
+from ...hudi.table import RECORD_KEY, partition_paths
+from ...hudi.timeline import WriteStat
+from ..rebase import held_keys, refuse_known
+from ..staging import Files, Incoming, Plan, apply, placed, read_slice, write_successor
+from ..turns import take_turn, targets
+from .new_values import NewValues, with_values
+from .write import Write, Writer
+
+if TYPE_CHECKING:
+    from ...conditions import Condition, Given
+    from ...hudi.table import TableConfig
+    from ..rebase import Lost, Unit
+    from ..session import Session
+
+R = TypeVar("R")
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A clause as it was given; values None: the row is deleted."""
+
+    where: Given
+    values: Any
+
+
+class Merge(Generic[R]):
+    """A merge that is being put together; `run` does it. Made by ``merge`` of a table or transaction."""
+
+    def __init__(self, session: Session, given: Any, zone: str | None, finish: Callable[[Write], R]) -> None:
+        self._incoming = Incoming(given, session.url, session.config, zone=zone)
+        self._session, self._finish = session, finish
+        self._matched: list[_Asked] = []
+        self._new: list[_Asked] = []
+
+    def when_matched(
+        self, where: Given = None, *, update: str | Mapping[str, Any] | None = None, delete: bool = False
+    ) -> Self:
+        """What becomes of a row of the table that a row of the source matches.
+
+        Args:
+            where: a condition over ``s`` and ``t``, as ``"s.updated > t.updated"``; None: always.
+            update: ``"all"``, every column as the source has it; or values by column, plain ones or `lakelatch.sql` over
+                ``s`` and ``t``. Other columns stay as they are. The ordering field decides nothing here.
+            delete: the row is deleted.
+        """
+        if delete is (update is not None):
+            raise InputError(
+                'a clause says either `update="all"` (or values by column) or `delete=True`; nothing was written'
+            )
+        self._matched.append(_Asked(where, None if delete else update))
+        return self
+
+    def when_not_matched(self, where: Given = None, *, insert: str | Mapping[str, Any]) -> Self:
+        """What becomes of a row of the source that no row of the table matches.
+
+        Args:
+            where: a condition over ``s``; None: always.
+            insert: ``"all"``, the row as it is; or values by column, as for `when_matched`. Key and partition are those of
+                the source, columns that are not named are null.
+        """
+        self._new.append(_Asked(where, insert))
+        return self
+
+    def run(self) -> R:
+        """Do it: in a transaction of its own, retried, if it was begun by a table; otherwise staged in its transaction.
+
+        Raises:
+            InputError: there is no clause; the source has a key twice and no ordering field to choose; a condition or value
+                does not fit the columns.
+        """
+        if not (self._matched or self._new):
+            raise InputError(
+                f"the merge into {self._session.url} has no clause; say `when_matched(...)` or `when_not_matched(...)`; "
+                "nothing was written"
+            )
+        self._session.config.refuse_merge_on_read("merge")
+        asked, incoming = (tuple(self._matched), tuple(self._new)), self._incoming
+        return self._finish(Write("upsert", lambda txn: _stage(txn, incoming, *asked)))
+
+
+def _stage(txn: Writer, incoming: Incoming, matched: tuple[_Asked, ...], new: tuple[_Asked, ...]) -> None:
+    txn.workspace.refuse_merge("merge")
+    config = txn.session.config
+
+    def planned() -> tuple[Plan, pa.Table] | None:
+        schema = txn.workspace.written_schema
+        rows = incoming.source(schema)
+        if not rows.num_rows:
+            return None
+        spec = txn.workspace.file_spec(schema or rows.schema)
+        now = txn.workspace.current
+        slices = {each: tuple(now.file_slices(each)) for each in partition_paths(rows, config).unique().to_pylist()}
+        clauses = Clauses.of(matched, new, spec.schema, rows.schema, txn.url, config)
+        return Plan(spec, slices, combine=clauses), rows
+
+    def aimed_at(near: Region) -> Iterable[FileGroupId]:
+        if (made := planned()) is None:
+            return ()
+        plan = Plan(made[0].spec, {path: each for path, each in made[0].slices.items() if near.covers(path)})
+        return map(txn.workspace.changes.place_of, targets(plan, made[1]))
+
+    take_turn(txn, aimed_at)
+    workspace = txn.workspace
+    workspace.next_write()
+    if (made := planned()) is None:
+        return
+    plan, rows = made
+    assert isinstance(plan.combine, Clauses)
+    hook = workspace.hook_of(_ClausesAgain)
+    if hook.rows is not None:
+        workspace.rebase = None  # two merges: the second depends on the first one, row by row
+    hook.rows, hook.clauses = rows, plan.combine
+    with workspace.staging(), Files(plan.spec, 0) as files:
+        apply(plan, rows, files)
+        workspace.add(files.stats())
+    for partition in plan.slices:
+        workspace.mark_lookup(partition)
+    hook.idle |= plan.combine.idle
+
+
+class _ClausesAgain:
+    """A merge by clauses, for its rebase: evaluated again on what others have made of the file groups."""
+
+    by_condition: ClassVar = False
+
+    def __init__(self) -> None:
+        self.rows: pa.Table | None = None
+        self.clauses: Clauses | None = None
+        self.idle = False
+
+    def __call__(self, lost: Lost) -> list[WriteStat]:
+        assert self.rows is not None
+        assert self.clauses is not None
+        plan = Plan(lost.spec, combine=self.clauses)
+        units = [(partition, bucket, _one_each(plan, rows)) for partition, bucket, rows in placed(plan, self.rows)]
+        for each in lost.appeared:
+            here = [rows for partition, _bucket, rows in units if partition == each.partition]
+            if self.idle and here:  # what has come or gone there may be what such a row did not meet, or met
+                raise lost.same_row(here[0].column(RECORD_KEY).slice(0, 100).to_pylist())
+            for rows in here:
+                refuse_known(lost, each, _keys(rows))
+        with Files(lost.spec, 0, round=lost.round) as files:
+            for unit in lost.units:
+                mine = [rows for partition, _bucket, rows in units if partition == unit.partition]
+                if mine:
+                    _merge_unit(lost, unit, pa.concat_tables(mine), self.clauses, files)
+            return files.stats()
+
+
+def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files: Files) -> None:
+    """Rows of the source whose keys are or were in the unit; one that is in no slice now is met by the first."""
+    keys = _keys(rows)
+    held = [held_keys(lost.spec, each) for each in unit.current]
+    was = [held_keys(lost.spec, each) for own in unit.ours for each in (own.path, own.old) if each]
+    for number, current in enumerate(unit.current):
+        mine = pc.is_in(keys, value_set=held[number])
+        if not number:
+            elsewhere = pc.is_in(keys, value_set=pa.concat_arrays(held))
+            mine = pc.or_(mine, pc.and_not(pc.is_in(keys, value_set=pa.concat_arrays(was)), elsewhere))
+        merged = clauses(read_slice(lost.spec, current), rows.filter(mine))
+        write_successor(files, current, merged, lost.file_id(current))
+
+
+def _one_each(plan: Plan, rows: pa.Table) -> pa.Table:
+    ordering = plan.spec.config.ordering_field
+    return deduplicate(rows, ordering=ordering if ordering in rows.column_names else None)
+
+
+# --- clauses -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Clause:
+    where: Condition | None
+    values: NewValues | None  # None: every column as the source has it
+    delete: bool = False
+
+
+class Clauses:
+    """Clauses bound to the columns of table and source; a `Combine`.
+
+    Attributes:
+        idle: some row of the source changed nothing.
+    """
+
+    def __init__(self, matched: list[_Clause], new: list[_Clause], schema: pa.Schema, kept: list[str]) -> None:
+        self._matched, self._new, self._schema, self._kept = matched, new, schema, kept
+        self.idle = False
+        paths = {
+            path
+            for each in (*matched, *new)
+            for part in (each.where, each.values)
+            if part is not None
+            for path in part.paths
+        }
+        self._read = {side: sorted({path[1] for path in paths if path[0] == side}) for side in ("s", "t")}
+
+    @classmethod
+    def of(
+        cls,
+        matched: Iterable[_Asked],
+        new: Iterable[_Asked],
+        schema: pa.Schema,
+        source: pa.Schema,
+        url: str,
+        config: TableConfig,
+    ) -> Clauses:
+        """Clauses as they were given, checked.
+
+        Raises:
+            InputError: a condition or value that does not fit, or a source without all columns where ``"all"`` is said.
+        """
+        from ...conditions import condition_on
+
+        s, t = (pa.field(side, pa.struct(list(each))) for side, each in (("s", source), ("t", schema)))
+        kept = [*config.record_key_fields, *config.partition_fields]
+
+        def bound(asked: _Asked, over: pa.Schema) -> _Clause:
+            where = None if asked.where is None else condition_on(over, asked.where)
+            if asked.values is None:
+                return _Clause(where, None, delete=True)
+            if not isinstance(asked.values, str):
+                return _Clause(where, NewValues(asked.values, schema, over, url, config))
+            if asked.values != ALL:
+                raise InputError(f'{asked.values!r} is neither "all" nor values by column; nothing was written')
+            if missing := [name for name in schema.names if name not in source.names]:
+                raise InputError(
+                    f'"all" wants every column of {url}, and the rows lack {", ".join(missing)}; give these columns, or name '
+                    "values by column; nothing was written",
+                    columns=missing,
+                )
+            return _Clause(where, None)
+
+        return cls(
+            [bound(each, pa.schema([s, t])) for each in matched],
+            [bound(each, pa.schema([s])) for each in new],
+            schema,
+            kept,
+        )
+
+    def __call__(self, base: pa.Table | None, incoming: pa.Table) -> Merged:
+        """The rows of a slice, or of none, as the clauses leave them; inserted ones at the end."""
+        base = self._schema.empty_table().append_column(RECORD_KEY, pa.array([], pa.string())) if base is None else base
+        match = pc.index_in(_keys(incoming), value_set=_keys(base))
+        there = np.asarray(match.is_valid())
+        places = np.asarray(pc.fill_null(match, 0)).astype(np.int64)[there]
+        gone, changed = self._meet(base, places, incoming.filter(pa.array(there)))
+        added = self._added(incoming.filter(pa.array(~there)))
+        deletes, updates, inserts = int(gone.sum()), sum(len(where) for where, _ in changed), added.num_rows
+        self.idle |= deletes + updates + inserts < incoming.num_rows
+        if not (deletes or updates or inserts):
+            return Merged(base)
+        wide = [*base.schema, *(each for each in self._schema if each.name not in base.column_names)]
+        schema = pa.schema(wide)
+        source, pieces, size = np.arange(base.num_rows), [widened(base, schema)], base.num_rows
+        for where, rows in changed:
+            source[where] = size + np.arange(len(where))
+            pieces.append(widened(rows, schema))
+            size += len(where)
+        if inserts:
+            pieces.append(widened(added, schema))
+        order = np.concatenate([source[~gone], size + np.arange(inserts)])
+        return Merged(pa.concat_tables(pieces).take(pa.array(order)), inserts, updates, deletes)
+
+    def _meet(
+        self, base: pa.Table, places: npt.NDArray[np.int64], source: pa.Table
+    ) -> tuple[npt.NDArray[np.bool_], list[tuple[npt.NDArray[np.int64], pa.Table]]]:
+        """Of the rows that match: which are gone, and which have become what."""
+        gone = np.zeros(base.num_rows, bool)
+        changed: list[tuple[npt.NDArray[np.int64], pa.Table]] = []
+        if not len(places) or not self._matched:
+            return gone, changed
+        there = self._struct("t", base).take(pa.array(places))
+        pairs = pa.table({"s": self._struct("s", source), "t": there})
+        for clause, mine in _decided(self._matched, pairs):
+            if clause.delete:
+                gone[places[mine]] = True
+                continue
+            old, new = base.take(pa.array(places[mine])), source.take(pa.array(mine))
+            changed.append((places[mine], with_values(old, self._values(clause, pairs.take(pa.array(mine)), new))))
+        return gone, changed
+
+    def _added(self, source: pa.Table) -> pa.Table:
+        pieces = [source.select([*dict.fromkeys(self._kept), RECORD_KEY]).slice(0, 0)]
+        if source.num_rows and self._new:
+            rows = pa.table({"s": self._struct("s", source)})
+            for clause, mine in _decided(self._new, rows):
+                new = source.take(pa.array(mine))
+                base = new.select([*dict.fromkeys(self._kept), RECORD_KEY])
+                pieces.append(with_values(base, self._values(clause, rows.take(pa.array(mine)), new)))
+        schema = pa.schema([*self._schema, pa.field(RECORD_KEY, pa.string())])
+        return pa.concat_tables([widened(each, schema) for each in pieces])
+
+    def _values(self, clause: _Clause, rows: pa.Table, source: pa.Table) -> dict[str, pa.ChunkedArray]:
+        if clause.values is not None:
+            return clause.values.of(rows)
+        return {name: source.column(name) for name in self._schema.names if name not in self._kept}
+
+    def _struct(self, side: str, rows: pa.Table) -> pa.StructArray:
+        """The columns that clauses read of one side; where there are none, the key stands for the number of rows."""
+        names = [name for name in self._read[side] if name in rows.column_names] or [RECORD_KEY]
+        arrays = [_whole(plain(rows.column(name))) for name in names]
+        return pa.StructArray.from_arrays(arrays, names=names)
+
+
+def _decided(clauses: list[_Clause], rows: pa.Table) -> Iterable[tuple[_Clause, npt.NDArray[np.int64]]]:
+    """Each clause with the rows that it decides: those for which no earlier one is true."""
+    left = np.arange(rows.num_rows)
+    for clause in clauses:
+        mine = np.ones(len(left), bool)
+        if clause.where is not None and len(left):
+            found = clause.where.mask(rows.take(pa.array(left)))
+            mine = np.asarray(found.to_numpy(zero_copy_only=False), bool)
+        if mine.any():
+            yield clause, left[mine]
+        left = left[~mine]
+
+
+def _keys(rows: pa.Table) -> pa.Array:
+    return _whole(rows.column(RECORD_KEY))
+
+
+def _whole(column: Any) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    column = column.combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)

@@ -1,0 +1,119 @@
+"""What a change sets: for each column a value, or an expression over the row, in the type of the column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import InputError
+from ..staging import COMMIT_TIME, SEQNO, array_of, fitted
+
+if TYPE_CHECKING:
+    from ...conditions import Sql, Value
+    from ...hudi.table import TableConfig
+
+
+def sql(text: str) -> Sql:
+    """SQL text as the value of a column, in the language of conditions: ``set={"delay": lakelatch.sql("delay + 1")}``.
+
+    A text without it is a value: ``set={"note": "delay + 1"}`` stores these nine characters.
+    """
+    from ...conditions import Sql
+
+    if not isinstance(text, str):
+        raise InputError(f"sql({text!r}) is no SQL text; give the value itself, without `sql`")
+    return Sql(text)
+
+
+class NewValues:
+    """Values for columns of a table, checked against its schema; pickles.
+
+    Args:
+        given: by name of the column: a value of Python, `sql`, or an expression of pyarrow.
+        schema: of the table.
+        over: the columns that expressions may name.
+        url: of the table, for messages.
+        config: record key and partition stay what they are.
+
+    Raises:
+        InputError: no such column, one that tells rows apart, or a value that its column cannot hold.
+    """
+
+    def __init__(
+        self, given: Mapping[str, Any], schema: pa.Schema, over: pa.Schema, url: str, config: TableConfig
+    ) -> None:
+        from ...conditions import Sql, value_on
+
+        if not isinstance(given, Mapping) or not given:
+            raise InputError(
+                f'{given!r} does not say what the rows of {url} are to hold; give values by column, as {{"delay": 0}}; '
+                "nothing was written"
+            )
+        self._ordering = config.ordering_field
+        self._values: dict[str, tuple[pa.DataType, pa.Array | Value]] = {}
+        fixed = {*config.record_key_fields, *config.partition_fields}
+        for name, value in given.items():
+            if name not in schema.names:
+                raise InputError(
+                    f"{url} has no column {name!r} to be set ({', '.join(schema.names)}); nothing was written",
+                    column=name,
+                )
+            if name in fixed:
+                raise InputError(
+                    f"{name} tells where a row of {url} is, so it stays what it is; delete the row and insert another; "
+                    "nothing was written",
+                    column=name,
+                )
+            kind = schema.field(name).type
+            if isinstance(value, Sql | pc.Expression):
+                self._values[name] = kind, value_on(over, value)
+            else:
+                value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+                made = pa.chunked_array([array_of([value], kind, name)])
+                self._values[name] = kind, fitted(made, kind, name).combine_chunks()
+            self._refuse_nan(name, self._values[name][1])
+
+    @property
+    def paths(self) -> set[tuple[str, ...]]:
+        """The columns that the expressions read."""
+        return {
+            path for _kind, value in self._values.values() if not isinstance(value, pa.Array) for path in value.paths
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are set."""
+        return list(self._values)
+
+    def of(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """The new values of these rows, in the types of the table. `InputError` where one cannot be held."""
+        found, every = {}, pa.array(np.zeros(rows.num_rows, np.int64))
+        for name, (kind, value) in self._values.items():
+            if isinstance(value, pa.Array):
+                found[name] = pa.chunked_array([value.take(every)])
+            else:
+                found[name] = fitted(value.of(rows), kind, name)
+                self._refuse_nan(name, found[name])
+        return found
+
+    def _refuse_nan(self, name: str, values: Any) -> None:
+        if name != self._ordering or not isinstance(values, pa.Array | pa.ChunkedArray):
+            return
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values), min_count=0).as_py():
+            raise InputError(
+                f"the ordering column {name!r} would be NaN, which is neither older nor newer than any value; nothing "
+                "was written",
+                column=name,
+            )
+
+
+def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    """Rows with these values, marked as changed by this transaction."""
+    for name, column in values.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.append_column(name, column) if place < 0 else rows.set_column(place, name, column)
+    return rows.drop_columns([name for name in (COMMIT_TIME, SEQNO) if name in rows.column_names])

@@ -1,0 +1,97 @@
+"""Rows into new files: beside those that are there (insert), or in the place of them (overwrite)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...errors import InputError
+from ...hudi.table import partition_paths
+from ...hudi.timeline import WriteStat
+from ..session import Partition, listed, partition_path_of, refuse_misspelled
+from ..staging import Files, Incoming, Plan, apply
+from .row_writes import stage_upsert
+from .write import Write, Writer
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+
+def insert(session: Session, given: Any, missing: str, zone: str | None) -> Write:
+    """See `Transaction.insert`."""
+    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+
+    def stage(txn: Writer) -> None:
+        txn.workspace.refuse_merge("insert")
+        if txn.session.settings.bucket_count is not None:  # a key has one place there, so it is looked up
+            stage_upsert(txn, incoming)
+            return
+        txn.workspace.next_write()
+        rows = incoming.rows(txn.workspace.written_schema)
+        with txn.workspace.staging():
+            txn.workspace.add(_new_files(txn, rows))
+        txn.workspace.written_unasked()
+
+    return Write("insert" if session.settings.bucket_count is None else "upsert", stage)
+
+
+def overwrite(
+    session: Session, given: Any, partitions: Iterable[Partition] | None, missing: str, zone: str | None
+) -> Write:
+    """See `Transaction.overwrite`."""
+    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+    named = None if partitions is None else listed(partitions)
+
+    def stage(txn: Writer) -> None:
+        txn.workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
+        rows, config = incoming.rows(txn.workspace.written_schema), session.config
+        written = set(partition_paths(rows, config).unique().to_pylist()) if rows.num_rows else set()
+        wanted = written if named is None else {_path(session, each, rows.schema) for each in named}
+        if others := sorted(written - wanted):
+            raise InputError(
+                f"rows of partition {others[0]!r} are not among the partitions to overwrite ({', '.join(sorted(wanted))}); "
+                "filter the rows, or name that partition too; nothing was written",
+                partitions=others,
+            )
+        _replace(txn, rows, sorted(wanted))
+
+    return Write("insert_overwrite", stage)
+
+
+def overwrite_table(session: Session, given: Any, missing: str, zone: str | None) -> Write:
+    """See `Transaction.overwrite_table`."""
+    incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
+
+    def stage(txn: Writer) -> None:
+        txn.workspace.refuse_unless_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")
+        _replace(txn, incoming.rows(txn.workspace.written_schema), [None])
+
+    return Write("insert_overwrite_table", stage)
+
+
+def _path(session: Session, named: Partition, schema: pa.Schema) -> str:
+    path = partition_path_of(session.url, session.config, schema, named)
+    refuse_misspelled(session.url, session.config, path)
+    return path
+
+
+def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None]) -> None:
+    txn.workspace.next_write()
+    with txn.workspace.staging():
+        stats = _new_files(txn, rows)
+        for each in partitions:
+            txn.workspace.overwrites(each)
+            txn.workspace.drop_file_groups(txn.workspace.current.file_slices(each))
+        txn.workspace.add(stats)
+    txn.workspace.written_unasked()
+    txn.workspace.reads_complete()
+
+
+def _new_files(txn: Writer, rows: pa.Table) -> list[WriteStat]:
+    if not rows.num_rows:
+        return []
+    with Files(txn.workspace.file_spec(rows.schema), 0) as files:
+        apply(Plan(files.spec), rows, files)
+        return files.stats()

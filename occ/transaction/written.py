@@ -1,0 +1,86 @@
+"""What became of a write of rows that `run` ran, and how far it is run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+from ...hudi.timeline import WriteStat
+
+if TYPE_CHECKING:
+    from ..turns import Asked
+    from .retry import RunResult
+    from .transaction import Transaction
+
+
+class Retries(TypedDict, total=False):
+    """How far a write is run again when it loses; the words and defaults are those of `Table.run`."""
+
+    attempts: int
+    timeout_s: float
+    backoff_s: float
+    lost_work_max_s: float | None
+    isolation: str | None
+    reserve: Asked | None
+    reserve_after: int | None
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """A write that landed; ``instant`` is None when there was nothing to change, or its transaction has not ended yet.
+
+    Attributes:
+        instant: requested time T.
+        completion: completion time C, the ``after`` of an incremental reader.
+        attempts: how often the transaction ran; all but the last lost to another writer.
+        losses: the errors of the lost attempts.
+        stats: one entry for each file written.
+        wasted_s: seconds that the lost attempts took.
+    """
+
+    operation: str
+    instant: str | None
+    completion: str | None
+    attempts: int
+    losses: tuple[Exception, ...]
+    stats: tuple[WriteStat, ...] = field(repr=False)
+    wasted_s: float = 0.0
+
+    @classmethod
+    def of(cls, operation: str, done: RunResult[Transaction]) -> WriteResult:
+        """Of a run whose function returned its transaction."""
+        commit = done.commit
+        return cls(
+            operation,
+            commit.instant if commit else None,
+            commit.completion if commit else None,
+            done.attempts,
+            done.losses,
+            done.value.files if commit else (),
+            done.wasted_s,
+        )
+
+    @property
+    def inserted(self) -> int:
+        """Inserted rows."""
+        return sum(s.num_inserts for s in self.stats)
+
+    @property
+    def updated(self) -> int:
+        """Updated rows."""
+        return sum(s.num_updates for s in self.stats)
+
+    @property
+    def deleted(self) -> int:
+        """Deleted rows, of file groups that were written again; an overwrite does not count what it replaces."""
+        return sum(s.num_deletes for s in self.stats)
+
+    @property
+    def files(self) -> int:
+        """Files written."""
+        return len(self.stats)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of these files."""
+        return sum(s.file_size for s in self.stats)
