@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import lakelatch
 from lakelatch import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,13 @@ def test_links_to_files_of_the_repository_lead_somewhere() -> None:
             assert (ROOT / target).exists(), f"{document.name} links to {target}"
 
 
+def test_the_picture_of_two_writers_is_that_of_its_script(tmp_path: Path) -> None:
+    """To renew it: ``python scripts/two_writers.py docs/two-writers.svg``."""
+    drawn = tmp_path / "drawn.svg"
+    subprocess.run([sys.executable, str(ROOT / "scripts/two_writers.py"), str(drawn)], check=True)
+    assert (ROOT / "docs/two-writers.svg").read_text() == drawn.read_text()
+
+
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Every page stands in its navigation, every link and anchor leads somewhere, every docstring fits its signature."""
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
@@ -81,5 +89,11 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "site/reference/table.html").read_text()
     for method in ("read", "transaction", "run", "change_settings"):
         assert f'id="lakelatch.Table.{method}"' in page
+    anchors = set()
+    for written in (tmp_path / "site/reference").glob("*.html"):
+        anchors |= set(re.findall(r'id="(lakelatch[\w.]*)"', written.read_text()))
+    public = {anchor.rpartition(".")[2] for anchor in anchors}
+    assert not set(lakelatch.__all__) - public  # all of it is there, and nothing but it of the rooms
+    assert {name.rpartition(".")[2] for name in anchors if name.startswith("lakelatch.occ.")} <= set(lakelatch.__all__)
     loaded = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"', page)
     assert not loaded  # nothing comes from elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import lakelatch
 from lakelatch.locks import open_provider
 from lakelatch.locks.registry import known_schemes
 
@@ -26,7 +28,9 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 # Would set up this machine, or run the whole suite inside of it.
 _OUTSIDE = ("make ", "pip install", "git clone", "cd ", "sudo ", "apt-get ")
-_BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Needs a service or a library that no test has: it has to compile, and what it names of ours has to be there.
+_COMPILED = "<!-- compiled, not run -->\n"
+_BLOCK = re.compile(rf"^({_COMPILED})?```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Block:
     kind: str
     text: str
     line: int
+    compiled: bool = False
 
     @property
     def spark(self) -> bool:
@@ -44,13 +49,15 @@ class Block:
 
 def blocks(document: Path) -> list[Block]:
     text = document.read_text()
-    return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _BLOCK.finditer(text)]
+    return [Block(m[2], m[3], text.count("\n", 0, m.start(3)) + 1, bool(m[1])) for m in _BLOCK.finditer(text)]
 
 
 def script(document: Path, *, spark: bool) -> str:
     """The document as one program: Python blocks on their own lines, shell lines as calls between them."""
     lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=120)"]
     for block in blocks(document):
+        if block.compiled:
+            continue
         lines += [""] * (block.line - 1 - len(lines))  # so that a traceback names the document's line
         if block.kind == "python":
             lines += block.text.splitlines() if spark or not block.spark else []
@@ -136,6 +143,20 @@ def test_examples_run_on_a_server(document: Path, tmp_path: Path, monkeypatch: p
         run(text.replace(shown, instead), tmp_path)
 
 
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if any(b.compiled for b in blocks(d))], ids=lambda d: d.name)
+def test_examples_that_are_not_run_compile_and_name_what_is_there(document: Path) -> None:
+    for block in blocks(document):
+        if block.compiled:
+            tree = ast.parse(block.text, f"{document.name}:{block.line}")
+            for node in ast.walk(tree):
+                if (
+                    isinstance(node, ast.Attribute)
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id == "lakelatch"
+                ):
+                    assert node.attr in (*lakelatch.__all__, "spark"), f"{document.name}: lakelatch.{node.attr}"
+
+
 @pytest.mark.parametrize(
     "document",
     [d for d in DOCUMENTS if d.parent.name == "locks" or d == ROOT / "docs" / "locks.md"],
@@ -150,7 +171,9 @@ def test_lock_urls_that_are_shown_are_understood(document: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if any(b.spark for b in blocks(d))], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if any(b.spark and not b.compiled for b in blocks(d))], ids=lambda d: d.name
+)
 def test_spark_examples_run(document: Path, tmp_path: Path) -> None:
     run(script(document, spark=True), tmp_path)
 
