@@ -65,7 +65,8 @@ def test_deletes_are_the_bytes_of_another_encoder():
     keys = ["a", "", "\U0001f512", "%{}"]
     ordered = [(key, ("LongWrapper", value)) for key, value in zip(keys, (0, -1, 2**62, 5), strict=True)]
     assert delete_block("1", "{}", [(k, "", v[1]) for k, v in ordered], pa.int64()) == mor.delete_block("1", ordered)
-    assert delete_block("1", "{}", [(key, "", None) for key in keys]) == mor.delete_block("1", keys)
+    natural = [(key, ("IntWrapper", 0)) for key in keys]
+    assert delete_block("1", "{}", [(key, "", None) for key in keys]) == mor.delete_block("1", natural)
     assert list(only(delete_block("1", "{}", [])).deletes()) == []
 
 

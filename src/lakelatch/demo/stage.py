@@ -78,8 +78,9 @@ class Writer:
     def go(self) -> None:
         """Let it commit."""
         assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended, and its last event says how
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
 
     def kill(self) -> None:
         """End it as a crash does."""

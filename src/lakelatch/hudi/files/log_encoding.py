@@ -1,7 +1,8 @@
 """Blocks of log files as bytes: rows in Parquet, and keys that are deleted. The reverse of `log_blocks`. Pure.
 
 A delete says by an ordering value up to which version it takes a row, in the branch of a union that stands for the
-type of the ordering column; readers fail on a block with two of them. Without a value it takes whatever came before.
+type of the ordering column; readers fail on a block with two of them. To take whatever came before it says the number 0
+of 32 bits, as Hudi's do: with no value at all Hudi 1.2.0 fails on a row of an earlier log file, where rows are ordered.
 
 Source: log files that Hudi 1.2.0 wrote and read; the Avro in a delete block is put together here, because encoders
 that choose a branch by the value choose the wrong one.
@@ -20,6 +21,7 @@ import pyarrow as pa
 from ...errors import InputError
 from .log_blocks import DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
 
+_NATURAL = b"\x04\0"  # the branch of 32 bits, and 0
 # Hudi's DecimalWrapper, which holds whatever decimal the column is of.
 _PRECISION, _SCALE = 30, 15
 
@@ -49,9 +51,9 @@ def delete_block(
     Raises:
         InputError: the type, or one of the values, cannot order a delete.
     """
-    write = _writer_of(ordering)
+    write, natural = _writer_of(ordering), _NATURAL if ordering is None else _long(0)
     pieces = [
-        _text(key) + _text(partition) + (_long(0) if value is None else write(value)) for key, partition, value in keys
+        _text(key) + _text(partition) + (natural if value is None else write(value)) for key, partition, value in keys
     ]
     listed = _long(len(pieces)) + b"".join(pieces) + _long(0) if pieces else _long(0)
     return _block(DELETE, {INSTANT: instant, SCHEMA: schema}, struct.pack(">ii", 3, len(listed)) + listed)
