@@ -1,15 +1,20 @@
 """Reading rows: lazy scans of a state of the table, by all cores, of what a condition leaves."""
 
+from .as_dataset import ScanDataset
+from .difference import Difference, differences
 from .explanation import Explanation, ScannedFile
 from .of_table import changes, scan, scan_slices, scan_view, wanted_of
 from .pruning import only_partitions, partitions_that_may_match
 from .scan import Scan
 
 __all__ = [
+    "Difference",
     "Explanation",
     "Scan",
+    "ScanDataset",
     "ScannedFile",
     "changes",
+    "differences",
     "only_partitions",
     "partitions_that_may_match",
     "scan",

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
+from ...conditions import condition_on
 from ...errors import ConfigError, StorageError
 from ...hudi.timeline import FileSlice
 from ..session import some
 from .ahead import in_order
 from .explanation import Explanation, ScannedFile
+from .pruning import partitions_that_may_match
 from .row_groups import RowReader, Wanted
 
 if TYPE_CHECKING:
@@ -134,6 +136,25 @@ class Scan:
         with self._reading():
             calls = (partial(told, each) for each in self._slices)
             return Explanation((*in_order(self._session.env, calls, self._at_once), *self._pruned))
+
+    def narrowed(self, columns: Sequence[str] | None, where: Any) -> Scan:
+        """The same state, with these columns of its own (None: all) and only the rows that meet a condition.
+
+        For scans that have no condition yet.
+
+        Raises:
+            InputError: no condition on these columns.
+        """
+        asked, session = self._wanted, self._session
+        assert asked.condition is None
+        condition = None if where is None else condition_on(asked.table, where)
+        slices: Sequence[FileSlice] = self._slices
+        if condition is not None:
+            paths = {each.partition for each in slices}
+            may = partitions_that_may_match(paths, session.config, asked.table, condition)
+            slices = [each for each in slices if each.partition in may]
+        wanted = Wanted(asked.table, tuple(asked.columns if columns is None else columns), condition)
+        return Scan(session, slices, wanted, completion=self.completion, hold=self._hold)
 
     def __repr__(self) -> str:
         where = "" if self._wanted.condition is None else f" where {self._wanted.condition}"

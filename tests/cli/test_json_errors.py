@@ -19,6 +19,11 @@ FAILURES = {
     ("why",): ["{table}", "20200101000000000"],
     ("watch",): ["{table}", "--after", "yesterday"],
     ("settings",): ["{table}", "isolation=perfect"],
+    ("read",): ["{table}", "--where", "nope = 1"],
+    ("sql",): ["select nope from t", "--table", "t={table}"],
+    ("upsert",): ["{table}", "{none}.csv"],
+    ("delete",): ["{table}", "{none}.csv"],
+    ("diff",): ["{table}", "yesterday", "2026-01-01"],
     ("files",): ["{table}", "--as-of", "yesterday"],
     ("check",): ["{none}"],
     ("rollback",): ["{table}", "20200101000000000"],
@@ -67,7 +72,7 @@ def test_an_error_is_a_sentence_and_with_json_also_json(run, table, tmp_path, co
     assert error["docs"].endswith(f"docs/errors.md#{error['type'].lower()}")
     assert plain.stderr.splitlines()[-1] == f"see {error['docs']}"
     assert (error["landed"], error["exit_code"]) == (False, 2)
-    assert error["message"].rstrip(".") in plain.stderr
+    assert error["message"].replace("\n", "\n  ") in plain.stderr
     assert error["type"].endswith("Error")
 
 

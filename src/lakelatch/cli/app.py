@@ -29,6 +29,7 @@ from .options import (
     Url,
 )
 from .outcome import Commands, plainly, set_up
+from .rows_app import COMMANDS as ROWS
 from .services_app import restore, savepoint, services
 
 # Plain help: no frames, and nothing heavy is imported for it.
@@ -51,6 +52,8 @@ app.add_typer(locks, name="locks")
 app.add_typer(services, name="services")
 app.add_typer(savepoint, name="savepoint")
 app.command()(restore)
+for command in ROWS:
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:

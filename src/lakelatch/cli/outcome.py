@@ -124,4 +124,5 @@ def _tell(error: BaseException, words: str, *more: str) -> None:
         notes = list(getattr(error, "__notes__", ()))
         # An error has its link from the first, and learns the rest on its way here.
         for line in (f"lakelatch: {words}", *more, *notes[1:], *notes[:1]):
-            typer.echo(visible(line), err=True)
+            # Further lines, such as a condition with its place marked, are indented: none passes for a message of ours.
+            typer.echo(visible(line, lines=True).replace("\n", "\n  "), err=True)

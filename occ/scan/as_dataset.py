@@ -1,0 +1,57 @@
+"""A scan as a `pyarrow.dataset.Dataset`, so that DuckDB hands its projection and filters down to it.
+
+To a stream DuckDB hands nothing down. Of a dataset it calls ``scanner(columns=, filter=)``, and reads the ``to_reader()`` of
+what that returns; it does not filter these rows again. Source: DuckDB's Python client, ``arrow_array_stream.cpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from ...errors import InputError
+
+if TYPE_CHECKING:
+    from .scan import Scan
+
+
+class ScanDataset(ds.Dataset):  # type: ignore[misc]
+    """The rows of a scan without a condition; each query narrows it anew, and all see one state of the table."""
+
+    def __init__(self, scan: Scan) -> None:  # pyarrow's own refuses to be called
+        self._scan = scan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the scan."""
+        return self._scan.schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> Narrowed:  # noqa: A002
+        """What a query needs of it."""
+        return Narrowed(self._scan, list(self.schema.names if columns is None else columns), filter)
+
+
+class Narrowed:
+    """As much of a pyarrow scanner as DuckDB uses."""
+
+    def __init__(self, scan: Scan, columns: list[str], condition: pc.Expression | None) -> None:
+        self._rest = None
+        try:
+            self._scan = scan.narrowed(columns, condition)
+        except InputError:  # an expression that conditions do not know
+            self._rest = condition
+            self._scan = scan.narrowed(None, None)
+        self.projected_schema = pa.schema([scan.schema.field(name) for name in columns])
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows, as a stream."""
+        reader = self._scan.to_batches()
+        if self._rest is None:
+            return reader
+        names = self.projected_schema.names
+        batches = (batch.filter(self._rest).select(names) for batch in reader)
+        return pa.RecordBatchReader.from_batches(self.projected_schema, batches)

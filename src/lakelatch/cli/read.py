@@ -1,0 +1,147 @@
+"""``lakelatch read`` and ``sql``.
+
+JSON: one line a row, an object of its columns; times are ISO 8601, decimals are texts, bytes base64, and NaN is a text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError, InputError
+from .output import Waiting, count_text, say
+from .row_files import FORMATS, csv_writer, format_of, write_rows
+from .row_text import json_line, print_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 20
+
+
+def read(
+    url: str, *, columns: str, where: str | None, partitions: Sequence[str], as_of: str | None, limit: int | None,
+    kind: str | None, output: str | None, json: bool,
+) -> None:  # fmt: skip
+    """Print or write the rows of a table."""
+    import lakelatch
+
+    kind = _kind(kind, output, json=json)
+    with lakelatch.open(url) as table:
+        scan = table.read(
+            columns=[each.strip() for each in columns.split(",")] if columns else None,
+            where=where,
+            partitions=list(partitions) or None,
+            as_of=as_of,
+        )
+        _give(scan.to_batches(), limit, kind, output)
+
+
+def sql(
+    query: str, *, tables: Sequence[str], limit: int | None, kind: str | None, output: str | None, json: bool
+) -> None:
+    """Print or write the result of a query over tables."""
+    import lakelatch
+
+    from ..occ.scan import ScanDataset
+
+    try:
+        import duckdb
+    except ImportError as e:
+        raise ConfigError("lakelatch sql needs DuckDB, which is not installed: pip install duckdb") from e
+    kind = _kind(kind, output, json=json)
+    with ExitStack() as stack:
+        connection = stack.enter_context(duckdb.connect())
+        for name, url in map(_named, tables):
+            connection.register(name, ScanDataset(stack.enter_context(lakelatch.open(url)).read()))
+        try:
+            found = connection.sql(query)
+            if found is None:
+                raise InputError(
+                    f"{query!r} has no rows to show; write a select, over tables named with --table NAME=URL"
+                )
+            _give(found.to_arrow_reader(10_000), limit, kind, output)
+        except duckdb.Error as e:
+            raise InputError(f"DuckDB refuses the query: {str(e).strip().rstrip('.')}") from e
+
+
+def _named(table: str) -> tuple[str, str]:
+    name, equals, url = table.partition("=")
+    if not (name and equals and url):
+        raise InputError(f"--table {table!r} is not NAME=URL, as flights=s3://lake/flights")
+    return name, url
+
+
+def _kind(kind: str | None, output: str | None, *, json: bool) -> str:
+    """What is written: "table", or a format of files."""
+    if json:
+        if output is not None or kind not in (None, "json"):
+            raise InputError("--json prints lines; give it without -o and --format, or take --format json -o FILE")
+        return "json"
+    if output is not None:
+        return format_of(output, kind)
+    if kind in (None, "table"):
+        return "table"
+    if kind not in ("csv", "json"):
+        binary = kind in FORMATS
+        raise InputError(
+            f"--format {kind} is binary; name a file with -o FILE" if binary
+            else f"--format {kind!r} is none of table, {', '.join(FORMATS)}"
+        )  # fmt: skip
+    return str(kind)
+
+
+def _give(rows: pa.RecordBatchReader, limit: int | None, kind: str, output: str | None) -> None:
+    import pyarrow as pa
+
+    if output is not None:
+        with _counted("written") as seen:
+            written = write_rows(output, kind, _first(rows, limit), seen)
+        say(f"{count_text(written, 'row')} in {output}")
+    elif kind == "table":
+        shown = _SHOWN if limit is None else limit
+        found = pa.Table.from_batches(_first(rows, shown + 1), rows.schema)
+        print_rows(found.slice(0, shown))
+        say()
+        more = found.num_rows > shown
+        say(f"the first {count_text(shown, 'row')}; --limit shows more" if more else count_text(found.num_rows, "row"))
+    elif kind == "csv":
+        with csv_writer(sys.stdout.buffer, rows.schema) as writer:
+            for batch in _first(rows, limit):
+                writer.write_batch(batch)
+    else:
+        for batch in _first(rows, limit):
+            for row in batch.to_pylist():
+                sys.stdout.write(json_line(row) + "\n")
+
+
+def _first(rows: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    def some() -> Iterator[pa.RecordBatch]:
+        left = limit
+        while left is None or left > 0:
+            batch = next(iter(islice(rows, 1)), None)
+            if batch is None:
+                return
+            yield batch if left is None else batch.slice(0, left)
+            left = left if left is None else left - batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(rows.schema, some())
+
+
+@contextmanager
+def _counted(what: str) -> Iterator[Callable[[int], None]]:
+    """Progress on stderr: how many rows so far."""
+    rows = 0
+    with Waiting(f"0 rows {what}") as tell:
+
+        def seen(more: int) -> None:
+            nonlocal rows
+            rows += more
+            tell(f"{rows:,} rows {what}")
+
+        yield seen

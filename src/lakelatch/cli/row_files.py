@@ -1,0 +1,214 @@
+"""Files of rows: Parquet, CSV, JSON lines and Arrow IPC, told apart by their names' endings, read and written as streams."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .row_text import json_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STDIN = "-"
+_ENDINGS = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
+}  # fmt: skip
+_NOT_IN_JSON = ["NaN", "Infinity", "-Infinity"]
+FORMATS = ("parquet", "csv", "json", "arrow")
+
+
+def format_of(path: str, given: str | None) -> str:
+    """The format that was asked for, or the one that the name tells.
+
+    Raises:
+        InputError: neither is one of `FORMATS`.
+    """
+    if given is not None:
+        if given not in FORMATS:
+            raise InputError(f"--format {given!r} is none of {', '.join(FORMATS)}")
+        return given
+    if (found := _ENDINGS.get(Path(path).suffix.lower())) is None:
+        what = "standard input" if path == STDIN else repr(path)
+        raise InputError(f"the format of {what} is not told by its name; add --format {'|'.join(FORMATS)}")
+    return found
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_rows(path: str, kind: str, known: pa.Schema | None, seen: Callable[[int], None]) -> pa.Table:
+    """All rows of a file, or of standard input.
+
+    Args:
+        path: of the file; ``-`` is standard input.
+        kind: one of `FORMATS`.
+        known: the table's columns, whose types texts are read as; other columns get the type that they look like.
+        seen: called with the number of rows of each batch.
+
+    Raises:
+        InputError: there is no such file, or it is not what its format says.
+    """
+    import pyarrow as pa
+
+    name = "standard input" if path == STDIN else path
+    batches: list[pa.RecordBatch] = []
+    try:
+        with _opened(path) as source:
+            schema, stream = _stream(source, kind, known)
+            for batch in stream:
+                batches.append(batch)
+                seen(batch.num_rows)
+    except (OSError, UnicodeError) as e:
+        raise InputError(f"{name} cannot be read: {e}; nothing was written") from e
+    except pa.ArrowException as e:
+        raise InputError(f"{name} is no {kind} that can be read: {_first_line(e)}; nothing was written") from e
+    return pa.Table.from_batches(batches, schema)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    if path == STDIN:
+        yield sys.stdin.buffer
+    else:
+        with Path(path).open("rb") as source:
+            yield source
+
+
+def _stream(source: IO[bytes], kind: str, known: pa.Schema | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    import pyarrow as pa
+
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(source if source.seekable() else pa.BufferReader(source.read()))
+        return file.schema_arrow, file.iter_batches()
+    if kind == "csv":
+        from pyarrow import csv
+
+        # An empty cell is null; "" in quotes is an empty text; no word such as NA is null, since it may be a key.
+        convert = csv.ConvertOptions(
+            column_types=known, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        reader = csv.open_csv(source, convert_options=convert, parse_options=csv.ParseOptions(newlines_in_values=True))
+        return reader.schema, iter(reader)
+    if kind == "json":
+        table = _of_lines(source, known)
+        return table.schema, iter(table.to_batches())
+    head = source.read(6)
+    rest = pa.BufferReader(head + source.read())
+    file = pa.ipc.open_file(rest) if head == b"ARROW1" else None
+    if file is not None:
+        return file.schema, (file.get_batch(n) for n in range(file.num_record_batches))
+    stream = pa.ipc.open_stream(rest)
+    return stream.schema, iter(stream)
+
+
+def _of_lines(source: IO[bytes], known: pa.Schema | None) -> pa.Table:
+    """One JSON object a line; texts become times, decimals, bytes and NaN where the table has such a column."""
+    import json
+
+    import pyarrow as pa
+
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(source, 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as e:
+                raise InputError(f"line {number} is no JSON: {e}; nothing was written") from e
+            if not isinstance(row, dict):
+                raise InputError(f"line {number} is no JSON object, which a row has to be; nothing was written")
+            rows.append(row)
+    names = dict.fromkeys(name for row in rows for name in row)
+    arrays = [
+        _of_json(
+            [row.get(name) for row in rows], name, known.field(name).type if known and name in known.names else None
+        )
+        for name in names
+    ]
+    return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def _of_json(values: list[Any], name: str, kind: pa.DataType | None) -> pa.Array:
+    import pyarrow as pa
+
+    if kind is not None and pa.types.is_floating(kind):
+        values = [float(each) if each in _NOT_IN_JSON else each for each in values]
+    texts = kind is not None and all(isinstance(each, str) for each in values if each is not None)
+    try:
+        if texts and pa.types.is_binary(kind):
+            return pa.array([None if each is None else base64.b64decode(each, validate=True) for each in values], kind)
+        return pa.array(values, pa.string()).cast(kind) if texts else pa.array(values, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as e:
+        raise InputError(
+            f"column {name!r} is {kind or 'of mixed types'}: {_first_line(e)}; nothing was written", column=name
+        ) from e
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def write_rows(path: str, kind: str, rows: pa.RecordBatchReader, seen: Callable[[int], None]) -> int:
+    """Write a stream of rows to a file, which appears whole or not at all; returns how many they were."""
+    target = Path(path)
+    half = target.with_name(f".{target.name}.{os.getpid()}")
+    written = 0
+    try:
+        with _writer(half, kind, rows.schema) as write:
+            for batch in rows:
+                write(batch)
+                written += batch.num_rows
+                seen(batch.num_rows)
+        half.replace(target)
+    except OSError as e:
+        raise InputError(f"{path} cannot be written: {e}") from e
+    finally:
+        half.unlink(missing_ok=True)
+    return written
+
+
+@contextmanager
+def _writer(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+    import pyarrow as pa
+
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(path, schema) as writer:
+            yield writer.write_batch
+    elif kind == "csv":
+        with csv_writer(path, schema) as writer:
+            yield writer.write_batch
+    elif kind == "arrow":
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            yield writer.write_batch
+    else:
+        with path.open("w", encoding="utf-8") as file:
+            yield lambda batch: file.writelines(json_line(row) + "\n" for row in batch.to_pylist())
+
+
+def csv_writer(sink: Any, schema: pa.Schema) -> Any:
+    """Of CSV that `read_rows` reads again as it was.
+
+    Raises:
+        InputError: a column holds lists or structs, which CSV has not.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if nested := [field.name for field in schema if pa.types.is_nested(field.type)]:
+        raise InputError(f"column {nested[0]!r} is {schema.field(nested[0]).type}, which CSV cannot hold; leave it out with "
+                         "--columns, or take --format json or parquet", column=nested[0])  # fmt: skip
+    return csv.CSVWriter(sink, schema)
