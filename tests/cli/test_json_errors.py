@@ -22,6 +22,7 @@ FAILURES = {
     ("read",): ["{table}", "--where", "nope = 1"],
     ("sql",): ["select nope from t", "--table", "t={table}"],
     ("upsert",): ["{table}", "{none}.csv"],
+    ("insert",): ["{table}", "{none}.csv"],
     ("delete",): ["{table}", "{none}.csv"],
     ("diff",): ["{table}", "yesterday", "2026-01-01"],
     ("files",): ["{table}", "--as-of", "yesterday"],

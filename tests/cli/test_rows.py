@@ -76,6 +76,8 @@ def test_rows_that_were_written_to_a_file_come_back_as_they_were(run, odd, tmp_p
     assert after == before
     assert run.json("delete", again, file)["deleted"] == 6
     assert content(again) == "[]"
+    told = run.json("insert", again, file, *(["--missing", "null"] if columns else []))
+    assert (told["operation"], told["inserted"]) == ("insert", 6)
 
 
 def test_a_table_in_the_terminal_fits_80_columns_and_names_what_it_leaves_out(tmp_path):

@@ -1,4 +1,4 @@
-"""``lakelatch read``, ``sql``, ``upsert``, ``delete`` and ``diff``: the commands about rows and their options."""
+"""``lakelatch read``, ``sql``, ``upsert``, ``insert``, ``delete`` and ``diff``: the commands about rows and their options."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ File = Annotated[
 FileFormat = Annotated[
     str | None, typer.Option("--format", metavar="FORMAT", help="parquet, csv, json or arrow; as FILE ends.")
 ]
+Missing = Annotated[str, typer.Option(help="Columns that the file lacks: refuse, or null.")]
+Zone = Annotated[str | None, typer.Option(help="Of times that name none, as UTC or Europe/Rome.")]
 State = Annotated[
     str, typer.Argument(metavar="T", help="Requested time, as `lakelatch timeline` prints it, or a date.")
 ]
@@ -76,14 +78,30 @@ def upsert(
     file: File,
     *,
     format: FileFormat = None,  # noqa: A002
-    missing: Annotated[str, typer.Option(help="Columns that the file lacks: refuse, or null.")] = "refuse",
-    zone: Annotated[str | None, typer.Option(help="Of times that name none, as UTC or Europe/Rome.")] = None,
+    missing: Missing = "refuse",
+    zone: Zone = None,
     json: Json = False,
 ) -> None:
     """Write the rows of a file: they replace those with the same key, and new keys are inserted."""
     from .write import write
 
     write("upsert", url, file, kind=format, missing=missing, zone=zone, json=json)
+
+
+@plainly
+def insert(
+    url: Url,
+    file: File,
+    *,
+    format: FileFormat = None,  # noqa: A002
+    missing: Missing = "refuse",
+    zone: Zone = None,
+    json: Json = False,
+) -> None:
+    """Add the rows of a file; keys that the table has already are not looked up, but in a table with buckets."""
+    from .write import write
+
+    write("insert", url, file, kind=format, missing=missing, zone=zone, json=json)
 
 
 @plainly
@@ -115,4 +133,4 @@ def diff(
     command(url, before, after, limit=limit, json=json)
 
 
-COMMANDS = (read, sql, upsert, delete, diff)
+COMMANDS = (read, sql, upsert, insert, delete, diff)

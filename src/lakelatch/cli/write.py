@@ -6,13 +6,13 @@ nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .output import Waiting, bytes_text, count_text, duration_text, print_json, say
 from .row_files import format_of, read_rows
 
 if TYPE_CHECKING:
-    from ..occ.transaction import Transaction
+    from ..occ.transaction import WriteResult
 
 
 def write(operation: str, url: str, file: str, *, kind: str | None, missing: str, zone: str | None, json: bool) -> None:
@@ -31,41 +31,28 @@ def write(operation: str, url: str, file: str, *, kind: str | None, missing: str
                 tell(f"reading {file}: {arrived:,} rows")
 
             rows = read_rows(file, kind, table.schema(), seen)
-            attempts = 0
-
-            def work(txn: Transaction) -> Transaction:
-                nonlocal attempts
-                attempts += 1
-                tell(f"{operation} of {rows.num_rows:,} rows" + (f", attempt {attempts}" if attempts > 1 else ""))
-                if operation == "delete":
-                    txn.delete(rows)
-                else:
-                    txn.upsert(rows, missing=missing, zone=zone)
-                return txn
-
-            done = table.run(work, operation=operation)
-        stats, landed = done.value.files if done.commit else (), done.commit
-        facts = {
-            "table": table.url, "operation": operation, "given": rows.num_rows,
-            "instant": landed.instant if landed else None, "completion": landed.completion if landed else None,
-            "inserted": sum(each.num_inserts for each in stats), "updated": sum(each.num_updates for each in stats),
-            "deleted": sum(each.num_deletes for each in stats), "files": len(stats),
-            "bytes": sum(each.file_size for each in stats), "attempts": done.attempts, "wasted_s": done.wasted_s,
-        }  # fmt: skip
+            tell(f"{operation} of {rows.num_rows:,} rows")
+            if operation == "delete":
+                done = table.delete(rows)
+            else:
+                verb = table.insert if operation == "insert" else table.upsert
+                done = verb(rows, missing=missing, zone=zone)
+        place = table.url
     if json:
-        print_json(facts)
+        counts = {name: getattr(done, name) for name in ("inserted", "updated", "deleted", "files", "bytes")}
+        print_json({
+            "table": place, "operation": operation, "given": rows.num_rows, "instant": done.instant,
+            "completion": done.completion, **counts, "attempts": done.attempts, "wasted_s": done.wasted_s,
+        })  # fmt: skip
+    elif done.instant is None:
+        say(f"nothing to {operation}: {count_text(rows.num_rows, 'row')} given, no change to {place}")
     else:
-        _print(facts)
+        _print(done)
 
 
-def _print(facts: dict[str, Any]) -> None:
-    if facts["instant"] is None:
-        say(
-            f"nothing to {facts['operation']}: {count_text(facts['given'], 'row')} given, no change to {facts['table']}"
-        )
-        return
-    rows = [f"{facts[each]:,} {each}" for each in ("inserted", "updated", "deleted") if facts[each]]
-    files = f"{count_text(facts['files'], 'file')} ({bytes_text(facts['bytes'])})"
-    say(f"{facts['instant']} landed: {', '.join(rows) or 'no row changed'}; {files}")
-    if facts["attempts"] > 1:
-        say(f"after {facts['attempts']} attempts; {duration_text(facts['wasted_s'])} were wasted")
+def _print(done: WriteResult) -> None:
+    counts = {"inserted": done.inserted, "updated": done.updated, "deleted": done.deleted}
+    rows = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number) or "no row changed"
+    say(f"{done.instant} landed: {rows}; {count_text(done.files, 'file')} ({bytes_text(done.bytes)})")
+    if done.attempts > 1:
+        say(f"after {done.attempts} attempts; {duration_text(done.wasted_s)} were wasted")
