@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ...environment import Environment
 from ...errors import LakeLatchError
-from ...hudi.files import list_data_files
+from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store
 from ..log import SIDES, Begin, Commit, CommitLog, End, LogEntry, LogState, metadata_of
@@ -196,7 +196,9 @@ class FailedWriteCleaner:
         found: dict[str, list[str]] = {instant.requested: [] for instant in timeline.pending}
         for side in self._store.list(SIDES):
             found.setdefault(side.name.partition("-")[0], [])
-        for file in list_data_files(self._store).bases:
+        listing = list_data_files(self._store)
+        files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
+        for file in files:
             found.setdefault(file.instant, []).append(file.path)
         names = {file_name(instant) for instant in timeline.completed}
         deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})

@@ -265,7 +265,7 @@ def check_no_strays(table: Table) -> None:
         for part in ("", *store.folders(""))
         if not part.startswith(".")
         for e in store.list(part, recursive=bool(part))
-        if e.path.endswith(".parquet")
+        if e.path.endswith(".parquet") or ".log." in e.path
     }
     assert kept <= there, f"committed files are gone: {sorted(kept - there)}"
     strays = {p for p in there - kept if not any(t in p for t in alive)}
