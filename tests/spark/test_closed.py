@@ -1,0 +1,48 @@
+"""A handle that was closed refuses in Spark as it does in plain Python, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lakelatch.spark
+from lakelatch.errors import LakeLatchError, TableError
+
+ROWS = [("a", "x", 1)], "id string, city string, seen long"
+CALLS = {
+    "run": lambda _rows: (lambda _txn: None,),
+    "read": lambda _rows: (),
+    "read_incremental": lambda _rows: ("0",),
+    "delete_where": lambda _rows: ("seen = 1",),
+    "delete_all": lambda _rows: (),
+}
+METHODS = [name for name in dir(lakelatch.spark.SparkTable) if not name.startswith("_")]
+TXN_METHODS = ("insert", "upsert", "delete", "delete_where", "delete_all", "read")
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_closed_table_refuses(spark, make, tmp_path, method):
+    table = make()
+    table.insert(spark.createDataFrame(*ROWS))
+    table.table.close()
+    before = files(tmp_path)
+    rows = spark.createDataFrame(*ROWS)
+    with pytest.raises(TableError, match="was closed; open"):
+        getattr(table, method)(*CALLS.get(method, lambda rows: (rows,))(rows))
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("method", TXN_METHODS)
+def test_a_transaction_of_a_job_that_is_over_refuses(spark, make, tmp_path, method):
+    table, kept = make(), []
+    rows = spark.createDataFrame(*ROWS)
+    table.run(lambda txn: (txn.upsert(rows), kept.append(txn)))
+    before = files(tmp_path)
+    with pytest.raises(LakeLatchError, match="is over"):
+        getattr(kept[0], method)(*CALLS.get(method, lambda rows: (rows,))(rows))
+    assert files(tmp_path) == before
