@@ -53,8 +53,8 @@ def blocks(document: Path) -> list[Block]:
 
 
 def script(document: Path, *, spark: bool) -> str:
-    """The document as one program: Python blocks on their own lines, shell lines as calls between them."""
-    lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=120)"]
+    """The document as one program: Python blocks on their own lines, shell blocks as calls between them."""
+    lines = ["import subprocess; sh = lambda line: subprocess.run(['bash', '-ec', line], check=True, timeout=200)"]
     for block in blocks(document):
         if block.compiled:
             continue
@@ -62,11 +62,14 @@ def script(document: Path, *, spark: bool) -> str:
         if block.kind == "python":
             lines += block.text.splitlines() if spark or not block.spark else []
             continue
+        here = []
         for line in block.text.replace("\\\n", " ").splitlines():
             if line.startswith(("python benchmarks/", "python examples/")):
                 offered_by_program(line)
-            elif line and not line.startswith(("#", *_OUTSIDE)):
-                lines.append(f"sh({line!r})")
+            elif not line.startswith(_OUTSIDE):
+                here.append(line)
+        whole = "\n".join(here)
+        lines.append(f"sh({whole!r})")  # one shell, whose variables last as long as the block
     return "\n".join(lines)
 
 
