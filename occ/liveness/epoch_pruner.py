@@ -2,8 +2,8 @@
 
 An epoch may go when nothing that is open began in it or in an earlier one (its candidates lie there), and what it
 committed is on the timeline or older than it. A put of a zombie into an emptied slot counts for nothing: whoever appends
-or reads looks up the newest epoch (docs/model.md has the schedules). So a folder may be emptied by several at once, be left
-half, or come to life again with a zombie's entry, and the next one goes on.
+or reads looks up the newest epoch (`python -m tests.model --traces` prints the schedules). So a folder may be emptied by
+several at once, be left half, or come to life again with a zombie's entry, and the next one goes on.
 
     t=0  entries go upwards, the open entry first: an epoch without it tells nobody anything any more
     t=1  the pruner dies; the next one finds the rest by the number of the folder

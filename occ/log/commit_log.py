@@ -8,7 +8,7 @@ Absence is no answer. A put whose reply was lost may land later, so a writer in 
 same slot until the store says what stands there. Single entries are never deleted, because a zombie's put would
 succeed on a slot that somebody has emptied. The newest epoch is looked up at every head and after every put: if the
 log was replaced below a sleeping writer, what it reads there counts for nothing, and its entry stands where nobody
-reads (docs/model.md has the schedules).
+reads (`python -m tests.model --traces` prints the schedules).
 """
 
 from __future__ import annotations
