@@ -162,7 +162,7 @@ def test_the_sessions_settings_stay_as_they_are(make: Callable[..., Any], spark:
     table = make()
     table.upsert(spark.createDataFrame([(str(n), str(n)) for n in range(40)], "id string, city string"))
     jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
-    rows = table.read().to_arrow()
+    rows = table.read()
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) == jobs, "a job only to look for files"
     assert rows.count() == 40
     assert {row["key"]: row["value"] for row in spark.sql("set").collect()} == before
