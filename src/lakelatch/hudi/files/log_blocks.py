@@ -64,7 +64,7 @@ class Block:
             raise self._damaged(e) from e
 
     def _parquet(self) -> pa.Table:
-        return pq.read_table(io.BytesIO(self.content), use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(self.content)).read(use_threads=False)
 
     def _avro(self) -> pa.Table:
         import fastavro
