@@ -137,6 +137,13 @@ def test_everything_can_be_deleted(table: Any) -> None:
     assert rows(table) == {}
 
 
+def test_values_that_no_partition_has_name_nothing(table: Any) -> None:
+    assert table.update_where("true", set={"delay": 9}, partition={"origin": "nowhere"}).instant is None
+    assert table.delete_all(partition={"origin": "nowhere"}).instant is None
+    with pytest.raises(InputError, match="cannot be a partition"):
+        table.delete_all(partition="nowhere")
+
+
 def test_a_merge_follows_the_first_clause_that_is_true(table: Any) -> None:
     source = [
         {**flight("a", delay=7, updated=2), "gone": False},
