@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,6 +73,7 @@ class Session:
         writer: its name in logs and messages; ``priority`` that of its transactions.
         inline_bytes: what of a commit or plan takes more lies beside the log, and not in its entry.
         clock_is_right: begin also when this host's clock is years ahead of the table.
+        threads: how many file groups a write works on at a time; as many as this process has cores.
         first_sweep: called once, when the session looks after others for the first time.
     """
 
@@ -87,6 +89,7 @@ class Session:
         self.writable = bool(store.folders(LOG))
         self.contention = Contention()
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
+        self.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.first_sweep: Callable[[], object] = lambda: None
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)

@@ -3,17 +3,17 @@
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task, one base file, and the keys of some more while keys are looked up.
+Memory: the incoming rows of the task, one base file for each thread, and the keys of some more while they are looked up.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ from ...hudi.table import (
 )
 from ...hudi.timeline import FileSlice, WriteStat
 from .base_file import BaseFileWriter
+from .crew import Crew
 from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
 from .meta_columns import FILE_NAME, PARTITION_PATH, RowNumbers
@@ -59,6 +60,7 @@ NEW = "new-"
 _SMALL_FILE_BYTES = 4 << 20
 _WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
 _READ_AHEAD = 16  # files whose keys are read at a time; on an object store each takes some round trips
+_THREADS_BYTES = 4 << 20  # less is done sooner than threads are begun
 _TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
 
 
@@ -101,14 +103,25 @@ def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, .
 class Files:
     """The files of one task. Publishing waits for the disk, so it runs beside the next file's work.
 
+    Args:
+        threads: how many file groups are worked on at a time, where that is worth a thread.
+
     Attributes:
         looked: where `apply` looked keys up: file groups, or partitions as groups without file id.
         idle: some incoming row changed nothing, because the row that was there is newer.
         kept: by path of a file, what was done in it; kept when it is a dict, for a rebase in the same process.
     """
 
-    def __init__(self, spec: FileSpec, task: int, *, keep_hashes: bool = False, round: int = 0) -> None:  # noqa: A002
-        self.spec, self.task = spec, task
+    def __init__(
+        self,
+        spec: FileSpec,
+        task: int,
+        *,
+        keep_hashes: bool = False,
+        round: int = 0,  # noqa: A002
+        threads: int = 1,
+    ) -> None:
+        self.spec, self.task, self._threads = spec, task, threads
         self.looked: set[FileGroupId] = set()
         self.idle = False
         self.kept: dict[str, Effects] | None = None
@@ -120,6 +133,10 @@ class Files:
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="lakelatch-publish")
         self._open: list[BaseFileWriter] = []
         self._publishing: list[Future[WriteStat]] = []
+
+    def crew(self, slices: Iterable[FileSlice], more_bytes: int = 0) -> Crew:
+        """Who works on these slices, and so many bytes of new rows; each piece of work has file groups of its own."""
+        return Crew(self._threads if more_bytes + sum(map(_bytes, slices)) >= _THREADS_BYTES else 1)
 
     def begin(
         self, partition: str, file_id: str, replaces: FileSlice | None = None, *, begun: str | None = None
@@ -171,7 +188,7 @@ class Files:
         """Ends and publishes everything; raises the first error."""
         for writer in list(self._open):
             self.end(writer)
-        return [future.result() for future in self._publishing]
+        return sorted((future.result() for future in self._publishing), key=lambda stat: stat.path)
 
     def __enter__(self) -> Files:
         return self
@@ -220,14 +237,15 @@ class NewGroups:
 
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
-    for partition, place, unit in placed(plan, rows):
-        incoming = unit if plan.delete else deduplicate(unit, ordering=_ordering_of(plan, unit))
-        if isinstance(place, str):
-            _into_named(plan, files, partition, place, incoming)
-        elif place is not None:
-            _into_bucket(plan, files, partition, place, incoming)
-        else:
-            _into_partition(plan, files, partition, incoming)
+    with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
+        for partition, place, unit in placed(plan, rows):
+            incoming = unit if plan.delete else deduplicate(unit, ordering=_ordering_of(plan, unit))
+            if isinstance(place, str):
+                crew.do(_into_named, plan, files, partition, place, incoming)
+            elif place is not None:
+                crew.do(_into_bucket, plan, files, partition, place, incoming)
+            else:
+                _into_partition(plan, files, partition, incoming, crew)
 
 
 def _ordering_of(plan: Plan, rows: pa.Table) -> str | None:
@@ -316,24 +334,28 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
         new.end()
 
 
-def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
+def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table, crew: Crew) -> None:
     """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
     files.looked.add(FileGroupId(partition, ""))
     slices, owner = owners(plan, partition, incoming)
     fresh = owner < 0
     if not plan.delete and fresh.any():
-        new = NewGroups(files, partition)
-        new.write(plan.new(incoming.filter(pa.array(fresh))))
-        new.end()
+        crew.do(_into_new, plan, files, partition, incoming if fresh.all() else incoming.filter(pa.array(fresh)))
     for number, old in enumerate(slices):
         mine = owner == number
         if mine.any():
-            rewrite(plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
+            crew.do(rewrite, plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
+
+
+def _into_new(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
+    new = NewGroups(files, partition)
+    new.write(plan.new(incoming))
+    new.end()
 
 
 def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
     """The slices of a partition, and for each row the number of the one that takes it; -1 is none of them."""
-    slices = sorted(plan.slices.get(partition, ()), key=lambda s: s.base.size if s.base else 0)
+    slices = sorted(plan.slices.get(partition, ()), key=_bytes)
     keys = _array(incoming, RECORD_KEY)
     owner = np.full(incoming.num_rows, -1, np.int32)
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
@@ -349,6 +371,10 @@ def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSli
         if target is not None:
             owner[fresh] = target
     return slices, owner
+
+
+def _bytes(slice_: FileSlice) -> int:
+    return slice_.base.size if slice_.base else 0
 
 
 def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> int | None:
@@ -419,7 +445,8 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
         merged = remove(base, _array(incoming, RECORD_KEY))
     else:
         merged = merge(base, incoming, ordering=plan.ordering)
-        files.idle |= merged.inserts + merged.updates < incoming.num_rows
+        if merged.inserts + merged.updates < incoming.num_rows:
+            files.idle = True
     path = write_successor(files, old, merged)
     if files.kept is not None and path and old.instant != plan.spec.instant:
         files.kept[path] = Effects.of(base, incoming, delete=plan.delete)

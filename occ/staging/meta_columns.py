@@ -7,7 +7,8 @@ and gets the transaction's.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,12 @@ class RowNumbers:
 
     task: int = 0
     rows: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def take(self, count: int) -> int:
         """The first of ``count`` numbers that nobody else gets."""
-        first, self.rows = self.rows, self.rows + count
+        with self._lock:
+            first, self.rows = self.rows, self.rows + count
         return first
 
 

@@ -732,6 +732,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     isolation: str | None = None,
     priority: int = 0,
     clock_is_right: bool = False,
+    threads: int | None = None,
     env: Environment = SYSTEM,
     **storage: Any,
 ) -> Table:
@@ -746,6 +747,8 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         priority: of this writer's transactions, on tables with strategy ``priority``; the larger goes first.
         clock_is_right: begin also when this host's clock is years ahead of all that the table has: nothing was written
             for so long.
+        threads: how many file groups a write of rows works on at a time, each with its rows in memory; as many as this
+            process has cores by default.
         env: clocks, threads and randomness; for simulators.
         storage: options of the store (endpoint, region, keys).
 
@@ -753,8 +756,12 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         TableNotFoundError: there is no table.
         ConfigError: the table is set otherwise than this writer expects; names both values.
     """
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ConfigError(f"threads={threads!r}: give a whole number from 1 on, or None for as many as there are cores")
     table = Table(open_store(url, **storage), env=env, writer=writer)
     table.session.priority, table.session.clock_is_right = priority, clock_is_right
+    if threads is not None:
+        table.session.threads = threads
     if table.writable:
         refuse_contradiction(table.settings.strategy, bucket_count=table.settings.bucket_count, priority=priority)
         if lock is not None and lock != table.settings.lock:

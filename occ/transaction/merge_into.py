@@ -132,7 +132,7 @@ def _stage(txn: Writer, incoming: Incoming, matched: tuple[_Asked, ...], new: tu
     if hook.rows is not None:
         workspace.rebase = None  # two merges: the second depends on the first one, row by row
     hook.rows, hook.clauses = rows, plan.combine
-    with workspace.staging(), Files(plan.spec, 0) as files:
+    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads) as files:
         apply(plan, rows, files)
         workspace.add(files.stats())
     for partition in plan.slices:

@@ -92,6 +92,6 @@ def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None]) -> N
 def _new_files(txn: Writer, rows: pa.Table) -> list[WriteStat]:
     if not rows.num_rows:
         return []
-    with Files(txn.workspace.file_spec(rows.schema), 0) as files:
+    with Files(txn.workspace.file_spec(rows.schema), 0, threads=txn.session.threads) as files:
         apply(Plan(files.spec), rows, files)
         return files.stats()

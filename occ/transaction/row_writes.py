@@ -1,6 +1,6 @@
 """Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
 
-Memory: the rows handed in and one base file. Larger work belongs to Spark, which runs the same code in its tasks.
+Memory: the rows handed in and one base file for each thread. Larger work belongs to Spark, which runs the same code in its tasks.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _apply(txn: Writer, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> 
         return
     plan, rows = made
     hook = workspace.hook_of(_RowsAgain)
-    with workspace.staging(), Files(plan.spec, 0) as files:
+    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads) as files:
         files.kept = hook.kept
         apply(plan, rows, files)
         workspace.add(files.stats())
@@ -204,9 +204,11 @@ def _stage_by_condition(
         return
     change = made(condition, schema)
     hook = workspace.hook_of(_ConditionsAgain)
-    with workspace.staging(), Files(workspace.file_spec(schema), 0) as files:
-        for each in slices:
-            _change(files, each, [change])
+    spec = workspace.file_spec(schema)
+    with workspace.staging(), Files(spec, 0, threads=txn.session.threads) as files:
+        with files.crew(slices) as crew:
+            for each in slices:
+                crew.do(_change, files, each, [change])
         workspace.add(files.stats())
     hook.changes.append((partition, change))
 
