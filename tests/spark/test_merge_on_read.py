@@ -11,10 +11,10 @@ import lakelatch.spark
 from lakelatch.errors import ConflictError
 from lakelatch.hudi.files import list_data_files
 
+from .driver import ROUTES
+
 SCHEMA = "id string, city string, seen long"
-TASKS = lakelatch.spark.JobSizes(small_rows=0, driver_bytes=0)
 KEYS = [f"{city}{n}" for city in "xy" for n in range(6)]
-ROUTES = {"driver": lakelatch.spark.JobSizes(), "tasks": TASKS}
 
 
 def frame(spark: Any, values: dict[str, int]) -> Any:
@@ -106,7 +106,7 @@ def test_two_that_append_to_one_file_group_both_land_unless_the_row_is_the_same(
 
 def test_a_key_that_only_a_log_file_has_is_found(spark, make):
     """With buckets a log file may hold what no base file does; then no join looks keys up in base files."""
-    table = make(type="merge_on_read", bucket_count=1, partition_by=(), sizes=TASKS)
+    table = make(type="merge_on_read", bucket_count=1, partition_by=(), sizes=ROUTES["tasks"])
     rows = spark.createDataFrame([("a", "x", 1)], SCHEMA)
     table.insert(rows)
     table.upsert(spark.createDataFrame([("b", "x", 1)], SCHEMA))

@@ -380,9 +380,11 @@ def test_a_column_with_a_name_that_scans_and_writes_use_is_refused(
     assert table.table.timeline().commits == before
 
 
-@pytest.mark.usefixtures("route")
-def test_a_widened_column_is_read_and_written_beside_files_of_before(make: Callable[..., Any], spark: Any) -> None:
-    table = make()
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_widened_column_is_read_and_written_beside_files_of_before(
+    make: Callable[..., Any], spark: Any, route: str
+) -> None:
+    table = make(sizes=ROUTES[route])
     table.upsert(spark.createDataFrame([("a", "sf", 1), ("b", "la", -7)], "id string, city string, n int"))
     table.table.widen_column("n", "int64")
     table.table.add_column("w", "string")
