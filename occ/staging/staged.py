@@ -203,6 +203,11 @@ class Staged:
         self._given_up |= frozenset(fresh)
 
     @property
+    def replaces(self) -> bool:
+        """Whether it was said that something is replaced: file groups, a partition or the table."""
+        return bool(self._replaced or self._region)
+
+    @property
     def moves(self) -> bool:
         """Whether the commit replaces file groups whose rows it holds in others, or that it began itself."""
         return bool(self._moved or self._given_up)

@@ -192,9 +192,7 @@ def _stage_by_condition(
     workspace = txn.workspace
     workspace.next_write()
     partition = _path(txn, named)
-    if (
-        isinstance(named, str) and partition is not None
-    ):  # values that no row has name nothing; a path may be misspelled
+    if partition is not None:
         partition = known_partition(txn.session.store, txn.session.config, workspace.current, partition)
     condition = workspace.condition(where)
     slices = workspace.depends_on(partition, where=condition or ())

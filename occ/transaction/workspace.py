@@ -422,9 +422,8 @@ class Workspace:
 
     def refuse_unclaimed(self) -> None:
         """Raise `InputError` when a transaction that was begun to replace rows has written some, and replaces nothing."""
-        written = self.changes.write_set()
-        replaces = written.region or self.changes.metadata(None).replaced
-        if kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE and self.changes.files and not replaces:
+        overwrites = kind_of(self.changes.operation.hudi_name) is Kind.OVERWRITE
+        if overwrites and self.changes.files and not self.changes.replaces:
             raise InputError(
                 f"this transaction of {self.url} was begun as {self.operation!r} and says nothing that it replaces, so its rows "
                 "would stand beside those that are there; nothing landed. Say it (`overwrites`, `drop_file_groups`), use "

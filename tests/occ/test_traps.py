@@ -36,6 +36,7 @@ from lakelatch.occ.transaction import landing as landing_module
 from lakelatch.occ.transaction.attempt import Attempt
 from lakelatch.occ.transaction.landing import Landing
 from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.transaction.workspace import Workspace
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, Late, LoseReply, On, Pause, Refuse
 
@@ -598,6 +599,7 @@ def test_trap_15_what_appears_where_we_overwrite_or_evaluate_is_a_conflict(world
 def test_trap_15_does_harm_when_only_file_groups_count(world, breaks, schedule, _after):
     breaks(Staged, "overwrites", lambda *_: None)
     breaks(Staged, "depends_on", lambda *_: None)
+    breaks(Workspace, "refuse_unclaimed", lambda _: None)
     breaks(Staged, "values", lambda _: {})  # what may stand once only is a rule of its own
     schedule(world)  # both land
 

@@ -60,6 +60,8 @@ def test_two_writers_that_insert_one_new_key_conflict(world, operation):
     one, two = first.transaction("upsert"), second.transaction(operation)
     insert(one, "a", "new", "x")
     insert(two, "a", "new", "y")
+    if operation == "insert_overwrite":
+        two.overwrites("part=c")
     one.commit()
     with pytest.raises(lakelatch.ConflictError, match="both inserted the same new key") as told:
         two.commit()

@@ -137,11 +137,14 @@ def test_everything_can_be_deleted(table: Any) -> None:
     assert rows(table) == {}
 
 
-def test_values_that_no_partition_has_name_nothing(table: Any) -> None:
-    assert table.update_where("true", set={"delay": 9}, partition={"origin": "nowhere"}).instant is None
-    assert table.delete_all(partition={"origin": "nowhere"}).instant is None
-    with pytest.raises(InputError, match="cannot be a partition"):
-        table.delete_all(partition="nowhere")
+@pytest.mark.parametrize("partition", [{"origin": "nowhere"}, "origin=nowhere", "nowhere"])
+def test_a_partition_that_there_is_not_is_refused_by_changes_of_one_partition(table: Any, partition: Any) -> None:
+    before = rows(table)
+    with pytest.raises(InputError, match=r"no partition|cannot be a partition"):
+        table.update_where("true", set={"delay": 9}, partition=partition)
+    with pytest.raises(InputError, match=r"no partition|cannot be a partition"):
+        table.delete_all(partition=partition)
+    assert rows(table) == before
 
 
 def test_a_merge_follows_the_first_clause_that_is_true(table: Any) -> None:
