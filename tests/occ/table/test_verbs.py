@@ -226,7 +226,6 @@ def test_a_reader_is_read_once_for_all_attempts(table: Any) -> None:
             found = job(txn)
             seen.append(len(txn.files))
             if len(seen) == 1:
-                txn.session  # noqa: B018 - the files of the first attempt are there
                 raise ConflictError("another writer was first", table=table.url, instant=txn.instant)
             return found
 

@@ -290,3 +290,23 @@ def test_every_reader_sees_the_serial_order_of_commits(tmp_path, seed):
         t.clean(retain_commits=1)
         assert content(t) == model
         sound(t)
+
+
+def test_verbs_that_write_base_files_again_are_refused_and_the_others_see_log_files(tmp_path: Path) -> None:
+    with table(tmp_path / "t") as t:
+        t.insert(rows({"x0": 0, "x1": 1, "y0": 2}))
+        t.upsert(rows({"x0": 5}))
+        before = content(t)
+        with pytest.raises(lakelatch.UnsupportedTableError, match="`update_where` writes base files"):
+            t.update_where("v > 0", set={"v": 0})
+        with pytest.raises(lakelatch.UnsupportedTableError, match="`merge` writes base files"):
+            t.merge(rows({"x0": 1})).when_matched(update="all").run()
+        assert content(t) == before == {"x0": 5, "x1": 1, "y0": 2}
+        t.overwrite(rows({"x7": 7}))
+        assert content(t) == {"x7": 7, "y0": 2}
+        t.delete_where("v = 7")
+        t.insert(rows({"x3": 3}))
+        assert content(t) == {"x3": 3, "y0": 2}
+        t.overwrite_table([])
+        assert content(t) == {}
+        sound(t)
