@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -30,12 +32,26 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*LOCKS, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    """A process whose job runs."""
-    child = subprocess.Popen([*LOCKS, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "running\n"
-    return child
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A process whose job runs; a test that fails leaves neither behind."""
+    with subprocess.Popen(
+        [*LOCKS, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup, for one, hands down as ignored
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "running\n"
+            yield child
+        finally:
+            if child.poll() is None:
+                child.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(5)
+                child.kill()
 
 
 def token_of(locks: LockProvider, key: str) -> int:
