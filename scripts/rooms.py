@@ -23,7 +23,7 @@ TOP = ("storage", "locks", "conflict", "occ", "spark")  # folders beside src/, l
 
 # From the ground up. Where a room has sub-rooms, its own modules may stand below them (an interface) or above (a registry).
 ORDER = (
-    "plain_text", "errors", "environment", "conditions",
+    "plain_text", "errors", "arguments", "environment", "conditions",
     "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
     "conflict",
@@ -108,7 +108,7 @@ def purpose(known: dict[str, Path], room: str) -> str:
 
 # What a reader has to see: small rooms that only lead to their neighbours are drawn as one.
 DRAWN = {
-    **dict.fromkeys(("plain_text", "errors", "environment"), "errors, environment"),
+    **dict.fromkeys(("plain_text", "errors", "arguments", "environment"), "errors, environment"),
     **{room: "storage" for room in ORDER if room.startswith("storage.")},
     **{room: "locks.<service>" for room in ORDER if room.startswith("locks.")},
     **dict.fromkeys(

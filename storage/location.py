@@ -67,7 +67,9 @@ class Location:
 
 def parse(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Location:
     """Parse ``url``; ``options`` win over its query. Raises `InputError` for an invalid address."""
-    text = os.fspath(url)
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InputError(f"{url!r} is not the address of a table; give a text, or a path of pathlib")
     if not text or _CONTROL.search(text):
         raise InputError(f"{text!r} is not the address of a table; give a folder or a URL such as s3://bucket/table")
     if text != text.strip():

@@ -16,6 +16,7 @@ OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
 _WORDS = ("lock", "strategy", "isolation", "early_conflict_detection")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
+_SECONDS_MAX = 365 * 86400
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -85,8 +86,10 @@ class Settings:
         if self.log_epochs < 1:
             raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
         for name in _SECONDS:
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}, must be positive")
+            if not 0 < getattr(self, name) <= _SECONDS_MAX:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}, must be positive, and {_SECONDS_MAX} (a year) at most"
+                )
         if self.heartbeat_timeout_s < 2 * self.heartbeat_interval_s:
             raise ConfigError(
                 f"heartbeat_timeout_s is {self.heartbeat_timeout_s}, must be at least twice heartbeat_interval_s "

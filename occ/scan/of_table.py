@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...arguments import many
 from ...conditions import condition_on
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
@@ -133,7 +134,7 @@ def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str]
     session.config.refuse_reading()
     data = schema if schema is not None else pa.schema([])
     table = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *data])
-    names = data.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    names = data.names if columns is None else [columns] if isinstance(columns, str) else list(many(columns, "columns"))
     if unknown := [name for name in names if name not in table.names]:
         raise InputError(f"{session.url} has no column {unknown[0]!r}; it has {some(data.names)}", columns=unknown)
     if columns is not None and (not names or len(set(names)) < len(names)):

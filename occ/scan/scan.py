@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from ...conditions import condition_on
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, InputError, StorageError
 from ...hudi.timeline import FileSlice
 from ..session import some
 from .ahead import in_order
@@ -89,6 +89,8 @@ class Scan:
             connection: where the relation belongs; DuckDB's default connection otherwise.
         """
         duckdb = _optional("duckdb")
+        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+            raise InputError(f"connection={connection!r} is none of DuckDB's; give what `duckdb.connect()` returns")
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def to_pylist(self) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from ...arguments import number
 from ...errors import ConfigError, CorruptTableError
 from ...hudi.files import BaseFile, FileGroupId, Listing, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Archived, Instant, file_name, parse
@@ -64,10 +65,13 @@ class Keep:
     @classmethod
     def asked(cls, least: int | None, most: int | None) -> Keep:
         """With what was not given as in Hudi, or as far apart."""
+        for value, name in ((least, "keep_min"), (most, "keep_max")):
+            if value is not None:
+                number(value, name, least=1, whole=True, error=ConfigError)
         if least is None:
             least = KEEP_MIN if most is None else max(most - KEEP_MAX + KEEP_MIN, 1)
         most = least + KEEP_MAX - KEEP_MIN if most is None else most
-        if isinstance(least, bool) or not 1 <= least <= most:
+        if least > most:
             raise ConfigError(
                 f"{least} commits to keep, begun at more than {most}: at least 1 stays, and the second is not less"
             )

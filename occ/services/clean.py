@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import number
 from ...errors import ConfigError
 from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
 from ...hudi.timeline import MOMENT, Instant, Timeline, TimelineView, build, decode_container, is_time, to_epoch_ms
@@ -38,10 +39,10 @@ class Retention:
     def __post_init__(self) -> None:
         if self.commits is None and self.hours is None:
             raise ConfigError("say how much stays readable: a number of commits, hours, or both")
-        if self.commits is not None and (isinstance(self.commits, bool) or self.commits < 1):
-            raise ConfigError(f"commits to retain is {self.commits}, must be at least 1: the newest state always stays")
-        if self.hours is not None and not self.hours >= 0:
-            raise ConfigError(f"hours to retain is {self.hours}, must not be negative")
+        if self.commits is not None:  # the newest state always stays
+            number(self.commits, "retain_commits", least=1, whole=True, error=ConfigError)
+        if self.hours is not None:
+            number(self.hours, "retain_hours", least=0, error=ConfigError)
 
     @property
     def policy(self) -> str:

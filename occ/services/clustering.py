@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import number
 from ...errors import ConfigError, UnsupportedTableError
 from ...hudi.files import BaseFile, join, new_file_id
 from ...hudi.timeline import FileSlice
@@ -32,6 +33,8 @@ class Sizes:
     target: int = TARGET_BYTES
 
     def __post_init__(self) -> None:
+        for value, name in ((self.small, "small_bytes"), (self.target, "target_bytes")):
+            number(value, name, least=1, whole=True, error=ConfigError)
         if not 0 < self.small <= self.target:
             raise ConfigError(
                 f"files below {self.small} bytes cannot be joined to files of {self.target}: the first must be positive "

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from ...arguments import text
 from ...errors import ConflictError, InputError
 from ...hudi.timeline import Instant, file_name, same_time, to_epoch_ms
 from ..log import by_partition
@@ -32,6 +33,7 @@ _ATTEMPTS = 5
 
 def savepoint(session: Session, instant: str | None, comment: str) -> Savepoint:
     """See `Table.savepoint`."""
+    text(comment, "comment", empty=True)
     return again(session, lambda: _savepoint(session, instant, comment))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...arguments import many
 from ...errors import InputError
 from ...hudi.files import PARTITION_METADATA, join
 from ...hudi.table import TableConfig, named_values, parse_partition_path, partition_path, possible_values
@@ -67,7 +68,7 @@ def several(partitions: Iterable[str] | None, what: str = "partitions") -> list[
     """The paths, None for None; `InputError` for one text, which would be taken letter by letter."""
     if isinstance(partitions, str):
         raise InputError(f"{what}={partitions!r}: give a list, {what}=[{partitions!r}]")
-    return None if partitions is None else list(partitions)
+    return None if partitions is None else list(many(partitions, what))
 
 
 def chosen_partitions(
@@ -93,7 +94,7 @@ def listed(partitions: Iterable[Partition]) -> list[Partition]:
     """The partitions that are named; `InputError` for one without a list around it."""
     if isinstance(partitions, str | Mapping):
         raise InputError(f"partitions={partitions!r}: give a list, partitions=[{partitions!r}]")
-    return list(partitions)
+    return list(many(partitions, "partitions"))
 
 
 def partitions_with(

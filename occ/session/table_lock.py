@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl
 
+from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
 from ...locks import Lease, LockProvider, Release, check_url, open_provider, shown
@@ -38,6 +39,7 @@ _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})
 
 def settled(lock: str, *, env: Environment = SYSTEM) -> str:
     """The one spelling of a lock setting, as it is stored. `ConfigError` for what cannot be opened or holds a secret."""
+    text(lock, "lock", error=ConfigError)
     if lock.lower() in (OWN_LOCK, NO_LOCK):
         return lock.lower()
     check_url(lock)  # also for a provider of others: it would be stored with the table and printed

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...arguments import flag, instance, names, number, text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.files import not_hudi
 from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
+from ...plain_text import visible
 from ...storage import Outcome, Store, open_store, put_secured
 from ..log import FOLDER_KEEPER, LOG, NO_LOCK, OWN_LOCK, Open, Settings, encode, slot_path
 from ..session import PROPERTIES, prove, settled
@@ -65,6 +67,9 @@ def create(
         ConfigError: settings that cannot work, or others than those of the table that is there.
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
+    if storage is not None and not isinstance(storage, Mapping):
+        raise InputError(f'storage={storage!r} is no dict; give the store\'s options, as {{"region": "eu-west-1"}}')
+    writer = text(writer, "writer", empty=True)
     store = open_store(url, **(storage or {}))
     config = _new_config(
         store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version, type
@@ -180,17 +185,28 @@ def _new_config(
     table_version: int,
     kind: str,
 ) -> TableConfig:
+    import pyarrow as pa
+
     from ...hudi.table import to_avro
 
-    if kind not in _TYPES:
+    flag(hive_style, "hive_style")
+    number(table_version, "table_version", whole=True)
+    for value, what in ((name, "name"), (database, "database")):
+        if value is not None or what == "database":
+            given = text(value, what, empty=True)
+            if given != visible(given) or given != given.strip():
+                raise InputError(f"{what}={value!r} has blanks at an end, or control characters; leave them out")
+    if schema is not None:
+        instance(schema, pa.Schema, "schema", "the columns as a pyarrow.Schema, such as `table.schema`")
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
-    keys, partitions = _names(record_key), _names(partition_by)
+    keys = names(record_key, "record_key")
+    partitions = names(partition_by, "partition_by")
+    ordering = () if ordering_field is None else (text(ordering_field, "ordering_field"),)
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
-    if schema is not None and (
-        missing := [c for c in (*keys, *partitions, *_names(ordering_field or ())) if c not in schema.names]
-    ):
+    if schema is not None and (missing := [c for c in (*keys, *partitions, *ordering) if c not in schema.names]):
         raise InputError(f"the schema lacks {', '.join(missing)}, which the table needs", columns=missing)
     keygen = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
     config = TableConfig(
@@ -202,8 +218,8 @@ def _new_config(
         record_key_fields=keys,
         partition_fields=partitions,
         keygen=keygen,
-        precombine_fields=_names(ordering_field or ()) if table_version == 8 else (),
-        ordering_fields=_names(ordering_field or ()) if table_version != 8 else (),
+        precombine_fields=ordering if table_version == 8 else (),
+        ordering_fields=ordering if table_version != 8 else (),
         merge_mode="EVENT_TIME_ORDERING" if ordering_field else "COMMIT_TIME_ORDERING",
         hive_style=hive_style,
         url_encode=True,
@@ -212,10 +228,6 @@ def _new_config(
     )
     config.refuse_writing()
     return config
-
-
-def _names(value: str | Sequence[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _refuse_strange_files(store: Store) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from ...arguments import number, text
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, UnsupportedTableError
@@ -231,6 +232,7 @@ class Table:
             every_s: seconds between two looks at the log while nothing happens.
         """
         session = self._ours()
+        number(every_s, "every_s", least=0.01)
         return follow(session, after=None if after is None else session.time_of(after, "after"), every_s=every_s)
 
     # --- changing --------------------------------------------------------------------------------------------
@@ -390,6 +392,8 @@ class Table:
             write.stage(txn)
             return txn
 
+        if unknown := set(retries) - Retries.__annotations__.keys():
+            raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(Retries.__annotations__)}")
         return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **retries))
 
     # --- columns and settings --------------------------------------------------------------------------------
@@ -643,12 +647,12 @@ class Table:
             ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
         """
         session = self._ours()
-        return execute(session, instant)
+        return execute(session, text(instant, "instant"))
 
     def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
         """End a pending plan; False when it has landed or ended meanwhile."""
         session = self._ours()
-        return cancel(session, instant, reason=reason)
+        return cancel(session, text(instant, "instant"), reason=text(reason, "reason", empty=True))
 
     # --- savepoints ------------------------------------------------------------------------------------------
 
@@ -756,9 +760,10 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         TableNotFoundError: there is no table.
         ConfigError: the table is set otherwise than this writer expects; names both values.
     """
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ConfigError(f"threads={threads!r}: give a whole number from 1 on, or None for as many as there are cores")
-    table = Table(open_store(url, **storage), env=env, writer=writer)
+    number(priority, "priority", whole=True)
+    if threads is not None:
+        number(threads, "threads", least=1, whole=True, error=ConfigError)
+    table = Table(open_store(url, **storage), env=env, writer=text(writer, "writer", empty=True))
     table.session.priority, table.session.clock_is_right = priority, clock_is_right
     if threads is not None:
         table.session.threads = threads

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...arguments import number, text
 from ..log import operation as refuse_unknown
 from ..turns import Asked, reservation_of
 from .transaction import Transaction
@@ -33,7 +34,9 @@ def begin(
 ) -> Transaction:
     """Begin a transaction; arguments and errors are those of `Table.transaction`."""
     session.require_open()
-    refuse_unknown(operation)
+    refuse_unknown(text(operation, "operation"))
+    if first is not None:
+        number(first, "first", least=0, whole=True)
     session.require_log()
     session.refuse_if_unwritable()
     if session.log.state.last is None:  # made half, or adopted and not yet written to

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import tenacity
 
+from ...arguments import function, number
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ..turns import BoundedWait, touched
 from .beginning import begin
@@ -53,6 +54,15 @@ class Bounds:
     backoff_s: float = 0.05
     lost_work_max_s: float | None = None
     reserve_after: int | None = 1
+
+    def __post_init__(self) -> None:
+        number(self.attempts, "attempts", least=1, whole=True)
+        number(self.timeout_s, "timeout_s", least=0)
+        number(self.backoff_s, "backoff_s", least=0)
+        if self.lost_work_max_s is not None:
+            number(self.lost_work_max_s, "lost_work_max_s", least=0)
+        if self.reserve_after is not None:
+            number(self.reserve_after, "reserve_after", least=0, whole=True)
 
 
 class _Run(Generic[T]):
@@ -203,6 +213,7 @@ def run(
     reserve: Asked | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""
+    function(work, "work")
     this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(lambda e: isinstance(e, _MENDABLE) and e.retryable),

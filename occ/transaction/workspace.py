@@ -5,11 +5,13 @@ No protocol in here: that is `attempt` and `landing`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from ...arguments import instance, many, text
 from ...conflict import Kind, Where, kind_of, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from ..staging import FileSpec, NewFile, Staged
     from .attempt import Attempt
 
+
+_FILE_ID = re.compile(r"[A-Za-z0-9-]+")
 
 H = TypeVar("H", bound="Hook")
 
@@ -93,6 +97,7 @@ class Workspace:
         import pyarrow as pa
 
         self.require_open()
+        _is_slice(group, "group")
         self.changes.saw(group)
         present = self.present(group)
         rows = self._attempt.seen(lambda: self.session.read_slice(present, columns=columns, meta=meta))
@@ -111,6 +116,7 @@ class Workspace:
         from ..staging import NewFile
 
         self._refuse_rows()
+        _is_slice(group, "group")
         if self.changes.dropped(group.group):
             raise InputError(
                 f"file group {group.group} was dropped by this transaction of {self.url}, so it has no successor; write a "
@@ -125,6 +131,9 @@ class Workspace:
         from ..staging import NewFile
 
         self._refuse_rows()
+        refuse_misspelled(self.url, self.session.config, partition)
+        if file_id is not None and not _FILE_ID.fullmatch(text(file_id, "file_id")):
+            raise InputError(f"file_id={file_id!r} cannot stand in a file's name; take letters, digits and -")
         return NewFile(self, partition=partition, file_id=file_id or new_file_id(self.session.env.uuid()))
 
     def adopt(self, file: NewFile) -> None:
@@ -192,6 +201,7 @@ class Workspace:
         from ..staging import wanted_of
 
         self.require_open()
+        instance(schema, pa.Schema, "schema", "a pyarrow.Schema, such as `rows.schema`")
         base = self._altered or self.schema
         spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base)
         if self._columns is not None and self._columns.names != spec.schema.names:
@@ -248,7 +258,10 @@ class Workspace:
     def add(self, stats: Iterable[WriteStat]) -> None:
         """See `Transaction.add`."""
         self.require_open()
-        stats = list(stats)
+        stats = [
+            instance(each, WriteStat, "stats", "what `FileSpec` and `NewFile` tell of the files they wrote")
+            for each in many(stats, "stats")
+        ]
         if any(FileGroupId(stat.partition, stat.file_id) in self._successors for stat in stats):
             self.changes.follow(stats, self._successors, self.snapshot)
         else:
@@ -275,7 +288,7 @@ class Workspace:
     def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
         """See `Transaction.drop_file_groups`."""
         self.require_open()
-        self.changes.drop_file_groups(slices)
+        self.changes.drop_file_groups([_is_slice(each, "slices") for each in many(slices, "slices")])
 
     def overwrites(self, partition: str | None) -> None:
         """See `Transaction.overwrites`."""
@@ -339,7 +352,7 @@ class Workspace:
 
     def _refuse_misspelled(self, partition: str | None) -> None:
         """One that does not exist yet is fine: that nobody else makes it is worth claiming."""
-        if partition is not None and partition not in self._spelled:
+        if partition is not None and text(partition, "partition", empty=True) not in self._spelled:
             if partition not in (known := self._attempt.partitions_seen):
                 refuse_misspelled(self.url, self.session.config, partition, known)
             self._spelled.add(partition)
@@ -443,3 +456,10 @@ class Workspace:
     def require_open(self) -> None:
         """Raise when the attempt is over, or its table was closed."""
         self._attempt.require_open()
+
+
+def _is_slice(group: Any, name: str) -> FileSlice:
+    from ...hudi.timeline import FileSlice
+
+    found: FileSlice = instance(group, FileSlice, name, "a file slice, as `snapshot.file_slices()` lists them")
+    return found

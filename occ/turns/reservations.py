@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from ...arguments import many
 from ...conflict import EVERYWHERE, SNAPSHOT, Region, Reservation
 from ...errors import InputError
 from ...hudi.files import FileGroupId
@@ -41,11 +42,18 @@ def reservation_of(session: Session, wanted: Asked, operation: str) -> Reservati
         )
     partitions: set[str] = set()
     groups: set[FileGroupId] = set()
-    for each in wanted:
-        if isinstance(each, str):
-            partitions.add(each)
-        else:
-            groups.add(each.group if isinstance(each, FileSlice) else FileGroupId(*each))
+    for each in many(wanted, "reserve"):
+        match each:
+            case str():
+                partitions.add(each)
+            case FileSlice():
+                groups.add(each.group)
+            case (str(), str()):
+                groups.add(FileGroupId(*each))
+            case _:
+                raise InputError(
+                    f"reserve names {each!r}, which is no partition, file slice or (partition, file id); give these"
+                )
     _refuse_unknown(session, partitions, groups, operation)
     return bounded(Region(frozenset(partitions)), groups)
 

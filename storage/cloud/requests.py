@@ -122,7 +122,7 @@ class Client:
             # one's effect, and tell the winner that he lost.
             self._once: Any = make(place.bucket, retry_config={"max_retries": 0}, **shared)
         except obstore.exceptions.BaseError as error:
-            raise ConfigError(f"{place.url} cannot be opened: {_line(error)}") from error
+            raise ConfigError(f"{place.url} cannot be opened: {_line(error).rstrip('.')}") from error
 
     def put(self, path: str, body: bytes, mode: str | Mapping[str, str]) -> str:
         store = self._patient if mode == "overwrite" else self._once

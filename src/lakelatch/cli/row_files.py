@@ -173,7 +173,9 @@ def write_rows(path: str, kind: str, rows: pa.RecordBatchReader, seen: Callable[
                 seen(batch.num_rows)
         half.replace(target)
     except OSError as e:
-        raise InputError(f"{path} cannot be written: {e}") from e
+        raise InputError(
+            f"{path} cannot be written: {os.strerror(e.errno) if e.errno else type(e).__name__}; name another file"
+        ) from e
     finally:
         half.unlink(missing_ok=True)
     return written

@@ -119,6 +119,8 @@ def with_column(schema: pa.Schema, name: str, kind: pa.DataType | str) -> pa.Sch
     import pyarrow as pa
 
     new = _field(name, kind)
+    if name in META_COLUMNS:
+        raise InputError(f"Column {name!r} is one of Hudi's own, which every row has; choose another name", column=name)
     if name in schema.names:
         raise InputError(f"There is a column {name!r} already, of type {schema.field(name).type}", column=name)
     return storable(pa.schema([*schema, new]))
@@ -147,6 +149,8 @@ def _field(name: str, kind: pa.DataType | str) -> pa.Field:
     import pyarrow as pa
 
     try:
+        if not isinstance(name, str):  # pyarrow takes bytes
+            raise TypeError(name)
         return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
     except (TypeError, ValueError) as e:
         raise InputError(
