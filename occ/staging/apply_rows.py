@@ -337,9 +337,13 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
 def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table, crew: Crew) -> None:
     """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
     files.looked.add(FileGroupId(partition, ""))
+    if plan.delete:
+        for old, mine in holders(plan, partition, incoming):
+            crew.do(rewrite, plan, files, old, incoming.filter(pa.array(mine)))
+        return
     slices, owner = owners(plan, partition, incoming)
     fresh = owner < 0
-    if not plan.delete and fresh.any():
+    if fresh.any():
         crew.do(_into_new, plan, files, partition, incoming if fresh.all() else incoming.filter(pa.array(fresh)))
     for number, old in enumerate(slices):
         mine = owner == number
@@ -353,8 +357,20 @@ def _into_new(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> N
     new.end()
 
 
+def holders(plan: Plan, partition: str, keys: pa.Table) -> list[tuple[FileSlice, npt.NDArray[np.bool_]]]:
+    """The slices that hold some of the keys, each with a mark for those. An insert looks no key up, so several may hold one."""
+    slices, wanted = list(plan.slices.get(partition, ())), _array(keys, RECORD_KEY)
+    found = []
+    with closing(_held_by_each(plan.spec, slices, wanted)) as held_by_each:
+        for old, held in zip(slices, held_by_each, strict=True):
+            mine = np.asarray(pc.is_in(wanted, value_set=held)) if held is not None else np.zeros(len(wanted), bool)
+            if mine.any():
+                found.append((old, mine))
+    return found
+
+
 def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
-    """The slices of a partition, and for each row the number of the one that takes it; -1 is none of them."""
+    """The slices of a partition, and for each row to write the number of the one that takes it; -1 is none of them."""
     slices = sorted(plan.slices.get(partition, ()), key=_bytes)
     keys = _array(incoming, RECORD_KEY)
     owner = np.full(incoming.num_rows, -1, np.int32)
@@ -366,7 +382,7 @@ def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSli
             if (owner >= 0).all():
                 break
     fresh = owner < 0
-    if not plan.delete and fresh.any():
+    if fresh.any():
         target = _packing_target(slices, set(owner[~fresh].tolist()), plan.spec)
         if target is not None:
             owner[fresh] = target

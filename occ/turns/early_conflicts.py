@@ -28,7 +28,7 @@ from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId
 from ..log import FAIL, OFF, Begin
 from ..session import Session, beaten_early
-from ..staging import NEW, Plan, owners, placed
+from ..staging import NEW, Plan, holders, owners, placed
 from .reservations import bounded
 from .waiting import BoundedWait
 
@@ -159,6 +159,8 @@ def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
                 found.add(FileGroupId(partition, place))
         elif place is not None:
             found.add(FileGroupId(partition, plan.spec.group_id(partition, 0, place, bucket=place)))
+        elif plan.delete:
+            found |= {old.group for old, _ in holders(plan, partition, unit)}
         else:
             slices, owner = owners(plan, partition, unit)
             found |= {slices[number].group for number in np.unique(owner[owner >= 0])}

@@ -397,3 +397,16 @@ def test_a_widened_column_is_read_and_written_beside_files_of_before(
     table.delete_where(f"n > {2**33}")
     assert table.read().count() == 3
     assert table.table.schema().field("n").type == pa.int64()
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_delete_takes_every_row_with_the_key_though_an_insert_made_it_twice(
+    make: Callable[..., Any], spark: Any, route: str
+) -> None:
+    table = make(sizes=ROUTES[route])
+    for number in range(3):
+        table.insert(spark.createDataFrame([("a", "sf", number), ("b", "la", number)], "id string, city string, n int"))
+    table.delete(spark.createDataFrame([("a", "sf")], "id string, city string"))
+    assert [row["id"] for row in table.read().collect()] == ["b"] * 3
+    table.delete(spark.createDataFrame([("b",)], "id string"))
+    assert table.read().count() == 0

@@ -128,6 +128,17 @@ def test_an_insert_adds_rows(table: Any) -> None:
     assert table.insert([]).instant is None
 
 
+def test_a_delete_takes_every_row_with_the_key_though_an_insert_made_it_twice(table: Any) -> None:
+    again = [flight("a", delay=1), flight("b", delay=1)]
+    table.insert(again)
+    table.insert(again)
+    done = table.delete([{"id": "a", "origin": "JFK"}])
+    assert "a" not in table.read(columns=["id"]).to_arrow()["id"].to_pylist()
+    assert done.deleted == (1 if table.settings.bucket_count else 3)
+    table.delete([{"id": "b"}])  # in whatever partition
+    assert {row["id"] for row in table.read(columns=["id"]).to_pylist()} == {"c", "d"}
+
+
 def test_everything_can_be_deleted(table: Any) -> None:
     assert table.delete_where("delay > 1").deleted == 2
     assert sorted(rows(table)) == ["a", "d"]
