@@ -188,8 +188,14 @@ class Table:
             config, options = self._config(session), {}
             if self._like is not None:
                 # botocore has no public names for these; a refreshed token is seen by both clients.
-                session._credentials = self._like._request_signer._credentials
-                options["verify"] = getattr(self._like._endpoint.http_session, "_verify", None)
+                try:
+                    session._credentials = self._like._request_signer._credentials
+                    options["verify"] = getattr(self._like._endpoint.http_session, "_verify", None)
+                except AttributeError as e:
+                    raise ConfigError(
+                        f"this botocore ({botocore.__version__}) does not show the credentials of a client ({e}). Install "
+                        "'boto3>=1.34,<2', or name the table by a URL"
+                    ) from e
                 config = self._like.meta.config.merge(config)
             self._client = session.create_client(
                 "dynamodb", region_name=self._region, endpoint_url=self._endpoint, config=config, **options

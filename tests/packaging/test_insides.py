@@ -18,6 +18,7 @@ from lakelatch.locks.zookeeper.backend import open_zookeeper_locks
 ROOT = Path(__file__).parents[2]
 # By the module that uses them; each has an upper bound in pyproject.toml.
 INSIDES = {
+    "locks/dynamodb/table.py": {"_credentials", "_request_signer"},  # and _endpoint, a name that is ours, too
     "locks/zookeeper/session.py": {"_connection"},  # and its _connect, a name that is ours, too
     "spark/columns.py": {"_active_spark_context", "_jvm", "_jc"},
     "spark/partition_pruning.py": {"_jdf"},
@@ -85,6 +86,15 @@ def test_kazoo_has_what_is_used_of_it() -> None:
 
     assert callable(KazooClient()._connection._connect)
     assert {"create_connection", "select", "spawn", "sleep_func"} <= set(dir(SequentialThreadingHandler))
+
+
+def test_botocore_has_what_is_used_of_it() -> None:
+    import boto3
+
+    client = boto3.client("dynamodb", "eu-west-1", aws_access_key_id="a", aws_secret_access_key="b", verify=False)
+    assert client._request_signer._credentials.access_key == "a"
+    assert client._endpoint.http_session._verify is False
+    assert hasattr(boto3.Session()._session, "_credentials")
 
 
 def test_redis_py_has_what_is_used_of_it() -> None:
