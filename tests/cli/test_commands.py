@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
-from lakelatch.cli.timeline import newest
+from lakelatch.cli.history.timeline import newest
 from lakelatch.hudi.table.avro_schema import to_avro
 from lakelatch.hudi.timeline.archived import Archived
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, encode_commit

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.cli.locks_check import print_verdict
+from lakelatch.cli.locks.check import print_verdict
 from lakelatch.locks import open_provider
 from lakelatch.locks.checkup.checkup import Finding, Verdict
 

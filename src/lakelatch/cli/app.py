@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .locks.app import locks
 from .options import (
     BucketCount,
     HeartbeatIntervalS,
@@ -20,8 +21,6 @@ from .options import (
     Isolation,
     Json,
     LeaseS,
-    LockKey,
-    LockUrl,
     LockWaitS,
     Statistics,
     Strategy,
@@ -29,8 +28,8 @@ from .options import (
     Url,
 )
 from .outcome import Commands, plainly, set_up
-from .rows_app import COMMANDS as ROWS
-from .services_app import restore, savepoint, services
+from .rows.app import COMMANDS as ROWS
+from .services.app import restore, savepoint, services
 
 # Plain help: no frames, and nothing heavy is imported for it.
 app = typer.Typer(
@@ -41,12 +40,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-locks = typer.Typer(
-    help="A table's lock: show or change it, end a stuck lease. Any lock: hold it for a command, ask for it back, "
-    "check its service.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 app.add_typer(locks, name="locks")
 app.add_typer(services, name="services")
@@ -107,7 +100,7 @@ def create(
     json: Json = False,
 ) -> None:
     """Create an empty table."""
-    from .create import create as command
+    from .table.create import create as command
 
     settings = {
         "lock": lock,
@@ -163,7 +156,7 @@ def adopt(
 
     Without LOCK the table keeps the lock of its old log, or gets the one in its own folder.
     """
-    from .create import adopt as command
+    from .table.create import adopt as command
 
     settings = {
         "lock": lock,
@@ -184,7 +177,7 @@ def adopt(
 @plainly
 def describe(url: Url, *, json: Json = False) -> None:
     """Print what a table is, who holds its lock and who writes."""
-    from .describe import describe as command
+    from .table.describe import describe as command
 
     command(url, json=json)
 
@@ -201,7 +194,7 @@ def timeline(
 
     Transactions that were aborted or rolled back are listed as well. Rows: +inserted ~updated -deleted, =written.
     """
-    from .timeline import timeline as command
+    from .history.timeline import timeline as command
 
     command(url, limit=limit, json=json)
 
@@ -215,7 +208,7 @@ def why(
     json: Json = False,
 ) -> None:
     """Tell why a transaction lost: to whom, where, at what cost, and what would have let both land."""
-    from .why import why as command
+    from .history.why import why as command
 
     command(url, instant, json=json)
 
@@ -233,7 +226,7 @@ def watch(
     json: Json = False,
 ) -> None:
     """Print each begin, commit, abort, rollback and plan as it happens, until Ctrl-C."""
-    from .watch import watch as command
+    from .history.watch import watch as command
 
     command(url, after=after, limit=limit, every_s=every_s, json=json)
 
@@ -249,7 +242,7 @@ def settings(
     json: Json = False,
 ) -> None:
     """Print the settings that all writers of a table share, or change some for all of them."""
-    from .settings import settings as command
+    from .table.settings import settings as command
 
     command(url, change or [], json=json)
 
@@ -265,7 +258,7 @@ def files(
     json: Json = False,
 ) -> None:
     """List the file slices that readers see."""
-    from .files import files as command
+    from .table.files import files as command
 
     command(url, partition=partition, as_of=as_of, rows=rows, json=json)
 
@@ -283,7 +276,7 @@ def check(
 
     Exit code 0 is sound, 1 damaged. What dead writers left behind is a leftover and no damage, unless --strict.
     """
-    from .check import check as command
+    from .table.check import check as command
 
     command(path, deep=deep, strict=strict, json=json)
 
@@ -302,7 +295,7 @@ def doctor(
 
     Exit code 0: nothing is unsafe; 1: something is. `lakelatch locks check LOCK_URL` tries the lock service itself.
     """
-    from .doctor import doctor as command
+    from .table.doctor import doctor as command
 
     command(url, check=verify, json=json)
 
@@ -321,7 +314,7 @@ def rollback(
 
     Waits for the table's time-out where a writer may still be alive.
     """
-    from .rollback import rollback as command
+    from .table.rollback import rollback as command
 
     command(url, instant, force=force, yes=yes, json=json)
 
@@ -342,125 +335,3 @@ def demo(context: typer.Context) -> None:
             "pip install 'lakelatch[demo]'"
         ) from e
     raise typer.Exit(run(context.args) or 0)
-
-
-@locks.command("show")
-@plainly
-def locks_show(url: Url, *, json: Json = False) -> None:
-    """Print who holds the table's lock."""
-    from .locks import show as command
-
-    command(url, json=json)
-
-
-@locks.command("watch")
-@plainly
-def locks_watch(
-    url: Url,
-    *,
-    every_s: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 0.5,
-    json: Json = False,
-) -> None:
-    """Print each change of the lock's holder, its line and the lock itself, until Ctrl-C."""
-    from .locks import watch as command
-
-    command(url, every_s=every_s, json=json)
-
-
-@locks.command("set")
-@plainly
-def locks_set(
-    url: Url,
-    lock: Annotated[str | None, typer.Argument(metavar="[LOCK]", help="A lock URL, 'table' or 'none://'.")] = None,
-    *,
-    option: HudiOption = None,
-    options_file: HudiOptions = "",
-    jvm_writers_stopped: Annotated[
-        bool, typer.Option("--jvm-writers-stopped", help="Leave a lock that is shared with JVM writers.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Give the table another lock, while writers run: each goes over to it at its next commit."""
-    from .locks import set_ as command
-
-    command(
-        url, lock, options=option or [], options_file=options_file, jvm_writers_stopped=jvm_writers_stopped, json=json
-    )  # fmt: skip
-
-
-@locks.command("hold")
-@plainly
-def locks_hold(
-    lock: LockUrl,
-    key: LockKey,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run, behind two dashes.")],
-    *,
-    wait_s: Annotated[float, typer.Option(min=0, help="How long to wait for the lock.")] = 0.0,
-    lease_s: Annotated[float | None, typer.Option(help="The lease's seconds, instead of the URL's.")] = None,
-    reason: Annotated[str, typer.Option(help="Shown to others; the command otherwise.")] = "",
-    give_way: Annotated[
-        bool, typer.Option("--give-way", help="Also end the command when `locks revoke` asks for the lock.")
-    ] = False,
-) -> None:
-    """Run a command while a lock is held, such as a cron job that must not run twice.
-
-    Exits as the command does, and with 75 if the lock was busy or was lost. When the lock is lost the
-    command gets SIGTERM. It finds the token in LAKELATCH_LOCK_TOKEN.
-    """
-    from .locks_hold import hold as work
-
-    work(lock, key, command, wait_s=wait_s, lease_s=lease_s, reason=reason, give_way=give_way)
-
-
-@locks.command("revoke")
-@plainly
-def locks_revoke(
-    lock: LockUrl,
-    key: LockKey,
-    *,
-    wait_s: Annotated[float, typer.Option(min=0, help="How long to ask and wait.")] = 60.0,
-    reason: Annotated[str, typer.Option(help="Why; the holder sees it.")] = "",
-    json: Json = False,
-) -> None:
-    """Ask the holder of a lock to give it back. Nothing is taken away. Exit code 75: it is still held.
-
-    Only holders that listen (`on_revoke`, `locks hold --give-way`) hear of it, within a third of
-    their lease.
-    """
-    from .locks_hold import revoke as command
-
-    command(lock, key, wait_s=wait_s, reason=reason, json=json)
-
-
-@locks.command("check")
-@plainly
-def locks_check(
-    lock: LockUrl,
-    *,
-    processes: Annotated[int, typer.Option(min=2, max=64, help="How many processes contend.")] = 4,
-    seconds: Annotated[float, typer.Option(min=0.1, max=600, help="How long they do.")] = 2.0,
-    json: Json = False,
-) -> None:
-    """Check that a lock service keeps its promises, and measure it.
-
-    Takes ten to thirty seconds and uses keys that begin with lakelatch-check-. Exit code 0: every
-    promise was kept; 1: one was broken; 2: one could not be tried, with the reason.
-    """
-    from .locks_check import check as command
-
-    command(lock, processes=processes, seconds=seconds, json=json)
-
-
-@locks.command("break")
-@plainly
-def locks_break(
-    url: Url,
-    *,
-    token: Annotated[int, typer.Option(help="Token of the lease to end, as `locks show` prints it.")],
-    reason: Annotated[str, typer.Option(help="Why; stored with the lock.")],
-    json: Json = False,
-) -> None:
-    """End one lease of the table's lock. Its holder notices, and loses time, never data."""
-    from .locks import break_lease as command
-
-    command(url, token=token, reason=reason, json=json)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.cli.timeline import timeline as show_timeline
+from lakelatch.cli.history.timeline import timeline as show_timeline
 from lakelatch.errors import StorageError
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE

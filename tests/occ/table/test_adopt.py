@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.cli.timeline import newest
+from lakelatch.cli.history.timeline import newest
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check

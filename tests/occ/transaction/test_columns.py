@@ -9,7 +9,7 @@ import pytest
 from hudi import HudiTableBuilder
 
 import lakelatch
-from lakelatch.cli.timeline import newest
+from lakelatch.cli.history.timeline import newest
 from lakelatch.hudi.timeline.instant import parse
 from lakelatch.occ.check.check import check
 from lakelatch.testing.faults import On, Refuse

@@ -12,8 +12,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lakelatch.cli.describe import facts_of
-from lakelatch.cli.timeline import newest
+from lakelatch.cli.history.timeline import newest
+from lakelatch.cli.table.describe import facts_of
 from lakelatch.conflict import Reservation
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import ConflictError, InputError, RolledBackError

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .output import bytes_text, count_text, print_json, print_table, say
+from ..output import bytes_text, count_text, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ..hudi.timeline import FileSlice
-    from ..occ.table import Table
+    from ...hudi.timeline import FileSlice
+    from ...occ.table import Table
 
 _COUNTED_BY_ITSELF = 200
 _THREADS = 8
@@ -23,7 +23,7 @@ def files(url: str, *, partition: str | None, as_of: str | None, rows: bool | No
     """Print the file slices."""
     import lakelatch
 
-    from ..occ.session import known_partition
+    from ...occ.session import known_partition
 
     with lakelatch.open(url) as table:
         moment = table.session.time_of(as_of, "--as-of") if as_of is not None else None
@@ -56,7 +56,7 @@ def _facts(each: FileSlice, rows: dict[str, int]) -> dict[str, Any]:
 def _rows(table: Table, slices: list[FileSlice]) -> dict[str, int]:
     from concurrent.futures import ThreadPoolExecutor
 
-    from ..occ.check import inspect
+    from ...occ.check import inspect
 
     bases = [each.base for each in slices if each.base is not None and each.base.extension == "parquet"]
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Url
-from .outcome import plainly
+from ..options import Json, Url
+from ..outcome import plainly
 
 Limit = Annotated[
     int | None, typer.Option("-n", "--limit", min=0, help="So many rows at most; 20 in a table, else all.")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .output import bytes_text, count_text, print_json, print_pairs, say, wrapped
+from ..output import bytes_text, count_text, print_json, print_pairs, say, wrapped
 
 if TYPE_CHECKING:
-    from ..occ.check import Report
-    from ..occ.doctor import Facts, Finding
+    from ...occ.check import Report
+    from ...occ.doctor import Facts, Finding
 
 _TITLES = {"unsafe": "UNSAFE", "slow": "slow", "note": "note"}
 
@@ -25,7 +25,7 @@ def doctor(url: str, *, check: bool, json: bool) -> None:
     """Print what is configured, unsafe and slow; exit with 1 when something is unsafe."""
     import lakelatch
 
-    from ..occ.doctor import advise, gather
+    from ...occ.doctor import advise, gather
 
     with lakelatch.open(url) as table:
         facts = gather(table.session)
@@ -51,7 +51,7 @@ def doctor(url: str, *, check: bool, json: bool) -> None:
 
 
 def _verified(store: Any) -> Report:
-    from ..occ.check import check
+    from ...occ.check import check
 
     return check(store)
 

@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigError, InputError
-from .output import Waiting, count_text, say
-from .row_files import FORMATS, csv_writer, format_of, write_rows
-from .row_text import json_line, print_rows
+from ...errors import ConfigError, InputError
+from ..output import Waiting, count_text, say
+from .files import FORMATS, csv_writer, format_of, write_rows
+from .text import json_line, print_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ def sql(
     """Print or write the result of a query over tables."""
     import lakelatch
 
-    from ..occ.scan import ScanDataset
+    from ...occ.scan import ScanDataset
 
     try:
         import duckdb

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..plain_text import visible, visible_json
-from .output import print_table, say, width
+from ...plain_text import visible, visible_json
+from ..output import print_table, say, width
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,6 +86,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _named(names: Iterable[str]) -> list[str]:
-    from .output import wrapped
+    from ..output import wrapped
 
     return wrapped(f"not shown: {', '.join(names)}; --columns chooses, --json and --format csv have all").splitlines()

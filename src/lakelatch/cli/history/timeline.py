@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .output import duration_text, print_json, print_table, say, width, wrapped
+from ..output import duration_text, print_json, print_table, say, width, wrapped
 
 if TYPE_CHECKING:
-    from ..hudi.timeline import CommitMetadata, Instant, Timeline
-    from ..occ.log import Begin, Commit, LogEntry
-    from ..occ.table import Table
+    from ...hudi.timeline import CommitMetadata, Instant, Timeline
+    from ...occ.log import Begin, Commit, LogEntry
+    from ...occ.table import Table
 
 _WIDE = 120
 _HERE = re.compile(r"^[a-z0-9]+://\S*: ")
@@ -74,7 +74,7 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
 def pruned_to(table: Table) -> str | None:
     """T up to which the log tells nothing any more, because its oldest epochs were removed; None when it is whole."""
-    from ..occ.log import Open
+    from ...occ.log import Open
 
     first = next(table.session.log.entries(), None) if table.writable else None
     return first.top if isinstance(first, Open) and first.slot > 1 else None
@@ -82,8 +82,8 @@ def pruned_to(table: Table) -> str | None:
 
 def newest(table: Table, limit: int) -> list[Row]:
     """The newest rows by requested time, newest first. Contents are read for these only."""
-    from ..hudi.timeline import COMMIT_ACTIONS
-    from ..occ.log import Commit
+    from ...hudi.timeline import COMMIT_ACTIONS
+    from ...occ.log import Commit
 
     rows: dict[tuple[str, str], Row] = {}
     seen = table.timeline()
@@ -113,7 +113,7 @@ def newest(table: Table, limit: int) -> list[Row]:
 
 def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
     """What the log knows beyond the timeline: who, and what became of it."""
-    from ..occ.log import Begin, Commit, End, Open
+    from ...occ.log import Begin, Commit, End, Open
 
     match entry:
         case Begin():
@@ -135,7 +135,7 @@ def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
 
 
 def _add_commit(rows: dict[tuple[str, str], Row], entry: Commit) -> None:
-    from ..hudi.timeline import parse
+    from ...hudi.timeline import parse
 
     if entry.named:
         rows.pop(_key(entry), None)  # that it began under its own time
@@ -159,15 +159,15 @@ def _key(entry: Begin | Commit, named: str = "") -> tuple[str, str]:
 
 
 def _row_of(rows: dict[tuple[str, str], Row], instant: str) -> Row:
-    from ..hudi.timeline import ACTIONS
+    from ...hudi.timeline import ACTIONS
 
     found = (rows.get((instant, action)) for action in ("", *sorted(ACTIONS - _WRITES)))
     return next(filter(None, found), None) or rows.setdefault((instant, ""), Row(instant))
 
 
 def _complete(row: Row, instant: Instant | None, seen: Timeline, archived: Mapping[Instant, bytes]) -> None:
-    from ..errors import CorruptTableError
-    from ..hudi.timeline import COMMIT_ACTIONS, decode_commit, file_name, to_epoch_ms
+    from ...errors import CorruptTableError
+    from ...hudi.timeline import COMMIT_ACTIONS, decode_commit, file_name, to_epoch_ms
 
     if row.completed:
         row.duration_s = round((to_epoch_ms(row.completed) - to_epoch_ms(row.requested)) / 1000, 3)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from .output import Waiting, duration_text, print_json, say
+from ...errors import InputError
+from ..output import Waiting, duration_text, print_json, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..occ.table import Table
-    from ..storage import Store
+    from ...occ.table import Table
+    from ...storage import Store
 
 
 def create(
@@ -24,7 +24,7 @@ def create(
     options_file: str, settings: dict[str, Any], json: bool, **properties: Any,
 ) -> None:  # fmt: skip
     """Create an empty table and print what it is."""
-    from ..occ.table import create as make
+    from ...occ.table import create as make
 
     given = _settings(
         url, settings, options, options_file, name=lambda store: name or store.url.rpartition("/")[2] or "table"
@@ -46,7 +46,7 @@ def create(
 
 def adopt(url: str, *, options: list[str], options_file: str, settings: dict[str, Any], json: bool) -> None:
     """Give a Hudi table a commit log."""
-    from ..occ.table import adopt as take_over
+    from ...occ.table import adopt as take_over
 
     given = _settings(url, settings, options, options_file, name=_name_of)
     with Waiting("looking for living writers") as tell:
@@ -63,8 +63,8 @@ def _settings(
     url: str, settings: dict[str, Any], options: list[str], options_file: str, *, name: Callable[[Store], str]
 ) -> dict[str, Any]:
     """The settings that were given, with those that Hudi's lock options ask for; ``name`` tells the table's name in Hudi."""
-    from ..storage import open_store
-    from .locks import lock_settings
+    from ...storage import open_store
+    from ..locks.table_lock import lock_settings
 
     given = {key: value for key, value in settings.items() if value is not None}
     if given.get("statistics") not in (None, "all"):
@@ -78,8 +78,8 @@ def _settings(
 
 def _name_of(store: Store) -> str:
     """As its JVM writers know it, who derive the lock's key from it."""
-    from ..hudi.table import TableConfig
-    from ..occ.session import read_config
+    from ...hudi.table import TableConfig
+    from ...occ.session import read_config
 
     return TableConfig.from_bytes(read_config(store), table=store.url).name
 
@@ -105,8 +105,8 @@ def _schema(file: str) -> pa.Schema:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ..errors import CorruptTableError
-    from ..hudi.table import META_COLUMNS, from_avro
+    from ...errors import CorruptTableError
+    from ...hudi.table import META_COLUMNS, from_avro
 
     path = Path(file)
     try:

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .output import print_json, say
+from ..output import print_json, say
 
 if TYPE_CHECKING:
-    from ..occ.history import Event
+    from ...occ.history import Event
 
 
 def watch(url: str, *, after: str | None, limit: int | None, every_s: float, json: bool) -> None:

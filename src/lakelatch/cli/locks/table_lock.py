@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, InputError
-from .output import duration_text, print_json, say
+from ...errors import ConfigError, InputError
+from ..output import duration_text, print_json, say
 
 if TYPE_CHECKING:
-    from ..locks import Holder
-    from ..occ.table import Table
+    from ...locks import Holder
+    from ...occ.table import Table
 
 
 def holder_json(holder: Holder | None) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ def set_(
     """Give the table another lock."""
     import lakelatch
 
-    from ..locks import shown
+    from ...locks import shown
 
     with lakelatch.open(url) as table:
         changes = lock_settings(
@@ -126,8 +126,8 @@ def lock_settings(
     lock: str | None, options: list[str], options_file: str, *, table_name: str, base_path: str
 ) -> dict[str, Any]:
     """The settings that a lock URL, or Hudi's own options, ask for; nothing when neither is given."""
-    from ..hudi.table import parse
-    from ..locks.hudi import PREFIX, table_settings
+    from ...hudi.table import parse
+    from ...locks.hudi import PREFIX, table_settings
 
     given: dict[str, str] = {}
     if options_file:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .output import bytes_text, count_text, duration_text, print_json, print_pairs, say
+from ..output import bytes_text, count_text, duration_text, print_json, print_pairs, say
 
 if TYPE_CHECKING:
-    from ..occ.history import Account, Overlap
-    from ..occ.history.why import Other
+    from ...occ.history import Account, Overlap
+    from ...occ.history.why import Other
 
 _SHOWN = 5
 

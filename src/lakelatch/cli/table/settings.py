@@ -9,18 +9,18 @@ import json as text
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from .output import print_json, print_table
+from ...errors import InputError
+from ..output import print_json, print_table
 
 if TYPE_CHECKING:
-    from ..occ.log import Settings
+    from ...occ.log import Settings
 
 
 def settings(url: str, changes: list[str], *, json: bool) -> None:
     """Print the table's settings, after changing some."""
     import lakelatch
 
-    from ..locks import shown
+    from ...locks import shown
 
     wanted = dict(_parsed(each) for each in changes)
     with lakelatch.open(url) as table:

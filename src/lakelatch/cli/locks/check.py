@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .outcome import COULD_NOT
-from .output import Waiting, print_json, print_pairs, print_table, say, wrapped
+from ..outcome import COULD_NOT
+from ..output import Waiting, print_json, print_pairs, print_table, say, wrapped
 
 if TYPE_CHECKING:
-    from ..locks.checkup import Verdict
+    from ...locks.checkup import Verdict
 
 _ENDS = {True: ("keeps", 0), False: ("breaks", 1), None: ("untried", COULD_NOT)}
 _MARKS = {True: "yes", False: "NO", None: "not tried"}
@@ -26,7 +26,7 @@ def check(url: str, *, processes: int, seconds: float, json: bool) -> None:
 
     Exit code 1: a promise was broken; 2: one could not be tried.
     """
-    from ..locks.checkup import check_up
+    from ...locks.checkup import check_up
 
     with Waiting("trying the locks") as progress:
         verdict = check_up(url, processes=processes, seconds=seconds, progress=lambda what: progress(f"trying: {what}"))

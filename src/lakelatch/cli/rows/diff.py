@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .output import say
-from .row_text import json_line
+from ..output import say
+from .text import json_line
 
 if TYPE_CHECKING:
-    from ..occ.scan import Difference
+    from ...occ.scan import Difference
 
 _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 
@@ -24,7 +24,7 @@ def diff(url: str, before: str, after: str, *, limit: int, json: bool) -> None:
     """Print which rows differ between two states of a table."""
     import lakelatch
 
-    from ..occ.scan import differences
+    from ...occ.scan import differences
 
     numbers = dict.fromkeys(("added", "changed", "removed"), 0)
     shown = 0
@@ -51,7 +51,7 @@ def diff(url: str, before: str, after: str, *, limit: int, json: bool) -> None:
 
 
 def _rows(found: Difference) -> Iterator[dict[str, Any]]:
-    from ..hudi.table import RECORD_KEY
+    from ...hudi.table import RECORD_KEY
 
     sides = [each.to_pylist() if each is not None else [None] * found.rows for each in (found.before, found.after)]
     for was, now in zip(*sides, strict=True):

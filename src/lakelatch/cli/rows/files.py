@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import InputError
-from .row_text import json_line
+from ...errors import InputError
+from .text import json_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Url
-from .outcome import plainly
+from ..options import Json, Url
+from ..outcome import plainly
 
 services = typer.Typer(
     help="Clean, cluster, compact, archive; list, execute and cancel plans.",
@@ -26,7 +26,7 @@ PlanOnly = Annotated[bool, typer.Option("--plan-only", help="Leave the execution
 @plainly
 def list_(url: Url, *, json: Json = False) -> None:
     """List pending plans and readers' leases."""
-    from .services import list_ as command
+    from .commands import list_ as command
 
     command(url, json=json)
 
@@ -47,7 +47,7 @@ def clean(
     json: Json = False,
 ) -> None:
     """Delete superseded file slices that no kept state, transaction, reader or savepoint needs."""
-    from .services import clean as command
+    from .commands import clean as command
 
     command(
         url, retain_commits=retain_commits, retain_hours=retain_hours, wait=wait, plan_only=plan_only, json=json
@@ -66,7 +66,7 @@ def cluster(
     json: Json = False,
 ) -> None:
     """Join the small files of each partition, in this process."""
-    from .services import cluster as command
+    from .commands import cluster as command
 
     command(url, partition or None, small_mb=small_mb, target_mb=target_mb, plan_only=plan_only, json=json)
 
@@ -84,7 +84,7 @@ def archive(
     json: Json = False,
 ) -> None:
     """Move old instants from the active timeline into the history."""
-    from .services import archive as command
+    from .commands import archive as command
 
     command(url, keep_min=keep_min, keep_max=keep_max, plan_only=plan_only, json=json)
 
@@ -99,7 +99,7 @@ def compact(
     json: Json = False,
 ) -> None:
     """Merge the log files of a merge-on-read table into base files, in this process."""
-    from .services import compact as command
+    from .commands import compact as command
 
     command(url, partition or None, plan_only=plan_only, json=json)
 
@@ -113,7 +113,7 @@ def execute(
     json: Json = False,
 ) -> None:
     """Execute pending plans, from any writer."""
-    from .services import execute as command
+    from .commands import execute as command
 
     command(url, instant, json=json)
 
@@ -122,7 +122,7 @@ def execute(
 @plainly
 def cancel(url: Url, instant: Commit, *, json: Json = False) -> None:
     """Cancel a pending plan; writers that wait for it go on."""
-    from .services import cancel as command
+    from .commands import cancel as command
 
     command(url, instant, json=json)
 
@@ -137,7 +137,7 @@ def create(
     json: Json = False,
 ) -> None:
     """Keep the state of a commit."""
-    from .services import save
+    from .commands import save
 
     save(url, at, comment=comment, json=json)
 
@@ -146,7 +146,7 @@ def create(
 @plainly
 def saved(url: Url, *, json: Json = False) -> None:
     """List savepoints."""
-    from .services import saved as command
+    from .commands import saved as command
 
     command(url, json=json)
 
@@ -155,7 +155,7 @@ def saved(url: Url, *, json: Json = False) -> None:
 @plainly
 def delete(url: Url, instant: Commit, *, json: Json = False) -> None:
     """Delete a savepoint, so that cleans may remove its state."""
-    from .services import forget
+    from .commands import forget
 
     forget(url, instant, json=json)
 
@@ -169,6 +169,6 @@ def restore(
     json: Json = False,
 ) -> None:
     """Go back to the state of a commit; every later commit is taken back for good."""
-    from .services import restore as command
+    from .commands import restore as command
 
     command(url, instant, yes=yes, json=json)

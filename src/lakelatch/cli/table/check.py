@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .output import Waiting, bytes_text, count_text, print_json, say, wrapped
+from ..output import Waiting, bytes_text, count_text, print_json, say, wrapped
 
 if TYPE_CHECKING:
-    from ..occ.check import Report, Severity
+    from ...occ.check import Report, Severity
 
 _THREADS = 8
 _SHOWN_PER_KIND = 10
@@ -29,8 +29,8 @@ def check(path: str, *, deep: bool, strict: bool, json: bool) -> None:
     """Verify a table and exit with what was found."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from ..occ.check import check as verify
-    from ..storage import open_store
+    from ...occ.check import check as verify
+    from ...storage import open_store
 
     pool = ThreadPoolExecutor(_THREADS)
     try:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .output import Waiting, bytes_text, count_text, duration_text, print_json, say
-from .row_files import format_of, read_rows
+from ..output import Waiting, bytes_text, count_text, duration_text, print_json, say
+from .files import format_of, read_rows
 
 if TYPE_CHECKING:
-    from ..occ.transaction import WriteResult
+    from ...occ.transaction import WriteResult
 
 
 def write(operation: str, url: str, file: str, *, kind: str | None, missing: str, zone: str | None, json: bool) -> None:

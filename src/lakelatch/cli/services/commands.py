@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .output import count_text, print_json, print_table, say, wrapped
+from ..output import count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
-    from ..occ.services import Executed, Savepoint
-    from ..occ.table import Table
+    from ...occ.services import Executed, Savepoint
+    from ...occ.table import Table
 
 
 def list_(url: str, *, json: bool) -> None:
     """Print pending plans and readers' leases."""
     import lakelatch
 
-    from ..occ.log import extent, held
+    from ...occ.log import extent, held
 
     with lakelatch.open(url) as table:
         plans = []

@@ -16,8 +16,8 @@ from types import FrameType
 
 import typer
 
-from ..errors import InputError, LockLostError, LockTimeoutError
-from .output import print_json, say
+from ...errors import InputError, LockLostError, LockTimeoutError
+from ..output import print_json, say
 
 TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h, which cron jobs and mailers know
 _NOT_FOUND, _NOT_EXECUTABLE, _BY_SIGNAL = 127, 126, 128  # as shells say it

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .locks import holder_json, holder_text
-from .output import bytes_text, count_text, duration_text, print_json, print_pairs
+from ..locks.table_lock import holder_json, holder_text
+from ..output import bytes_text, count_text, duration_text, print_json, print_pairs
 
 if TYPE_CHECKING:
-    from ..hudi.table import TableConfig
-    from ..locks import Holder
-    from ..occ.log import Begin
-    from ..occ.table import Table
+    from ...hudi.table import TableConfig
+    from ...locks import Holder
+    from ...occ.log import Begin
+    from ...occ.table import Table
 
 
 def describe(url: str, *, json: bool) -> None:
@@ -54,9 +54,9 @@ def properties_json(config: TableConfig) -> dict[str, Any]:
 
 def facts_of(table: Table) -> dict[str, Any]:
     """Everything that is printed; ``lock`` is a `Holder`."""
-    from ..hudi.files import list_data_files
-    from ..occ.check import data_files
-    from ..occ.turns import queue
+    from ...hudi.files import list_data_files
+    from ...occ.check import data_files
+    from ...occ.turns import queue
 
     view, timeline = table.view(), table.timeline()
     listing = list_data_files(table.store)
@@ -92,8 +92,8 @@ def _holder(table: Table) -> Holder | None:
 
 
 def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
-    from ..hudi.timeline import to_epoch_ms
-    from ..occ.doctor import state_of
+    from ...hudi.timeline import to_epoch_ms
+    from ...occ.doctor import state_of
 
     now = table.env.now()
     state, beat = state_of(table.session, begin)
@@ -112,7 +112,7 @@ def _writer(table: Table, begin: Begin, behind: list[str]) -> dict[str, Any]:
 
 
 def _last_commit(table: Table) -> dict[str, Any] | None:
-    from ..hudi.timeline import to_epoch_ms
+    from ...hudi.timeline import to_epoch_ms
 
     last = table.session.log.state.last if table.writable else None
     if last is not None:
@@ -192,7 +192,7 @@ def _settings_text(settings: dict[str, Any]) -> str:
 
 
 def _refusal(table: Table) -> str:
-    from ..errors import UnsupportedTableError
+    from ...errors import UnsupportedTableError
 
     try:
         table.config.refuse_writing()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ..errors import CommitError, InputError
-from ..plain_text import visible
-from .output import Waiting, count_text, duration_text, print_json, say
+from ...errors import CommitError, InputError
+from ...plain_text import visible
+from ..output import Waiting, count_text, duration_text, print_json, say
 
 if TYPE_CHECKING:
-    from ..occ.log import Begin
-    from ..occ.table import Table
+    from ...occ.log import Begin
+    from ...occ.table import Table
 
 
 def rollback(url: str, instant: str | None, *, force: bool, yes: bool, json: bool) -> None:
@@ -75,7 +75,7 @@ def _one(table: Table, instant: str, *, force: bool, yes: bool) -> list[str]:
 
 def _refuse_the_living(table: Table, begin: Begin) -> None:
     """Watch the writer for the table's time-out; the first sign of life ends the wait."""
-    from ..occ.liveness import HeartbeatObserver
+    from ...occ.liveness import HeartbeatObserver
 
     settings, env = table.settings, table.env
     watch = HeartbeatObserver(table.store, env)

@@ -1,0 +1,1 @@
+"""A table's lock, and locks by themselves."""

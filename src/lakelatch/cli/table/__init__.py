@@ -1,0 +1,1 @@
+"""What a table is: making, showing, checking and changing it."""
