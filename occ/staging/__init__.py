@@ -23,6 +23,7 @@ from .incoming import Incoming
 from .lossless import fitted
 from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
+from .ordering_values import ordering_columns, refuse_unordered
 from .python_values import array_of
 from .staged import Staged
 
@@ -45,10 +46,12 @@ __all__ = [
     "array_of",
     "fitted",
     "holders",
+    "ordering_columns",
     "owners",
     "placed",
     "read_slice",
     "refuse_if_over",
+    "refuse_unordered",
     "slices_by_partition",
     "wanted_of",
     "write_successor",

@@ -51,6 +51,7 @@ from .crew import Crew
 from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
 from .meta_columns import FILE_NAME, PARTITION_PATH, RowNumbers
+from .ordering_values import refuse_unordered
 
 PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
 GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
@@ -237,6 +238,8 @@ class NewGroups:
 
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
+    if not plan.delete and plan.combine is None:
+        refuse_unordered(rows, plan.spec.config)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
         for partition, place, unit in placed(plan, rows):
             incoming = unit if plan.delete else deduplicate(unit, ordering=_ordering_of(plan, unit))

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig
 from .lossless import fitted, stored_type
+from .ordering_values import refuse_unordered
 from .python_values import array_of, table_of
 
 REFUSE, NULL = "refuse", "null"  # what is done about columns that the rows lack
@@ -123,7 +124,9 @@ class Incoming:
         columns = [
             self._fit(given, each) if each.name in names else pa.nulls(given.num_rows, each.type) for each in fields
         ]
-        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+        refuse_unordered(rows, self._config)
+        return rows
 
     def _fit(self, given: pa.Table, field: pa.Field) -> pa.ChunkedArray:
         return fitted(given.column(field.name), field.type, field.name, zone=self._zone, fill=self._fill)

@@ -21,6 +21,7 @@ from ...hudi.merge import TEXTS, cast, filled, holds, plain, without_unused
 from ...hudi.table import META_COLUMNS, RECORD_KEY, distinct_paths, java_span, record_keys, wide_hashes
 from ..log import Hashed, constraint_values, joined, name_of
 from .file_spec import FileSpec
+from .ordering_values import ordering_columns, refuse_unordered
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
 _FEW_ROWS = 256
@@ -90,6 +91,9 @@ class FileRows:
         count = rows.num_rows if new is None else new.true_count
         if count and not self._trusted:
             self._refuse_strangers(_those(rows, new))
+        if count and (ordered := ordering_columns(self._config)):
+            known = [*dict.fromkeys((*self._config.record_key_fields, *ordered))]
+            refuse_unordered(_those(data.select([n for n in known if n in data.column_names]), new), self._config)
         keys = self._keys(rows, new)
         zeros = pa.array(np.zeros(rows.num_rows, np.int32))
         meta = [

@@ -16,14 +16,15 @@ from typing import Any
 
 from ...environment import SYSTEM, Environment
 from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTableError
-from ...hudi.files import list_data_files
+from ...hudi.files import DELETE, Block, list_data_files, read_blocks
 from ...hudi.table import TableConfig
-from ...hudi.timeline import EARLIEST, has_archive, is_time, parse_unknown, read_timeline, skipped
+from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_unknown, read_timeline, skipped
 from ...storage import Store, open_store
 from ..check import refuse_misplaced
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import Commit, LogState, Open, Publisher, epochs, read_epoch
 from ..session import cold_view, prove, read_config
+from ..staging import ordering_columns
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
 from .table import Table
 
@@ -72,6 +73,7 @@ def adopt(
     config.refuse_writing()
     refuse_unsafe(store)
     _refuse_damage(store, config)
+    _refuse_null_ordering(store, config)
     if "bucket_count" in settings:
         view = cold_view(store, read_timeline(store, config))
         refuse_misplaced(store, config, view.snapshot.file_slices(), wanted.bucket_count)
@@ -188,6 +190,45 @@ def _refuse_damage(store: Store, config: TableConfig) -> None:
             )
     if not timeline.commits and not has_archive(store, config):
         _refuse_files_without_commit(store)
+
+
+def _refuse_null_ordering(store: Store, config: TableConfig) -> None:
+    """Our writers keep nulls out of the ordering fields of merge-on-read tables; those that are there would stay."""
+    if not (config.merge_on_read and (names := ordering_columns(config))):
+        return
+    for each in cold_view(store, read_timeline(store, config)).snapshot.file_slices():
+        if null := next((name for name in names if _has_null(store, each, name)), None):
+            raise UnsupportedTableError(
+                f"{store.url} is merge-on-read and ordered by {null!r}, which is null in rows of file group {each.group}: "
+                "Hudi's JVM readers fail as soon as a log file changes such a row. Nothing was changed. Write its rows with the "
+                "column filled into a new table; `lakelatch.open` reads this one",
+                table=store.url,
+                feature="null_ordering",
+            )
+
+
+def _has_null(store: Store, each: FileSlice, name: str) -> bool:
+    """Whether a base or log file of the slice has a row without this value; in a log file also one that is superseded."""
+    for log in each.logs:
+        for block in read_blocks(store.body(log.path) or b"", log.path):
+            if isinstance(block, Block) and block.kind != DELETE and not block.rolls_back:
+                rows = block.rows()
+                if name not in rows.column_names or rows.column(name).null_count:
+                    return True
+    return each.base is not None and _has_null_in(store, each.base.path, name)
+
+
+def _has_null_in(store: Store, path: str, name: str) -> bool:
+    import pyarrow.parquet as pq
+
+    with store.open(path) as stream:
+        file = pq.ParquetFile(stream)
+        names = [file.metadata.schema.column(n).path for n in range(file.metadata.num_columns)]
+        if name not in names:
+            return bool(file.metadata.num_rows)
+        chunks = [file.metadata.row_group(n).column(names.index(name)) for n in range(file.metadata.num_row_groups)]
+        told = [chunk.statistics.null_count if chunk.is_stats_set else None for chunk in chunks]
+        return any(told) or (None in told and bool(file.read([name]).column(0).null_count))
 
 
 def _refuse_files_without_commit(store: Store) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
-from ..staging import COMMIT_TIME, SEQNO, array_of, fitted
+from ..staging import COMMIT_TIME, SEQNO, array_of, fitted, refuse_unordered
 
 if TYPE_CHECKING:
     from ...conditions import Sql, Value
@@ -53,7 +53,7 @@ class NewValues:
                 f'{given!r} does not say what the rows of {url} are to hold; give values by column, as {{"delay": 0}}; '
                 "nothing was written"
             )
-        self._ordering = config.ordering_field
+        self._config = config
         self._values: dict[str, tuple[pa.DataType, pa.Array | Value]] = {}
         fixed = {*config.record_key_fields, *config.partition_fields}
         for name, value in given.items():
@@ -75,7 +75,7 @@ class NewValues:
                 value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
                 made = pa.chunked_array([array_of([value], kind, name)])
                 self._values[name] = kind, fitted(made, kind, name).combine_chunks()
-            self._refuse_nan(name, self._values[name][1])
+            self._refuse_unordered(name, self._values[name][1])
 
     @property
     def paths(self) -> set[tuple[str, ...]]:
@@ -97,18 +97,12 @@ class NewValues:
                 found[name] = pa.chunked_array([value.take(every)])
             else:
                 found[name] = fitted(value.of(rows), kind, name)
-                self._refuse_nan(name, found[name])
+                self._refuse_unordered(name, found[name])
         return found
 
-    def _refuse_nan(self, name: str, values: Any) -> None:
-        if name != self._ordering or not isinstance(values, pa.Array | pa.ChunkedArray):
-            return
-        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values), min_count=0).as_py():
-            raise InputError(
-                f"the ordering column {name!r} would be NaN, which is neither older nor newer than any value; nothing "
-                "was written",
-                column=name,
-            )
+    def _refuse_unordered(self, name: str, values: Any) -> None:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            refuse_unordered(pa.table({name: values}), self._config, (name,))
 
 
 def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:

@@ -1,0 +1,110 @@
+"""Ordering values that readers do not agree on are written by no door; docs/merge-on-read.md says which and why."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.errors import InputError, UnsupportedTableError
+from lakelatch.hudi.files import list_data_files
+
+from ..world import independent_content
+
+SCHEMA = pa.schema([("id", pa.string()), ("seen", pa.float64()), ("v", pa.int64())])
+NAN = float("nan")
+
+
+def table(folder: Path, kind: str = "merge_on_read", **options: Any) -> lakelatch.Table:
+    return lakelatch.create(
+        str(folder), record_key="id", schema=SCHEMA, type=kind, **({"ordering_field": "seen"} | options)
+    )
+
+
+def rows(*values: tuple[str, float | None, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, each, strict=True)) for each in values], schema=SCHEMA)
+
+
+def by_engine(txn: lakelatch.Transaction, batch: pa.Table) -> None:
+    with txn.new_file() as file:
+        file.write(batch)
+
+
+DOORS: dict[str, tuple[str, Callable[[lakelatch.Transaction, pa.Table], object]]] = {
+    "insert": ("insert", lambda txn, batch: txn.insert(batch)),
+    "upsert": ("upsert", lambda txn, batch: txn.upsert(batch)),
+    "overwrite": ("insert_overwrite", lambda txn, batch: txn.overwrite(batch)),
+    "overwrite_table": ("insert_overwrite_table", lambda txn, batch: txn.overwrite_table(batch)),
+    "new_file": ("insert", by_engine),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [None, NAN], ids=["null", "NaN"])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_merge_on_read_table_takes_no_ordering_value_that_orders_nothing(
+    tmp_path: Path, door: str, bad: float | None
+) -> None:
+    operation, write = DOORS[door]
+    with table(tmp_path / "t") as t:
+        t.insert(rows(("a", 5.0, 0), ("b", 5.0, 0)))
+        before = list_data_files(t.store)
+        said = r"'seen' (is null in 1 rows|holds NaN).*nothing was written"
+        with pytest.raises(InputError, match=said), t.transaction(operation) as txn:
+            write(txn, rows(("a", 6.0, 1), ("b", bad, 1)))
+        assert list_data_files(t.store) == before
+        assert t.read().count() == 2
+
+
+def test_the_message_names_the_row(tmp_path: Path) -> None:
+    said = r"null in 2 rows \(.b., .\{%s\}.\), and t is merge-on-read"
+    with table(tmp_path / "t") as t, pytest.raises(InputError, match=said):
+        t.upsert(rows(("a", 1.0, 0), ("b", None, 0), ("{%s}", None, 0)))
+
+
+def test_tables_ordered_by_commits_take_them(tmp_path: Path) -> None:
+    with table(tmp_path / "t", ordering_field=None) as t:
+        t.upsert(rows(("a", None, 0), ("b", NAN, 0)))
+        t.upsert(rows(("a", NAN, 1)))
+        assert t.read().count() == 2
+
+
+@pytest.mark.parametrize("rebased", [False, True])
+def test_on_a_copy_on_write_table_null_is_older_than_every_value(tmp_path: Path, rebased: bool) -> None:
+    """When it is written, and when it is merged again onto what another writer has landed meanwhile."""
+    with table(tmp_path / "t", "copy_on_write") as t:
+        t.insert(rows(("value", 5.0, 0), ("null", None, 0), ("both", None, 0), ("other", 5.0, 0)))
+        txn = t.transaction()
+        txn.upsert(rows(("value", None, 1), ("null", -1e9, 1), ("both", None, 1)))
+        if rebased:
+            t.upsert(rows(("other", 6.0, 2)))
+        txn.commit()
+        wanted = {"value": 0, "null": 1, "both": 1, "other": 2 if rebased else 0}
+        assert independent_content(tmp_path / "t") == wanted
+        with pytest.raises(InputError, match="holds NaN"), t.transaction("insert") as txn:
+            by_engine(txn, rows(("n", NAN, 0)))
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_table_that_has_null_ordering_values_is_not_adopted(tmp_path: Path, logged: bool) -> None:
+    def write(folder: Path, value: float | None) -> None:
+        with table(folder, ordering_field=None, table_version=9) as t:
+            t.insert(rows(("a", 5.0 if logged else value, 0), ("b", 5.0, 0)))
+            if logged:
+                t.upsert(rows(("a", value, 1)))
+        properties = folder / ".hoodie/hoodie.properties"
+        text = properties.read_text().replace("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING")
+        properties.write_text(f"hoodie.table.ordering.fields=seen\n{text}")
+        shutil.rmtree(folder / ".hoodie/.lakelatch")
+
+    write(tmp_path / "null", None)
+    with pytest.raises(UnsupportedTableError, match="ordered by 'seen', which is null in rows of file group"):
+        lakelatch.adopt(str(tmp_path / "null"))
+    assert not (tmp_path / "null/.hoodie/.lakelatch").exists()
+    write(tmp_path / "filled", 6.0)
+    with lakelatch.adopt(str(tmp_path / "filled")) as t:
+        assert t.read().count() == 2
