@@ -25,6 +25,7 @@ TOP = ("storage", "locks", "conflict", "occ", "spark")  # folders beside src/, l
 ORDER = (
     "plain_text", "errors", "arguments", "environment", "conditions",
     "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
+    "mergers",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
     "conflict",
     "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",

@@ -1,0 +1,33 @@
+"""What becomes of the values of a column when a key has several rows: pure functions over Arrow arrays.
+
+    find("sum")                        the merger of a name, as a table stores it
+    merger.laws(type)                  what holds for it; raises for a type that it can't merge
+    merger.lift(values, type)          what new rows contribute, in the type of the column
+    merger.merge(values, groups)       one value for each group
+    combine(rows, key=..., ...)        one row for each key
+
+These names and their meaning are stable. Stored is the merged value alone: to go on, `combine` takes the stored row
+first and then the contributions of the new ones, in order of arrival.
+
+`ordering` sorts the rows of one call. A stored row has the greatest ordering value of all that went into it, so that with
+late rows only mergers that are `Laws.commutative`, and whole rows of the newest, give what all rows at once would give.
+"""
+
+from .interface import Groups, Laws, Merger
+from .named import BUILT_IN, find
+from .order import ranks, refuse_unordered
+from .rows import Ties, combine, join, top_n_per_key
+
+__all__ = [
+    "BUILT_IN",
+    "Groups",
+    "Laws",
+    "Merger",
+    "Ties",
+    "combine",
+    "find",
+    "join",
+    "ranks",
+    "refuse_unordered",
+    "top_n_per_key",
+]

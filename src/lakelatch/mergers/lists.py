@@ -1,0 +1,189 @@
+"""Mergers that keep several values in a list: all of them, the distinct ones, the greatest ones.
+
+A row brings one value, or a list of them. Nulls are left out, as in Spark's ``collect_list``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InputError
+from .interface import Groups, Laws
+from .order import ranks, refuse_unordered
+
+BOUND = 1000  # of a list when nothing else is said: without one a busy key grows until no task can read it
+
+
+def _element(kind: pa.DataType, what: str) -> pa.DataType:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise InputError(f"{what} keeps a list, and the column holds {kind}; make it list<{kind}>")
+    return kind.value_type
+
+
+def _listed(values: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    """Lists as they are; of another value a list of it alone."""
+    element = _element(kind, what)
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        return values if values.type == kind else values.cast(kind)
+    alone = np.concatenate([[0], np.cumsum(np.asarray(values.is_valid()))])
+    return _lists(alone, values.drop_null().cast(element), kind)
+
+
+def _lists(offsets: npt.NDArray[np.int64], values: pa.Array, kind: pa.DataType) -> pa.Array:
+    width, make = (pa.int32(), pa.ListArray) if pa.types.is_list(kind) else (pa.int64(), pa.LargeListArray)
+    return make.from_arrays(pa.array(offsets, pa.int64()).cast(width), values, type=kind)
+
+
+def _members(values: pa.Array, groups: Groups) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The elements of all lists without nulls, and for each the number of its group; those of a group stand together."""
+    owner = groups.codes[np.asarray(pc.list_parent_indices(values))]
+    flat = values.flatten()
+    if flat.null_count:
+        there = flat.is_valid()
+        flat, owner = flat.filter(there), owner[np.asarray(there)]
+    return flat, owner
+
+
+def _kept(flat: pa.Array, owner: npt.NDArray[np.int64], groups: Groups, kind: pa.DataType) -> pa.Array:
+    """The elements as one list for each group."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(groups)))])
+    return _lists(offsets, flat, kind)
+
+
+def _places(owner: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Of each element its number in its group, which stands together."""
+    first = np.concatenate([[True], owner[1:] != owner[:-1]]) if len(owner) else np.zeros(0, bool)
+    starts = np.maximum.accumulate(np.where(first, np.arange(len(owner)), 0)) if len(owner) else np.zeros(0, np.int64)
+    return np.arange(len(owner)) - starts
+
+
+def _refuse_bound(count: int, what: str) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1_000_000:
+        raise InputError(f"{what} keeps {count!r} values; say a whole number from 1 to 1000000")
+
+
+@dataclass(frozen=True)
+class CollectList:
+    """All values in order; of more than ``count`` the newest."""
+
+    count: int = BOUND
+
+    def __post_init__(self) -> None:
+        _refuse_bound(self.count, "collect_list")
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Lists of anything."""
+        _element(kind, "collect_list")
+        return Laws(commutative=False, associative=True, idempotent=False)
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """A list of the value, or the list that it is."""
+        return _listed(values, kind, "collect_list")
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """The lists of each group, one after the other."""
+        flat, owner = _members(values, groups)
+        sizes = np.bincount(owner, minlength=len(groups))
+        if (sizes > self.count).any():
+            newest = sizes[owner] - _places(owner) <= self.count
+            flat, owner = flat.filter(pa.array(newest)), owner[newest]
+        return _kept(flat, owner, groups, values.type)
+
+
+@dataclass(frozen=True)
+class CollectSet:
+    """The distinct values in ascending order; of more than ``count`` the smallest, so that no order of rows matters.
+
+    -0.0 is 0.0, and all NaN are one, as in Spark.
+    """
+
+    count: int = BOUND
+
+    def __post_init__(self) -> None:
+        _refuse_bound(self.count, "collect_set")
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Lists of what can be compared."""
+        refuse_unordered(_element(kind, "collect_set"), "collect_set")
+        return Laws(commutative=True, associative=True, idempotent=True)
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """A list of the value, or the list that it is."""
+        return _listed(values, kind, "collect_set")
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """The union of the lists of each group."""
+        flat, owner = _members(values, groups)
+        if pa.types.is_floating(flat.type):
+            flat = pc.add(flat, pa.scalar(0.0, flat.type))  # -0.0 + 0.0 is 0.0
+        return _best(flat, owner, [ranks(flat)], self.count, groups, values.type)
+
+
+@dataclass(frozen=True)
+class TopN:
+    """The ``count`` greatest values, the greatest first; of structs those with the greatest field ``by``.
+
+    Equal values stay once, so a row that arrives twice changes nothing. Among equal ``by`` the other fields decide, in the
+    struct's order, so that no order of rows matters. Null is less than anything, NaN greater.
+    """
+
+    count: int
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_bound(self.count, "top_n")
+        if self.by is not None and not isinstance(self.by, str):
+            raise InputError(f"top_n(by={self.by!r}): say the name of a field")
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Lists of what can be compared, or of structs of such."""
+        element = _element(kind, "top_n")
+        fields = list(element) if pa.types.is_struct(element) else []
+        if self.by is not None and self.by not in [field.name for field in fields]:
+            raise InputError(f"top_n(by={self.by!r}) needs structs with that field, and the list holds {element}")
+        for each in [field.type for field in fields] or [element]:
+            refuse_unordered(each, "top_n")
+        return Laws(commutative=True, associative=True, idempotent=True)
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """A list of the value, or the list that it is."""
+        return _listed(values, kind, "top_n")
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """The greatest of all lists of each group."""
+        flat, owner = _members(values, groups)
+        if pa.types.is_struct(flat.type):
+            names = [field.name for field in flat.type]
+            names.sort(key=lambda name: name != self.by)  # the others keep their order
+            fields = dict(zip([field.name for field in flat.type], flat.flatten(), strict=True))
+            # ~ turns the order round, where a minus would overflow
+            keys = [~ranks(fields[name]) for name in names]
+        else:
+            keys = [~ranks(flat)]
+        return _best(flat, owner, keys, self.count, groups, values.type)
+
+
+def _best(
+    flat: pa.Array,
+    owner: npt.NDArray[np.int64],
+    keys: list[npt.NDArray[np.int64]],
+    count: int,
+    groups: Groups,
+    kind: pa.DataType,
+) -> pa.Array:
+    """The distinct elements of each group in ascending order of the keys, the first ``count``."""
+    order = np.lexsort((*reversed(keys), owner))
+    owner = owner[order]
+    same = np.zeros(len(order), bool)
+    if len(order):
+        same[1:] = owner[1:] == owner[:-1]
+    for key in keys:
+        same[1:] &= key[order][1:] == key[order][:-1]
+    order, owner = order[~same], owner[~same]
+    within = _places(owner) < count
+    return _kept(flat.take(pa.array(order[within])), owner[within], groups, kind)

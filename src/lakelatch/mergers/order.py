@@ -1,0 +1,63 @@
+"""A total order of the values of any scalar type, as integers: null, then the values, then NaN, as Spark sorts them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InputError
+
+_Ints = npt.NDArray[np.int64]
+
+
+def refuse_unordered(kind: pa.DataType, what: str) -> None:
+    """Raise `InputError` unless values of this type have an order."""
+    if pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_dictionary(kind):
+        raise InputError(
+            f"{what} needs values that can be compared, and those of {kind} can't; merge the column otherwise"
+        )
+
+
+def ranks(values: pa.Array) -> _Ints:
+    """Of each value a number in the order of the values: equal ones have equal numbers, null is -1 or less than all.
+
+    -0.0 comes before 0.0.
+    """
+    found = order_of(values)
+    if not values.null_count:
+        return found
+    return np.where(np.asarray(values.is_null()), -1, np.unique(found, return_inverse=True)[1].astype(np.int64))
+
+
+def order_of(values: pa.Array) -> _Ints:
+    """`ranks`, where nulls have any number."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return _float_order(values)
+    if pa.types.is_boolean(kind):
+        return np.asarray(values.cast(pa.uint8()).fill_null(0)).astype(np.int64)
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return np.asarray(values.fill_null(0)).astype(np.int64)
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        whole = values.view(pa.int64() if kind.bit_width == 64 else pa.int32())
+        return np.asarray(whole.fill_null(0)).astype(np.int64)
+    return _dense(values)
+
+
+def _float_order(values: pa.Array) -> _Ints:
+    """The bits of a float, read as an integer, have its order, when those of the negative ones are turned round."""
+    numbers = np.asarray(values.cast(pa.float64()).fill_null(0.0), np.float64)
+    bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+    found: _Ints = bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
+    return found
+
+
+def _dense(values: pa.Array) -> _Ints:
+    encoded = values.dictionary_encode()
+    order = np.asarray(pc.sort_indices(encoded.dictionary))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    codes = np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)
+    return np.where(codes < 0, -1, places[codes] if len(places) else -1)

@@ -1,0 +1,114 @@
+"""Mergers of whole rows: one row of each key, the joins of what several writers know of a key, and the first N of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InputError
+from .choice import Last
+from .interface import Groups, Merger
+from .order import ranks
+
+Ties = Literal["last", "first"]
+_LAST = Last()
+
+
+def combine(
+    rows: pa.Table,
+    *,
+    key: str,
+    mergers: Mapping[str, Merger],
+    ordering: Sequence[str] = (),
+    ties: Ties = "last",
+) -> pa.Table:
+    """One row for each key, in the order in which the keys come first; a column without a merger has the newest row's value.
+
+    Args:
+        rows: in order of arrival; columns hold contributions (`Merger.lift`) or merged values.
+        ordering: columns by which a row is newer than another, the first of them first; null is older than any value.
+            Without any the later row is newer.
+        ties: which of two rows with equal ordering values is newer, the one that arrived last or first.
+
+    Raises:
+        InputError: a merged value does not fit its column's type, which the message names.
+    """
+    rows = rows.combine_chunks()
+    encoded = _array(rows, key).dictionary_encode()
+    if encoded.null_count:
+        raise InputError(f"{encoded.null_count} rows have no {key}, so that nothing says which belong together")
+    codes = np.asarray(encoded.indices).astype(np.int64)
+    if len(codes) == len(encoded.dictionary) and not mergers:
+        return rows  # a merger brings single values into their form too: a list is cut to its bound
+    order, groups = _sorted(codes, [_array(rows, name) for name in ordering], ties)
+    places = pa.array(order)
+    last = pa.array(order[groups.offsets[1:] - 1])  # a column without a merger needs no sorting of its values
+    columns = []
+    for field in rows.schema:
+        values = _array(rows, field.name)
+        if (merger := mergers.get(field.name)) is None or merger == _LAST:
+            columns.append(values.take(last))
+            continue
+        try:
+            columns.append(merger.merge(values.take(places), groups))
+        except InputError as e:
+            raise InputError(f"column {field.name!r}: {e}", column=field.name) from e
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def _sorted(codes: npt.NDArray[np.int64], by: Sequence[pa.Array], ties: Ties) -> tuple[npt.NDArray[np.int64], Groups]:
+    """The places of the rows by key, then age; and where each key begins."""
+    if by:
+        arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
+        order = np.lexsort((arrival, *(ranks(each) for each in reversed(by)), codes))
+    else:
+        order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes))
+    return order, Groups(np.concatenate([[0], ends]).astype(np.int64))
+
+
+def join(rows: pa.Table, how: Literal["left", "right", "inner", "outer"], *, left: str, right: str) -> pa.Table:
+    """The rows that a join of two sources would have, where ``rows`` hold by key what both know of it.
+
+    Either source may come first, so rows of one side alone must be stored; a join leaves them out when it is read.
+
+    Args:
+        left: a column that every row of the left source fills, such as its ordering field; ``right`` the same.
+    """
+    if how not in ("left", "right", "inner", "outer"):
+        raise InputError(f"there is no join {how!r}; say left, right, inner or outer")
+    needed = {"left": [left], "right": [right], "inner": [left, right], "outer": []}[how]
+    for name in needed:
+        rows = rows.filter(pc.is_valid(_array(rows, name)))
+    return rows
+
+
+def top_n_per_key(rows: pa.Table, count: int, *, key: Sequence[str], by: str) -> pa.Table:
+    """Of each key the ``count`` rows with the greatest ``by``, in their order; of equal ones the first. Null is the least.
+
+    To keep the rows themselves in one row of the key, use the merger ``top_n``.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"top_n_per_key keeps {count!r} rows; say a whole number from 1")
+    if not rows.num_rows:
+        return rows
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in key:
+        each = np.unique(ranks(_array(rows, name)), return_inverse=True)[1].astype(np.int64)
+        codes = np.unique(codes * (int(each.max()) + 1) + each, return_inverse=True)[1].astype(np.int64)
+    order = np.lexsort((np.arange(len(codes)), ~ranks(_array(rows, by)), codes))
+    starts = np.cumsum(np.bincount(codes)) - np.bincount(codes)
+    place: Any = np.arange(len(order)) - starts[codes[order]]
+    return rows.take(pa.array(np.sort(order[place < count])))
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    if name not in rows.column_names:
+        raise InputError(f"the rows have no column {name!r}; they have {', '.join(rows.column_names)}", column=name)
+    column = rows.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
