@@ -21,10 +21,10 @@ import pyarrow as pa
 
 from ..errors import LakeLatchError
 from ..hudi.files import FileGroupId
-from ..hudi.merge import deduplicate
+from ..hudi.merge import deduplicate, remove_where
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
-from ..occ.rebase import Lost, merge_unit, remove_marked
+from ..occ.rebase import Lost, merge_unit, write_changes
 from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, read_slice, refuse_if_over
 from ..occ.turns import targets
 from ..storage import Store
@@ -245,7 +245,7 @@ class RemoveTask(Task):
                     old = read_slice(self.plan.spec, slices[name])
                     gone = np.zeros(old.num_rows, bool)
                     gone[positions[codes == code]] = True
-                    remove_marked(files, slices[name], old, gone, self.lost)
+                    write_changes(files, slices[name], old, remove_where(old, gone), self.lost)
             return Answer(files.stats())
 
 

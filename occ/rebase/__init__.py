@@ -1,7 +1,15 @@
 """Merging a transaction's changes again onto what others have committed meanwhile."""
 
 from .rebase import ROUNDS_MAX, Again, Lost, Unit
-from .replay_rows import held_keys, merge_rows, merge_unit, refuse_known, refuse_same_rows, remove_marked
+from .replay_rows import (
+    held_keys,
+    merge_rows,
+    merge_unit,
+    refuse_known,
+    refuse_read_rows,
+    refuse_same_rows,
+    write_changes,
+)
 from .rounds import MergeAgain, Rebase, Round
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "merge_rows",
     "merge_unit",
     "refuse_known",
+    "refuse_read_rows",
     "refuse_same_rows",
-    "remove_marked",
+    "write_changes",
 ]

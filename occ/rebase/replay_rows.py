@@ -19,18 +19,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError
 from ...hudi.files import DELETE, Torn, read_blocks
-from ...hudi.merge import Effects, Merged, cleared_keys, merge, plain, remove, remove_where, stored_texts
+from ...hudi.merge import Effects, Merged, cleared_keys, merge, plain, remove, stored_texts
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
-from ..staging import COMMIT_TIME, Files, FileSpec, Plan, appends, read_slice, write_successor
+from ..staging import COMMIT_TIME, Files, FileSpec, Plan, appends, log_change, read_slice, write_successor
 from .rebase import Appended, Lost, OwnFile, Unit
 
 
@@ -149,8 +147,10 @@ def refuse_known(lost: Lost, slice_: FileSlice, keys: pa.Array) -> None:
 # --- log files -----------------------------------------------------------------------------------------------------
 
 
-def refuse_same_rows(lost: Lost, appended: Appended) -> None:
+def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> None:
     """Raise when others have changed rows that our log files change too, and nothing settles it for every reader.
+
+    ``read``: what ours wrote came of what it had read there, so nothing settles that either.
 
     An ordering field settles it, unless its values are equal: then readers take the row of the larger T, and before and
     after a compaction that must be the one that landed later, which is ours. To delete, and to write again what others
@@ -175,7 +175,7 @@ def refuse_same_rows(lost: Lost, appended: Appended) -> None:
         before = _array(read_slice(spec, appended.old, columns=()), RECORD_KEY)
         if (lacking := gone.filter(pc.is_in(gone, value_set=before))) and len(lacking):
             raise lost.same_row(lacking.slice(0, 100).to_pylist())
-    if ordering is None:
+    if ordering is None or read:
         _refuse_same(lost, theirs, keys)
         return
     ours = dict(zip(keys.to_pylist(), rows.column(ordering).to_pylist(), strict=True))
@@ -186,25 +186,44 @@ def refuse_same_rows(lost: Lost, appended: Appended) -> None:
             raise lost.same_row([key], winner=time)
 
 
-def remove_marked(
-    files: Files, slice_: FileSlice, rows: pa.Table, gone: npt.NDArray[np.bool_], lost: Lost | None = None
-) -> None:
-    """The marked rows of a slice, all of whose ``rows`` these are, are deleted from it; ``lost`` in a round of a rebase.
+def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:
+    """Raise when others have changed, deleted or inserted rows with one of these keys, which ours has looked up there."""
+    now = read_slice(lost.spec, appended.current, columns=())
+    _refuse_same(lost, _theirs(lost, now), keys)
+    if appended.old is not None:
+        before = _array(read_slice(lost.spec, appended.old, columns=()), RECORD_KEY)
+        gone = _not_in(before.filter(pc.is_in(before, value_set=keys)), _array(now, RECORD_KEY))
+        if len(gone):
+            raise lost.same_row(gone.slice(0, 100).to_pylist())
+
+
+def write_changes(files: Files, slice_: FileSlice, base: pa.Table, merged: Merged, lost: Lost | None = None) -> None:
+    """What was made of the rows of a slice (``base``) is in its successor, or in a log file onto it.
+
+    Args:
+        lost: in a round of a rebase. Where ours had a base file, a base file takes its place.
 
     Raises:
-        ConflictError: a log file of ours cannot delete one of them.
+        ConflictError: a log file of ours cannot say it, because what others wrote there is newer.
     """
-    if not appends(files.spec, slice_):
-        write_successor(files, slice_, remove_where(rows, gone), lost.file_id(slice_) if lost else "")
-    elif gone.any():
-        marked = rows.select([COMMIT_TIME, RECORD_KEY]).filter(pa.array(gone))
-        if lost is not None:
-            _refuse_later(lost, marked)
-        files.append(slice_, None, marked.column(RECORD_KEY).to_pylist())
+    if not merged.changed:
+        return
+    whole = lost is not None and any(slice_ in unit.current for unit in lost.units)
+    change = None if whole else log_change(files.spec, slice_, base, merged)
+    if change is None:
+        if lost is not None and not whole and appends(files.spec, slice_):
+            raise lost.same_row(_array(merged.rows, RECORD_KEY).slice(0, 100).to_pylist())
+        write_successor(files, slice_, merged, lost.file_id(slice_) if lost else "")
+        return
+    if lost is not None:
+        keys = [*change.deleted, *(change.rows.column(RECORD_KEY).to_pylist() if change.rows is not None else ())]
+        mine = pc.is_in(base.column(RECORD_KEY), value_set=pa.array(keys, pa.string()))
+        _refuse_later(lost, base.select([COMMIT_TIME, RECORD_KEY]).filter(mine))
+    files.append(slice_, change.rows, change.deleted, inserts=merged.inserts)
 
 
 def _refuse_later(lost: Lost, rows: pa.Table) -> None:
-    """Raise when one of these rows, which a log file of ours shall delete, has a larger T: no reader would delete it."""
+    """Raise when one of these rows, which a log file of ours shall change, has a larger T: readers would keep it."""
     later = rows.filter(pc.greater(rows.column(COMMIT_TIME), lost.spec.instant))
     if later.num_rows:
         winner = later.column(COMMIT_TIME)[0].as_py()

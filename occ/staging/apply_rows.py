@@ -32,6 +32,7 @@ from ...hudi.merge import (
     holds,
     merge,
     merged_rows,
+    plain,
     remove,
     stored_texts,
 )
@@ -50,7 +51,7 @@ from .base_file import BaseFileWriter
 from .crew import Crew
 from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
-from .meta_columns import FILE_NAME, PARTITION_PATH, RowNumbers
+from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
 from .ordering_values import refuse_unordered
 
 PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
@@ -167,11 +168,11 @@ class Files:
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(_publish, writer))
 
-    def append(self, onto: FileSlice, rows: pa.Table | None, deletes: Sequence[str] = ()) -> None:
-        """A log file onto a slice, of rows or of keys to delete; published meanwhile."""
+    def append(self, onto: FileSlice, rows: pa.Table | None, deletes: Sequence[str] = (), *, inserts: int = 0) -> None:
+        """A log file onto a slice, of rows and of keys to delete; published meanwhile. ``inserts`` of the rows are new."""
         writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers)
         if rows is not None:
-            writer.write(rows)
+            writer.write(rows, inserts=inserts)
         if deletes:
             writer.delete(deletes)
         self._publishing.append(self._pool.submit(_publish, writer))
@@ -453,13 +454,17 @@ def _keys_of(spec: FileSpec, path: str) -> pa.Array:
 
 def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
     """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it."""
-    if appends(plan.spec, old) and (plan.delete or not _comes_back(plan, old, incoming)):
+    blind = plan.combine is None and appends(plan.spec, old)
+    if blind and (plan.delete or not _comes_back(plan.spec, old, incoming)):
         keys = _array(incoming, RECORD_KEY)
         files.append(old, None, keys.to_pylist()) if plan.delete else files.append(old, incoming)
         return
     base = read_slice(plan.spec, old)
     if plan.combine is not None:
         merged = plan.combine(base, incoming)
+        if (change := log_change(plan.spec, old, base, merged)) is not None:
+            files.append(old, change.rows, change.deleted, inserts=merged.inserts)
+            return
     elif plan.delete:
         merged = remove(base, _array(incoming, RECORD_KEY))
     else:
@@ -471,19 +476,59 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
         files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
 
 
-def _comes_back(plan: Plan, old: FileSlice, incoming: pa.Table) -> bool:
+def _comes_back(spec: FileSpec, old: FileSlice, incoming: pa.Table) -> bool:
     """Whether one of the rows was deleted by a log file, so that appended it might lose against what was deleted."""
-    if plan.ordering is None:
+    if Plan(spec).ordering is None:
         return False
-    back = cleared_keys(plan.spec.store, old) & set(_array(incoming, RECORD_KEY).to_pylist())
-    if back and any(log.instant == plan.spec.instant for log in old.logs):
-        raise InputError(
-            f"{len(back)} rows ({min(back)!r}) of {plan.spec.config.name} are deleted and written again in one transaction, "
-            f"and the table is merge-on-read and ordered by {plan.ordering}; nothing was written. Write them in a "
-            "transaction of their own",
-            keys=sorted(back)[:100],
-        )
+    back = cleared_keys(spec.store, old) & set(_array(incoming, RECORD_KEY).to_pylist())
+    _refuse_in_one(spec, old, back, "deleted and written again")
     return bool(back)
+
+
+def _refuse_in_one(spec: FileSpec, old: FileSlice, keys: Collection[str], what: str) -> None:
+    """Raise `InputError` when these rows want a base file, and this transaction has a log file on the slice already."""
+    if keys and any(log.instant == spec.instant for log in old.logs):
+        raise InputError(
+            f"{len(keys)} rows ({min(keys)!r}) of {spec.config.name} are {what} in one transaction, and the table is "
+            f"merge-on-read and ordered by {Plan(spec).ordering}; nothing was written. Write them in a transaction of their own",
+            keys=sorted(keys)[:100],
+        )
+
+
+@dataclass(frozen=True)
+class LogChange:
+    """What a log file says of a slice: rows that are new or have new values, and keys that are deleted."""
+
+    rows: pa.Table | None
+    deleted: list[str]
+
+
+def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -> LogChange | None:
+    """What was made of a slice's rows (``base``) by whoever has read them, as a log file onto it; None: it wants a base file.
+
+    A log file cannot say that a row has an older ordering value than before, nor that a deleted one is there again: readers
+    would take the newer one.
+    """
+    if not appends(spec, old):
+        return None
+    rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
+    if rows.num_rows and ((ordering := Plan(spec).ordering) is not None):
+        if _comes_back(spec, old, rows):
+            return None
+        if older := _older(base, rows, ordering):
+            _refuse_in_one(spec, old, older, f"given an older {ordering} after a change")
+            return None
+    left = pc.is_in(base.column(RECORD_KEY), value_set=_array(merged.rows, RECORD_KEY))
+    gone = base.column(RECORD_KEY).filter(pc.invert(left)).to_pylist()
+    return LogChange(rows if rows.num_rows else None, gone)
+
+
+def _older(base: pa.Table, rows: pa.Table, ordering: str) -> set[str]:
+    """Keys of rows that have a smaller ordering value than the row that is there."""
+    place = pc.index_in(_array(rows, RECORD_KEY), value_set=_array(base, RECORD_KEY))
+    before = plain(_array(base, ordering)).take(place)
+    less = pc.fill_null(pc.less(plain(_array(rows, ordering)), before), fill_value=False)
+    return set(_array(rows, RECORD_KEY).filter(less).to_pylist())
 
 
 def appends(spec: FileSpec, old: FileSlice) -> bool:

@@ -42,16 +42,20 @@ class LogFileWriter:
         )
         self._schema = with_meta_columns(spec.schema, spec.config.name)
         self._blocks: list[bytes] = []
-        self._deleted = 0
+        self._deleted = self._inserts = 0
 
-    def write(self, rows: pa.Table) -> None:
-        """A block of rows that replace those with the same key, or are new. Raises as `BaseFileWriter.write`."""
+    def write(self, rows: pa.Table, *, inserts: int = 0) -> None:
+        """A block of rows that replace those with the same key; ``inserts``: so many are known to be new.
+
+        Raises as `BaseFileWriter.write`.
+        """
         body = io.BytesIO()
         parquet = ParquetFile(body, self._shape, codec=self._spec.codec, row_group_rows=self._spec.row_group_rows)
         parquet.write(rows)
         parquet.end_rows()
         parquet.close(inserts=0, updates=rows.num_rows, deletes=0)
         self._blocks.append(parquet_block(self._spec.instant, self._schema, body.getvalue()))
+        self._inserts += inserts
 
     def delete(self, keys: Sequence[str]) -> None:
         """A block that deletes every version of the rows with these record keys that came before it."""
@@ -83,7 +87,8 @@ class LogFileWriter:
             partition=self._onto.partition,
             prev_commit=self._onto.instant,
             num_writes=self._shape.new_rows + self._deleted,
-            num_updates=self._shape.new_rows,
+            num_inserts=self._inserts,
+            num_updates=self._shape.new_rows - self._inserts,
             num_deletes=self._deleted,
             total_write_bytes=len(body),
             file_size=len(body),

@@ -98,9 +98,9 @@ class Staged:
 
     def onto(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as it would be after this commit."""
-        if not (self._all_stats() or self._replaced):
+        if not (self.stats or self._replaced):
             return snapshot
-        files = [_as_committed(each) for each in self._all_stats()]
+        files = [_as_committed(each) for each in self.stats]
         return snapshot.after_all([*files, ({"replaced": self._replaced_by_partition()}, "")])
 
     def follow(self, stats: Sequence[WriteStat], after: Mapping[FileGroupId, FileGroupId], snapshot: Snapshot) -> None:
@@ -224,10 +224,12 @@ class Staged:
 
     def paths(self) -> set[str]:
         """Data files that belong to the commit."""
-        return {stat.path for stat in self._all_stats()}
+        return {stat.path for stat in self.stats}
 
-    def _all_stats(self) -> list[WriteStat]:
-        return [*self._stats.values(), *(stat for logs in self._logs.values() for stat in logs)]
+    @property
+    def stats(self) -> tuple[WriteStat, ...]:
+        """All files that were written, base files first."""
+        return (*self._stats.values(), *(stat for logs in self._logs.values() for stat in logs))
 
     def write_set(self) -> WriteSet:
         """File groups created, changed or replaced, and the region claimed."""
@@ -267,7 +269,7 @@ class Staged:
         self._metadata = CommitMetadata(
             operation=self.operation.hudi_name,
             schema=schema,
-            stats=tuple(self._all_stats()),
+            stats=self.stats,
             replaced=self._replaced_by_partition(),
             compacted=self.operation.action == "compaction",
         )

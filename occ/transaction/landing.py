@@ -133,7 +133,7 @@ class Landing:
             rounds=rebase.round if rebase else 0,
             merges=rebase is not None,
         )
-        return lost.with_files(workspace.changes.files.values()).bounded(attempt.lost_on)
+        return lost.with_files(workspace.changes.stats).bounded(attempt.lost_on)
 
     def leave(self, error: BaseException | None) -> None:
         """The block in which it was worked on is over: commit, or abort after an error."""

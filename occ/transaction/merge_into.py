@@ -21,7 +21,7 @@ from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, deduplicate, plain, widened
 from ...hudi.table import RECORD_KEY, partition_paths
 from ...hudi.timeline import WriteStat
-from ..rebase import held_keys, refuse_known
+from ..rebase import held_keys, refuse_known, refuse_read_rows
 from ..staging import Files, Incoming, Plan, apply, placed, read_slice, write_successor
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
@@ -95,7 +95,6 @@ class Merge(Generic[R]):
                 f"the merge into {self._session.url} has no clause; say `when_matched(...)` or `when_not_matched(...)`; "
                 "nothing was written"
             )
-        self._session.config.refuse_merge_on_read("merge")
         asked, incoming = (tuple(self._matched), tuple(self._new)), self._incoming
         return self._finish(Write("upsert", lambda txn: _stage(txn, incoming, *asked)))
 
@@ -155,6 +154,9 @@ class _ClausesAgain:
         assert self.clauses is not None
         plan = Plan(lost.spec, combine=self.clauses)
         units = [(partition, bucket, _one_each(plan, rows)) for partition, bucket, rows in placed(plan, self.rows)]
+        for own in lost.appended:
+            met = [_keys(rows) for partition, _bucket, rows in units if partition == own.current.partition]
+            refuse_read_rows(lost, own, pa.concat_arrays(met))
         for each in lost.appeared:
             here = [rows for partition, _bucket, rows in units if partition == each.partition]
             if self.idle and here:  # what has come or gone there may be what such a row did not meet, or met

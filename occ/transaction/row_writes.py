@@ -18,11 +18,11 @@ from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.merge import Effects, Merged, remove_where, widened
-from ...hudi.table import RECORD_KEY, TableConfig, partition_paths, record_keys
+from ...hudi.table import TableConfig, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-from ..rebase import merge_rows, refuse_known, refuse_same_rows, remove_marked
+from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice, write_successor
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
 from .write import Write, Writer
@@ -157,7 +157,6 @@ def delete_all(partition: Partition | None) -> Write:
 def update_where(session: Session, where: Given, given: Mapping[str, Any], partition: Partition | None) -> Write:
     """See `Transaction.update_where`."""
     config = session.config
-    config.refuse_merge_on_read("update_where")
     if where is None or (isinstance(where, Sequence) and not where):
         raise InputError(
             f"no condition says which rows of {session.url} are to be changed ({where!r}); nothing was written. Give one, as "
@@ -228,7 +227,7 @@ class _ConditionsAgain:
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         for mine in lost.appended:  # whose delete blocks stand, though a row may not meet the condition any more
-            refuse_same_rows(lost, mine)
+            refuse_same_rows(lost, mine, read=True)
         with Files(lost.spec, 0, round=lost.round) as files:
             changed = (current for unit in lost.units for current in unit.current)
             for each in (*changed, *(appended.current for appended in lost.appended), *lost.appeared):
@@ -243,13 +242,8 @@ def _change(files: Files, each: FileSlice, changes: Iterable[Change], lost: Lost
         rows = change(rows)
     if rows is base:
         return
-    if files.spec.config.merge_on_read:  # deletions alone come here
-        left = pc.is_in(base.column(RECORD_KEY), value_set=rows.column(RECORD_KEY))
-        remove_marked(files, each, base, np.asarray(pc.invert(left)), lost)
-        return
     updates = rows.column(COMMIT_TIME).null_count
-    merged = Merged(rows, updates=updates, deletes=base.num_rows - rows.num_rows)
-    write_successor(files, each, merged, lost.file_id(each) if lost else "")
+    write_changes(files, each, base, Merged(rows, updates=updates, deletes=base.num_rows - rows.num_rows), lost)
 
 
 @dataclass(frozen=True)

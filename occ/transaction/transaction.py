@@ -266,7 +266,6 @@ class Transaction:
         Raises:
             InputError: no condition or value that fits the table; a column of the record key or partition; a result that its
                 column cannot hold unchanged. Nothing was written.
-            UnsupportedTableError: the table is merge-on-read.
         """
         self.require_open()
         row_writes.update_where(self.session, where, set, partition).stage(self)

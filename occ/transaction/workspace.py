@@ -281,7 +281,7 @@ class Workspace:
     @property
     def files(self) -> tuple[WriteStat, ...]:
         """The files that the commit holds or will hold; a rebase has put others in the place of some."""
-        return tuple(self.changes.files.values())
+        return self.changes.stats
 
     # --- what is written and read --------------------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ class Workspace:
     def check_constraints(self) -> None:
         """Raise `ConstraintError` when rows that were written have values that other rows of the snapshot have."""
         constraints = self.session.settings.unique_constraints
-        stats = [*self.changes.files.values(), *(stat for logs in self.changes.logs.values() for stat in logs)]
+        stats = self.changes.stats
         if not constraints or not stats or self.changes.operation.service:
             return
         from .unique_constraints import Checker

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakelatch import sql
 from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
@@ -35,12 +36,15 @@ class PairWorld(World):
         shutil.copytree(base, folder)
 
     @staticmethod
-    def make_base(folder: Path) -> Rows:
+    def make_base(folder: Path, **settings: Any) -> Rows:
         """Make the table that all copies begin as, and tell its rows."""
-        world = World(folder)
+        world = World(folder, empty="bucket_count" in settings, **settings)
         with world.fresh() as table:
-            with table.transaction("insert") as txn:
-                insert(txn, "a", "a2", v=0)
+            if "bucket_count" in settings:  # which say where rows lie
+                table.insert([{"id": key, "part": key[0], "v": 0} for key in ("a0", "a1", "a2", "b0", "b1")])
+            else:
+                with table.transaction("insert") as txn:
+                    insert(txn, "a", "a2", v=0)
             return rows_of(table.read().to_arrow())
 
     def rows(self) -> Rows:
@@ -332,3 +336,94 @@ OPERATIONS = [
     Operation("read of a snapshot", _take_snapshot, _nothing, _read_snapshot, reads=True),
     Operation("read", _nothing, _nothing, _read_now, reads=True),
 ]
+
+
+# --- the verbs of rows -----------------------------------------------------------------------------------------------
+
+
+def verbs(*, ordered: bool, merge_on_read: bool) -> list[Operation]:
+    """The methods of rows of a transaction; ``ordered``: the table is ordered by v."""
+
+    def update(name: str, where: str, goes: Callable[[dict[str, Any]], bool], value: str, **more: Any) -> Operation:
+        def stage(txn: Transaction, run: Running) -> None:
+            where_a = {"part": "a"} if "part" not in where else None
+            txn.update_where(where, {"v": sql(value.replace("#", str(run.side)))}, partition=where_a)
+
+        def model(rows: Rows, side: int) -> Rows:
+            new = value.replace("#", str(side))
+            return {key: row | {"v": eval(new, {"v": row["v"]})} if goes(row) else row for key, row in rows.items()}
+
+        return _transaction(name, "upsert", stage, model=model, **more)
+
+    def upsert(side: int, rows: Rows) -> None:
+        for key in ("a0", f"an{side}"):
+            new = {"id": key, "part": "a", "v": 3 * side}
+            if not (ordered and key in rows and rows[key]["v"] > new["v"]):
+                rows[key] = new
+
+    def merge(side: int, rows: Rows) -> None:
+        for key in ("a0", "a2", f"am{side}"):
+            if key in rows and rows[key]["v"] == 77:
+                del rows[key]
+            elif key in rows:
+                rows[key] = rows[key] | {"v": rows[key]["v"] * 10 + side}
+            else:
+                rows[key] = {"id": key, "part": "a", "v": 77}
+
+    def delete(_side: int, rows: Rows) -> None:
+        rows.pop("a0", None)
+
+    def delete_where(_side: int, rows: Rows) -> None:
+        for key in [key for key, row in rows.items() if row["part"] == "a" and row["v"] == 0]:
+            del rows[key]
+
+    def changed(change: Callable[[int, Rows], None]) -> Callable[[Rows, int], Rows]:
+        def model(rows: Rows, side: int) -> Rows:
+            rows = dict(rows)
+            change(side, rows)
+            return rows
+
+        return model
+
+    def stage_upsert(txn: Transaction, run: Running) -> None:
+        new: Rows = {}
+        upsert(run.side, new)
+        txn.upsert(_table_of(new, None))
+
+    def stage_merge(txn: Transaction, run: Running) -> None:
+        source = pa.table({"id": ["a0", "a2", f"am{run.side}"], "part": ["a"] * 3, "v": [77] * 3})
+        made = txn.merge(source).when_matched("t.v = 77", delete=True)
+        made.when_matched(update={"v": sql(f"t.v * 10 + {run.side}")}).when_not_matched(insert="all").run()
+
+    def of_a(row: dict[str, Any]) -> bool:
+        return bool(row["part"] == "a")
+
+    group = frozenset({"a/1"})
+    found = [
+        _transaction("the verb upsert", "upsert", stage_upsert, model=changed(upsert), writes=group | {"a/new"}),
+        _transaction("the verb merge", "upsert", stage_merge, model=changed(merge), writes=group | {"a/2", "a/new"}),
+        _transaction(
+            "the verb delete",
+            "delete",
+            lambda txn, _: txn.delete([{"id": "a0", "part": "a"}]),
+            model=changed(delete),
+            writes=group,
+        ),
+        _transaction(
+            "the verb delete_where",
+            "delete",
+            lambda txn, _: txn.delete_where("v = 0", partition={"part": "a"}),
+            model=changed(delete_where),
+            claims=frozenset("a"),
+        ),
+        update("update of all of a", "true", of_a, "v * 10 + #", claims=frozenset("a")),
+        update("update where v = 0", "v = 0", lambda row: of_a(row) and row["v"] == 0, "#", claims=frozenset("a")),
+        update("update to an older value", "id = 'a0'", lambda row: row["id"] == "a0", "v - 100 - #", claims=frozenset("a")),
+        update("update of b", "part = 'b'", lambda row: row["part"] == "b", "v * 10 + #", claims=frozenset("b")),
+        Operation("read", _nothing, _nothing, _read_now, reads=True),
+    ]  # fmt: skip
+    return [*found, Operation("compaction", _nothing, _nothing, _compact)] if merge_on_read else found
+
+
+def _compact(run: Running) -> None:
+    run.table.compact()

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hudi import HudiTableBuilder
 
@@ -27,7 +28,7 @@ from lakelatch.occ.transaction import landing, validator
 from lakelatch.occ.transaction.workspace import Workspace
 
 from ...mutants import Variant, answering, instead
-from ..pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of
+from ..pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of, verbs
 from ..world import check_clean, check_history, check_published
 
 BOTH, FIRST = "both land", "first wins"
@@ -58,8 +59,12 @@ def look(world: PairWorld, *runs: Running) -> tuple[Rows, dict[int, Rows]]:
         check_published(table)
         read = table.read().to_arrow()
     rows = rows_of(read)
-    shown = HudiTableBuilder.from_base_uri(str(world.folder)).build().get_schema().names
-    assert shown == read.column_names, "Hudi's reader shows other columns"
+    hudi = HudiTableBuilder.from_base_uri(str(world.folder)).build()
+    assert hudi.get_schema().names == read.column_names, "Hudi's reader shows other columns"
+    if table.config.merge_on_read and (batches := hudi.read()):
+        assert rows_of(pa.Table.from_batches(batches).select(read.column_names)) == rows, (
+            "Hudi's reader shows other rows"
+        )
     assert rows_of(runs[-1].table.read().to_arrow()) == rows, "an old handle shows other rows"
     return rows, {run.side: run.seen for run in runs if run.seen is not None}
 
@@ -100,11 +105,13 @@ def run_pair(world: PairWorld, start: Rows, first: Operation, second: Operation,
     return BOTH
 
 
-def run_row(folder: Path, base: tuple[Path, Rows], first: Operation, seconds: list[Operation] = OPERATIONS) -> None:
+def run_row(
+    folder: Path, base: tuple[Path, Rows], first: Operation, seconds: list[Operation] = OPERATIONS, *, at: int = 0
+) -> None:
     """The pairs that begin with ``first``. Raises all that was wrong, with the outcomes of the other pairs."""
     path, start = base
     outcomes, faults = [], []
-    for number, second in enumerate(seconds, start=OPERATIONS.index(first)):
+    for number, second in enumerate(seconds, start=at):
         # Both moments where they can meet; where they cannot, one is enough.
         for late in (number % 2 > 0,) if first.disjoint(second) else (False, True):
             world = PairWorld(folder / "table", path)
@@ -125,7 +132,34 @@ def run_row(folder: Path, base: tuple[Path, Rows], first: Operation, seconds: li
 
 @pytest.mark.parametrize("first", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_pair_gives_what_a_serial_order_gives(folder, base, first):
-    run_row(folder, base, first)
+    run_row(folder, base, first, at=OPERATIONS.index(first))
+
+
+TABLES = {
+    "copy-on-write": {},
+    "copy-on-write, ordered": {"ordering_field": "v"},
+    "merge-on-read": {"type": "merge_on_read"},
+    "merge-on-read, ordered": {"type": "merge_on_read", "ordering_field": "v"},
+    "merge-on-read, buckets": {"type": "merge_on_read", "bucket_count": 2},
+}
+VERBS = {
+    name: verbs(ordered="ordering_field" in settings, merge_on_read="type" in settings)
+    for name, settings in TABLES.items()
+}
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Rows]]:
+    folder = tmp_path_factory.mktemp("tables")
+    return {name: (folder / name, PairWorld.make_base(folder / name, **each)) for name, each in TABLES.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [pytest.param(kind, first, id=f"{kind}, {first.name}") for kind, all_of in VERBS.items() for first in all_of],
+)
+def test_every_pair_of_verbs_gives_what_a_serial_order_gives(folder, bases, kind, first):
+    run_row(folder, bases[kind], first, VERBS[kind], at=VERBS[kind].index(first))
 
 
 def no_schema_is_said_again() -> Variant:

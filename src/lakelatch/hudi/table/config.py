@@ -260,15 +260,6 @@ class TableConfig:
                 "bootstrap",
             )
 
-    def refuse_merge_on_read(self, what: str) -> None:
-        """Raise `UnsupportedTableError` when the rows are not just those of base files, which ``what`` writes again."""
-        if self.merge_on_read:
-            raise self._unsupported(
-                f"`{what}` writes base files, and table {self.name} is merge-on-read: its log files would still hold what was "
-                "there before. Use `upsert` and `delete`",
-                "merge_on_read",
-            )
-
     def refuse_writing(self, *, logs: bool = True) -> None:
         """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
 
