@@ -18,6 +18,7 @@ from ...hudi.files import BaseFile, FileGroupId, Listing, LogFile, bucket_of
 from ...hudi.table import TableConfig
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
+    NOTED,
     CommitMetadata,
     FileSlice,
     WriteStat,
@@ -165,10 +166,12 @@ def check_listed(listing: Listing, history: History, log: LogReport | None, name
     _check_two_bases(listing, history, log, named, out)
     dead: dict[str, list[str]] = defaultdict(list)
     unsure = 0
+    noted, first = history.timeline.archived_files(), history.first_active or ""
     for file in data_files(listing):
-        if file.path in named.log_names:
+        verdict = "fine" if file.path in named.log_names else _verdict(file, history, log)
+        if verdict in ("fine", "unsure") and noted is not None and file.instant < first and file not in noted:
+            _came_back(file, out)
             continue
-        verdict = _verdict(file, history, log)
         if verdict == "dead":
             dead[file.instant].append(file.path)
         elif verdict == "unsure":
@@ -208,6 +211,16 @@ def _verdict(file: BaseFile | LogFile, history: History, log: LogReport | None) 
     if became == "unknown" and half:
         return "unsure"
     return "dead" if became in ("ended", "unknown") else "fine"
+
+
+def _came_back(file: BaseFile | LogFile, out: Findings) -> None:
+    out.suspect(
+        "file-came-back",
+        file.path,
+        f"{file.path} was not there when the commits around it were archived, and is now: this library passes over its rows, "
+        "and other readers count them",
+        f"delete it; or, if you have restored it from a copy, delete {NOTED} to have it counted again",
+    )
 
 
 def _never_committed(file: BaseFile | LogFile, why: str, out: Findings) -> None:

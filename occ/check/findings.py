@@ -57,6 +57,10 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "two-base-files": ("damage", "two base files of one file group and commit: readers fail or choose differently"),
     "file-not-in-commit": ("damage", "readers count a file that its commit does not name"),
     "file-never-committed": ("damage", "readers take a file for an archived commit's that never was one"),
+    "file-came-back": (
+        "damage",
+        "a file was gone when it was archived and is there again: only other readers count it",
+    ),
     "duplicate-keys": ("damage", "a record key stands twice in one partition (deep check)"),
     "bucket-twice": ("damage", "two file groups of one partition belong to the same bucket"),
     "bucket-wrong": (

@@ -23,6 +23,7 @@ from ..log import SIDES, Begin, Commit, CommitLog, End, LogEntry, LogState, meta
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import delete_announced, instants_with_markers, list_markers, remove
 from .removal import delete_data_file
+from .returned_files import returned_files
 
 # The actions that a transaction begins with.
 _PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "restore")
@@ -202,6 +203,8 @@ class FailedWriteCleaner:
             found.setdefault(file.instant, []).append(file.path)
         names = {file_name(instant) for instant in timeline.completed}
         deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})
+        for path in returned_files(self._store, timeline, files):
+            deleted += delete_data_file(self._store, path)
         told: dict[str, str] = {}
         for instant in sorted(found.keys() - landed - set(mine)):
             outcome = self._log.outcome(instant)

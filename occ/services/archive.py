@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING
 from ...arguments import number
 from ...errors import ConfigError, CorruptTableError
 from ...hudi.files import BaseFile, FileGroupId, Listing, LogFile, list_data_files
-from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Archived, Instant, file_name, parse
+from ...hudi.timeline import (
+    COMMIT_ACTIONS,
+    COMPLETED_AS,
+    Archived,
+    Instant,
+    file_name,
+    is_time,
+    note_archived_files,
+    parse,
+)
 from ..liveness import instants_with_markers
 from ..log import Content, LogState, Publisher
 from .clean import cleaned_to, savepoints
@@ -95,7 +104,10 @@ def find(session: Session, state: LogState, least: int, leases: Iterable[Lease])
         if late < stay:
             stay, why = late, reason
     names = _names(session, timeline, commits, stay)
-    return ({"slices": {}, "archived": names}, why) if names else (None, why)
+    if not names:
+        return None, why
+    going = sum(each.action in COMMIT_ACTIONS for name in names if (each := parse(name, layout=2)))
+    return {"slices": {}, "archived": names, "before": commits[going].requested}, why
 
 
 def _bounds(session: Session, timeline: Timeline, state: LogState, old: list[Instant]) -> Iterator[tuple[str, str]]:
@@ -183,22 +195,31 @@ def run(execution: Execution) -> None:
     rows = [row for each in _lacking(session, instants) if (row := _row(session, each))]
     # What was gone has been archived by another execution, and all that goes with it.
     lacking = set(_lacking(session, instants))
-    if rows := [row for row in rows if row.instant in lacking]:
+    rows = [row for row in rows if row.instant in lacking]
+    listing = _secure_deletions(session)
+    before = execution.content.get("before")
+    if isinstance(before, str) and is_time(before):
+        going = [row.instant.requested for row in rows if row.instant.action in COMMIT_ACTIONS]
+        note_archived_files(session.store, session.history, going, before, (*listing.bases, *listing.logs))
+    if rows:
         execution.check()
         session.history.add(rows)
-    _secure_deletions(session)
     execution.check()
     Publisher(session.store, session.env, session.config.timeline_folder).take_back(instants)
 
 
-def _secure_deletions(session: Session) -> None:
+def _secure_deletions(session: Session) -> Listing:
     """No data file that was deleted comes back: one older than the first active instant counts as an archived commit's.
+
+    Returns the data files that there are.
 
     t=0  a clean deletes the files of a replaced file group; an archival takes the replacecommit off the timeline
     t=1  the power goes; the disk has lost the name of the instant, and still has those of the files
     """
-    for partition in list_data_files(session.store).partitions:
+    listing = list_data_files(session.store)
+    for partition in listing.partitions:
         session.store.sync(partition)
+    return listing
 
 
 def _lacking(session: Session, instants: list[Instant]) -> list[Instant]:

@@ -192,7 +192,7 @@ def run(execution: Execution) -> None:
 
     def known(path: str) -> bool:
         file = BaseFile.at(path, 0) or LogFile.at(path, 0)
-        return file is not None and path not in live and view.completed_at(file.instant) is not None
+        return file is not None and path not in live and view.completion_of(file) is not None
 
     execution.delete_files(known)
 
@@ -211,7 +211,7 @@ def superseded(listing: Listing, view: TimelineView, config: TableConfig, moment
     # moment of that listing, and is superseded by nothing (simulator, seed 970017745).
     moments = sorted(moments, reverse=True)
     newest = moments[0] if moments else ""
-    found = {f.path for f in counted if (view.completed_at(f.instant) or "~") <= newest}
+    found = {f.path for f in counted if (view.completion_of(f) or "~") <= newest}
     for moment in moments:
         if not found:
             break

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakelatch.conflict import meeting
+from lakelatch.hudi.timeline import ArchivedFiles, archived_files
 from lakelatch.hudi.timeline.archived import History
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.services import archive
@@ -13,6 +14,7 @@ from lakelatch.occ.session.session import Session
 from lakelatch.storage import Outcome, Put
 
 from .mutant import Patches, method, mutant
+from .shape import Shape
 from .store import SimStore
 
 
@@ -78,3 +80,24 @@ def what_was_archived_meanwhile_is_published() -> Patches:
     archived = method(Publisher, "_is_archived", lambda _: lambda self, name: False)
     taken = method(archive, "take_archived_away", lambda _: lambda table: 0)
     return [archived, taken, method(History, "begun", lambda _: lambda self: False)]
+
+
+def _late_files(shape: Shape) -> Shape:
+    faults = {"late at put data": 0.3, "twice at put data": 0.3, "slow at put data": 0.1}
+    return replace(shape, keepers=2, transactions=3, writers=3, epoch_slots=12, log_epochs=1, faults=faults)
+
+
+@mutant(_late_files)
+def what_is_older_than_the_timeline_counts() -> Patches:
+    """A file of a dead transaction that comes after an archival is read, as other engines do. This was so until then."""
+    return [method(ArchivedFiles, "__contains__", lambda _: lambda self, file: True)]
+
+
+@mutant(_late_files)
+def what_an_archival_finds_has_landed() -> Patches:
+    """An archival notes all files that there are, whoever wrote them."""
+
+    def following(real: Any) -> Any:
+        return lambda last, before, landed, files: real(last, before, {*landed, *(f.instant for f in files)}, files)
+
+    return [method(archived_files, "_next", following)]

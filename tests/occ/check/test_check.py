@@ -271,6 +271,10 @@ DAMAGES = {
         lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0", instant=LONG_AGO),
         set(),
     ),
+    "file-came-back": (
+        lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0", instant=archive(t)[-1].name[:17]),
+        {"commit-time"},
+    ),
     "duplicate-keys": (insert_again, set()),
     "bucket-twice": (give_buckets, {"duplicate-keys"}),
     "bucket-wrong": (change_buckets, set()),

@@ -1,6 +1,7 @@
 """Instants, active and archived: names, times, the Avro in them, and the file slices they make visible."""
 
 from .archived import Archived, History
+from .archived_files import NOTED, ArchivedFiles, note_archived_files
 from .avro_container import decode_container
 from .commit_metadata import (
     NO_PREVIOUS_COMMIT,
@@ -44,9 +45,11 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MOMENT",
+    "NOTED",
     "NO_PREVIOUS_COMMIT",
     "TIMELINE",
     "Archived",
+    "ArchivedFiles",
     "CommitMetadata",
     "FileSlice",
     "History",
@@ -73,6 +76,7 @@ __all__ = [
     "has_archive",
     "is_time",
     "next_label",
+    "note_archived_files",
     "parse",
     "parse_unknown",
     "read_timeline",

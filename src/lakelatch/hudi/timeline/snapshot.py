@@ -1,6 +1,7 @@
 """File slices: which files hold the rows of a table as of one moment. Pure; reads nothing.
 
-    a file counts when its T is committed, or older than the first instant that is still active (archived then)
+    a file counts when its T is committed, or older than the first instant that is still active: archived then, unless it
+      is known that it came later (`archived_files`)
     of the base files of a group the one with the largest T counts, whatever C says
     a log file belongs to the newest base file whose T is not after its C (version 6: not after the time in its name)
     a group that a visible replacecommit names is gone
@@ -11,7 +12,7 @@ Source: the rules that both readers were measured to follow.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,11 +39,13 @@ class TimelineView:
         completion: T -> C of every completed commit that is known.
         first_active: smallest T on the active timeline, pending ones included; None when it is empty.
         replacements: of all completed replacecommits.
+        archived: which files older than the first active T count; None: all of them, as nobody knows better.
     """
 
     completion: Mapping[str, str] = field(default_factory=dict)
     first_active: str | None = None
     replacements: tuple[Replacement, ...] = ()
+    archived: Container[BaseFile | LogFile] | None = None
 
     def completed_at(self, requested: str) -> str | None:
         """C of a commit; T itself when it is archived, as nobody knows better; None while it is not committed."""
@@ -50,6 +53,12 @@ class TimelineView:
         if completed is None and self.first_active is not None and requested < self.first_active:
             return requested
         return completed
+
+    def completion_of(self, file: BaseFile | LogFile) -> str | None:
+        """C of the commit that a file belongs to; None where it does not count."""
+        if self.archived is None or self.first_active is None or file.instant >= self.first_active:
+            return self.completed_at(file.instant)
+        return self.completed_at(file.instant) if file in self.archived else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,13 @@ class Moment:
 
     def completed_at(self, requested: str) -> str | None:
         """C of a commit that counts, else None."""
-        completed = self.view.completed_at(requested)
+        return self._within(requested, self.view.completed_at(requested))
+
+    def completion_of(self, file: BaseFile | LogFile) -> str | None:
+        """C of the commit that a file belongs to; None where it does not count."""
+        return self._within(file.instant, self.view.completion_of(file))
+
+    def _within(self, requested: str, completed: str | None) -> str | None:
         if completed is None or (self.as_of is not None and requested > self.as_of):
             return None
         return None if self.as_of_completion is not None and completed > self.as_of_completion else completed
@@ -228,7 +243,7 @@ def build(
     }
     bases: dict[FileGroupId, BaseFile] = {}
     for base in listing.bases:
-        if base.group in gone or moment.completed_at(base.instant) is None:
+        if base.group in gone or moment.completion_of(base) is None:
             continue
         other = bases.get(base.group)
         if other is not None and other.instant == base.instant:
@@ -237,7 +252,7 @@ def build(
             bases[base.group] = base
     logs: dict[FileGroupId, list[LogFile]] = defaultdict(list)
     for log in listing.logs:
-        completed = moment.completed_at(log.instant)
+        completed = moment.completion_of(log)
         if log.group not in gone and completed is not None:
             if config.layout == 1:  # its name has the base file's time, which is also what attaches it
                 log = replace(log, completed=log.instant, among=moment)

@@ -15,6 +15,7 @@ from ...errors import CorruptTableError
 from ..files import FileGroupId, lies_outside
 from ..table import TableConfig
 from .archived import History
+from .archived_files import ArchivedFiles
 from .avro_container import decode_container
 from .commit_metadata import CommitMetadata, decode_commit
 from .instant import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, parse
@@ -146,7 +147,11 @@ class Timeline:
                 replacements.append(Replacement(instant.requested, instant.completed or instant.requested, groups))
         known = (*self._archived(), *self.commits) if whole else self.commits
         completion = {each.requested: each.completed or each.requested for each in known}
-        return TimelineView(completion, self.first_active, tuple(replacements))
+        return TimelineView(completion, self.first_active, tuple(replacements), self.archived_files())
+
+    def archived_files(self) -> ArchivedFiles | None:
+        """Which files older than the first active T count; None for table version 6, which we never archive."""
+        return None if self.config.layout == 1 else ArchivedFiles(self.store)
 
     def archived_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:
         """The archived commits with T not after ``requested`` and C not after ``completed``, in order of completion."""

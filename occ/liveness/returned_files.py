@@ -1,0 +1,46 @@
+"""Data files that were gone when the commits around them were archived, and are there again (`archived_files`).
+
+Ours pass over them, and other engines count their rows, so they are to go. But one may have been deleted by mistake, and
+brought back from a copy. So a file goes if it never landed, or if a clean says that it has deleted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from ...errors import CorruptTableError
+from ...hudi.files import BaseFile, LogFile, join
+from ...hudi.timeline import COMMIT_ACTIONS, History, Timeline, decode_container, file_name
+from ...storage import Store
+
+
+def returned_files(store: Store, timeline: Timeline, files: Iterable[BaseFile | LogFile]) -> list[str]:
+    """The paths of those that are to go."""
+    noted, first = timeline.archived_files(), timeline.first_active
+    if noted is None or first is None:
+        return []
+    back = [file for file in files if file.instant < first and file not in noted]
+    if not back:
+        return []
+    archived = History(store, timeline.config.timeline_folder).instants().values()
+    landed = {each.requested for each in archived if each.action in COMMIT_ACTIONS}
+    oldest = min(landed, default=first)
+    cleaned = _cleaned(store, timeline) if any(file.instant in landed for file in back) else set()
+    return [f.path for f in back if f.path in cleaned or (f.instant > oldest and f.instant not in landed)]
+
+
+def _cleaned(store: Store, timeline: Timeline) -> set[str]:
+    """Paths that the cleans on the timeline and in the history have deleted, whoever made them."""
+    history = History(store, timeline.config.timeline_folder)
+    bodies = history.contents(each for each in history.instants().values() if each.action == "clean")
+    for each in timeline.completed:
+        if each.action == "clean" and (stored := store.get(timeline.path(each))):
+            bodies[each] = stored.body
+    found: set[str] = set()
+    for each, body in bodies.items():
+        with suppress(CorruptTableError):  # which `check` names
+            content = decode_container(body, "HoodieCleanMetadata", name=file_name(each))
+            for partition, gone in content["partitionMetadata"].items():
+                found.update(join(partition, path.rpartition("/")[2]) for path in gone["successDeleteFiles"])
+    return found
