@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
@@ -14,9 +14,12 @@ from ...locks import shown
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
-_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection")
+_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 _SECONDS_MAX = 365 * 86400
+_PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
+# Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
+_NEW: dict[str, Any] = {"merge": (), "ties": "last"}
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -35,6 +38,8 @@ class Settings:
         unique_constraints: columns, or lists of columns, whose values may stand in one row of the table only.
         statistics: columns of which commits tell smallest and largest values, or ``all``; None is the first 32 where
             the isolation level looks at them.
+        merge: how the values of a column are merged when a row is upserted: ``{"clicks": "sum"}``, or ``partial_update``.
+        ties: which of two rows with equal ordering values is newer: ``last`` to arrive, or ``first``.
         lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
         lock_wait_s: how long a commit waits for the lock.
         yield_wait_s: how long a transaction waits for others that go first: at its begin for what they have reserved, at
@@ -59,6 +64,8 @@ class Settings:
     unique_keys: bool = True
     unique_constraints: tuple[tuple[str, ...], ...] = ()
     statistics: tuple[str, ...] | str | None = None
+    merge: tuple[tuple[str, str], ...] = ()
+    ties: Literal["last", "first"] = "last"
     lease_s: float = 30.0
     lock_wait_s: float = 120.0
     yield_wait_s: float = 300.0
@@ -85,6 +92,8 @@ class Settings:
             )
         if self.log_epochs < 1:
             raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
+        if self.ties not in ("last", "first"):
+            raise ConfigError(f"ties is {self.ties!r}, must be 'last' or 'first'")
         for name in _SECONDS:
             if not 0 < getattr(self, name) <= _SECONDS_MAX:
                 raise ConfigError(
@@ -109,10 +118,14 @@ class Settings:
                 '["email", ["country", "number"]]'
             )
         object.__setattr__(self, "unique_constraints", unique)
+        rules: Any = self.merge
+        merge: Any = _PARTIAL_UPDATE if rules == "partial_update" else rules
+        pairs = merge.items() if isinstance(merge, Mapping) else merge
+        object.__setattr__(self, "merge", tuple(sorted((column, merger) for column, merger in pairs)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name not in _NEW or value != _NEW[name]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Settings:
@@ -177,6 +190,8 @@ def _refuse_type(name: str, value: Any) -> None:
         fits, wanted = isinstance(value, bool), "True or False"
     elif name in _WORDS:
         fits, wanted = isinstance(value, str), "a word"
+    elif name == "merge":
+        fits, wanted = _merged(value), """'partial_update', or a merger for each column: {"clicks": "sum"}"""
     elif name == "statistics":
         fits, wanted = value is None or _columns(value), "a column, a list of columns, 'all' or None"
     else:
@@ -184,6 +199,16 @@ def _refuse_type(name: str, value: Any) -> None:
         wanted = 'columns or lists of columns: ["email", ["country", "number"]]'
     if not fits:
         raise ConfigError(f"{name} is {value!r}, must be {wanted}", setting=name)
+
+
+def _merged(value: Any) -> bool:
+    """Whether it is what `Settings.merge` takes; an entry of the log has pairs."""
+    if isinstance(value, str):
+        return value == "partial_update"
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    return isinstance(pairs, Sequence) and all(
+        isinstance(each, Sequence) and len(each) == 2 and _columns(each) for each in pairs
+    )
 
 
 def _columns(value: Any) -> bool:

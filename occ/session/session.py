@@ -203,6 +203,13 @@ class Session:
                 raise forgotten(self.url, instant, restore)
             return completion
 
+    def refuse_rule(self, settings: Settings, schema: pa.Schema | None) -> None:
+        """Raise `ConfigError` when rows can't be merged as the settings say, in a table with these columns (None: any)."""
+        if settings.merge or settings.ties != "last":
+            from ...hudi.merge import rule_of
+
+            rule_of(self.config, settings.merge, settings.ties).refuse(schema)
+
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
@@ -215,7 +222,12 @@ class Session:
                 f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
                 columns=missing,
             )
-        return FileSpec(self.store, instant, schema, self.config, self.settings.bucket_count), avro
+        settings = self.settings
+        spec = FileSpec(
+            self.store, instant, schema, self.config, settings.bucket_count, merge=settings.merge, ties=settings.ties
+        )
+        self.refuse_rule(settings, schema)
+        return spec, avro
 
     # --- what it shows -----------------------------------------------------------------------------------------
 

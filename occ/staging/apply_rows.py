@@ -28,9 +28,10 @@ from ...hudi.merge import (
     Effects,
     Merged,
     cleared_keys,
+    contributions,
     deduplicate,
     holds,
-    merge,
+    merge_by,
     merged_rows,
     plain,
     remove,
@@ -74,7 +75,8 @@ Combine = Callable[[pa.Table | None, pa.Table], Merged]
 class Plan:
     """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot.
 
-    ``combine`` stands in the place of the table's merge; such rows need no ordering field.
+    ``combine`` stands in the place of the table's merge; such rows need no ordering field. ``in_order``: rows come in the
+    order in which they arrived.
     """
 
     spec: FileSpec
@@ -82,12 +84,22 @@ class Plan:
     delete: bool = False
     operation: str = "upsert"
     combine: Combine | None = None
+    in_order: bool = True
 
     @property
     def ordering(self) -> str | None:
         """The column that decides between an old row and an incoming one."""
         config = self.spec.config
         return None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+
+    def one_of_each(self, rows: pa.Table) -> pa.Table:
+        """What a batch of rows has to say of each key. Raises `InputError` where a key comes twice and nothing decides."""
+        rule, ordering = self.spec.rule, self.spec.config.ordering_field
+        if self.combine is not None:
+            return deduplicate(rows, ordering=ordering if ordering in rows.column_names else None)
+        if rule.plain:
+            return deduplicate(rows, ordering=ordering, ties=rule.ties)
+        return contributions(rule, rows, in_order=self.in_order)
 
     def new(self, incoming: pa.Table) -> pa.Table:
         """What the table gets of rows whose keys it does not have."""
@@ -243,18 +255,13 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
         refuse_unordered(rows, plan.spec.config)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
         for partition, place, unit in placed(plan, rows):
-            incoming = unit if plan.delete else deduplicate(unit, ordering=_ordering_of(plan, unit))
+            incoming = unit if plan.delete else plan.one_of_each(unit)
             if isinstance(place, str):
                 crew.do(_into_named, plan, files, partition, place, incoming)
             elif place is not None:
                 crew.do(_into_bucket, plan, files, partition, place, incoming)
             else:
                 _into_partition(plan, files, partition, incoming, crew)
-
-
-def _ordering_of(plan: Plan, rows: pa.Table) -> str | None:
-    ordering = plan.spec.config.ordering_field
-    return None if plan.combine is not None and ordering not in rows.column_names else ordering
 
 
 def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
@@ -454,7 +461,7 @@ def _keys_of(spec: FileSpec, path: str) -> pa.Array:
 
 def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
     """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it."""
-    blind = plan.combine is None and appends(plan.spec, old)
+    blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming)):
         keys = _array(incoming, RECORD_KEY)
         files.append(old, None, keys.to_pylist()) if plan.delete else files.append(old, incoming)
@@ -462,15 +469,15 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
     base = read_slice(plan.spec, old)
     if plan.combine is not None:
         merged = plan.combine(base, incoming)
-        if (change := log_change(plan.spec, old, base, merged)) is not None:
-            files.append(old, change.rows, change.deleted, inserts=merged.inserts)
-            return
     elif plan.delete:
         merged = remove(base, _array(incoming, RECORD_KEY))
     else:
-        merged = merge(base, incoming, ordering=plan.ordering)
+        merged = merge_by(plan.spec.rule, base, incoming)
         if merged.inserts + merged.updates < incoming.num_rows:
             files.idle = True
+    if not plan.delete and merged.changed and (change := log_change(plan.spec, old, base, merged)) is not None:
+        files.append(old, change.rows, change.deleted, inserts=merged.inserts)
+        return
     path = write_successor(files, old, merged)
     if files.kept is not None and path and old.instant != plan.spec.instant:
         files.kept[path] = Effects.of(base, incoming, delete=plan.delete)

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from ...errors import RolledBackError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
+from ...hudi.merge import rule_of
 from ...hudi.table import TableConfig
+from ...mergers import Rule, Ties
 from ...storage import Store
 from ..liveness import heartbeat_path
 
@@ -40,6 +42,7 @@ class FileSpec:
         schema: the table's data columns after this transaction, without meta columns.
         buckets: of the bucket index; None is the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
+        merge: and ``ties``, as in `Settings`.
         wanted: what the commit is to know of the rows.
         file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
         write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
@@ -52,12 +55,19 @@ class FileSpec:
     schema: pa.Schema
     config: TableConfig
     bucket_count: int | None = None
+    merge: tuple[tuple[str, str], ...] = ()
+    ties: Ties = "last"
     codec: str = "zstd"
     row_group_rows: int = 131_072
     file_bytes_max: int = 120 << 20
     wanted: Wanted = field(default=Wanted())
     write: int = 0
     begun: Mapping[FileGroupId, str] = field(default_factory=dict)
+
+    @property
+    def rule(self) -> Rule:
+        """By which rule rows of one key become one."""
+        return rule_of(self.config, self.merge, self.ties)
 
     def group_id(self, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
         """The file id of a new file group: the same for every run of the same task of the same write."""

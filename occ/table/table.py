@@ -437,6 +437,7 @@ class Table:
         """
         session = self._ours()
         wanted = session.settings.changed(**changes)
+        session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
         if "lock" in changes:
             compared = ("bucket_count", "unique_constraints")
             if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):

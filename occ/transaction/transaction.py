@@ -69,6 +69,7 @@ class Transaction:
         session, lease = self.session, None
         changes = Staged(self.operation, merge_on_read=session.config.merge_on_read)
         validator = CommitValidator.of(session, changes, isolation=self._isolation)  # before anything is written
+        session.refuse_rule(session.settings, None)
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
             lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)

@@ -148,6 +148,8 @@ class CommitValidator:
             return
         if settings.bucket_count != self._began.bucket_count:
             rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
+        elif (settings.merge, settings.ties) != (self._began.merge, self._began.ties):
+            rule = "the table's settings say since that rows are merged otherwise"
         elif (
             set(settings.unique_constraints) <= set(self._began.unique_constraints)
             and settings.unique_keys <= self._began.unique_keys

@@ -2,24 +2,28 @@
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
 from .log_records import cleared_keys, merged_rows
-from .merge_mode import ordering_of
-from .rows import Effects, Merged, deduplicate, merge, remove, remove_where, widened
+from .merge_mode import ordering_of, rule_of
+from .rows import Effects, Merged, alone, contributions, deduplicate, merge, merge_by, remove, remove_where, widened
 
 __all__ = [
     "TEXTS",
     "Effects",
     "Merged",
+    "alone",
     "cast",
     "cleared_keys",
+    "contributions",
     "deduplicate",
     "filled",
     "holds",
     "merge",
+    "merge_by",
     "merged_rows",
     "ordering_of",
     "plain",
     "remove",
     "remove_where",
+    "rule_of",
     "stored_texts",
     "widened",
     "without_unused",

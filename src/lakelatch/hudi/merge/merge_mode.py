@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...errors import UnsupportedTableError
-from ..table import COMMIT_TIME_ORDERING, EVENT_TIME_ORDERING, TableConfig
+from ...mergers import Rule, Ties
+from ..table import COMMIT_TIME_ORDERING, EVENT_TIME_ORDERING, META_COLUMNS, TableConfig
 
 # Before there was a merge mode, the class of the payload said it.
 _MODE_OF_PAYLOAD = {
@@ -29,6 +32,13 @@ def ordering_of(config: TableConfig) -> str | None:
         )
     mode = config.merge_mode or _MODE_OF_PAYLOAD[payload]
     return None if mode == COMMIT_TIME_ORDERING else config.ordering_field
+
+
+def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
+    """By which rule a writer of this library merges rows: that of the table's properties, and what its settings say."""
+    field = None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+    fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
+    return Rule(dict(merge), (field,) if field else (), ties, fixed)
 
 
 def _unknown(config: TableConfig, payload: str) -> str:

@@ -7,6 +7,8 @@ Rules, the same in every writer of this library:
   overwrites a newer one, a repeated batch changes nothing;
 - a null ordering value is older than every value;
 - one batch may hold a key twice only when there is an ordering field; the last row wins a tie.
+
+A table may say otherwise (`Rule`): that of equal ordering values the first row wins, and how columns are merged.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
+from ...mergers import Rule, Ties
 from ..table import RECORD_KEY, shown
 from .dictionaries import cast, plain
 
@@ -66,7 +69,7 @@ class Effects:
         return cls(incoming.filter(known), incoming.filter(pc.invert(known)), keys.slice(0, 0))
 
 
-def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) -> Merged:
+def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> Merged:
     """``base`` with the incoming rows in the place of those they replace, new keys at the end.
 
     Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are
@@ -81,7 +84,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
     partner = np.asarray(pc.fill_null(match, 0)).astype(np.int64)
     wins = matched
     if ordering is not None and matched.any():
-        wins = matched & _newer(base, incoming, ordering, partner)
+        wins = matched & _newer(base, incoming, ordering, partner, ties)
     known = np.zeros(incoming.num_rows, bool)
     known[partner[matched]] = True
     added = np.flatnonzero(~known)
@@ -91,13 +94,33 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
     return Merged(both.take(pa.array(positions)), inserts=len(added), updates=int(wins.sum()))
 
 
-def _newer(base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
+    """`merge` by the table's rule: each column of a key that both have by its merger; ``incoming`` as `contributions`."""
+    if rule.plain:
+        return merge(base, incoming, ordering=rule.ordering[0] if rule.ordering else None, ties=rule.ties)
+    combined = _pairs(rule, base, incoming)
+    return merge(base, combined)
+
+
+def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
+    """The incoming rows, each merged with the one of its key that ``base`` has."""
+    known = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=_array(incoming, RECORD_KEY)))
+    data = [field for field in _union(base.schema, incoming.schema) if field.name in incoming.column_names]
+    schema = pa.schema([pa.field(each.name, incoming.schema.field(each.name).type) for each in data])
+    old = [widened(known.select([name for name in schema.names if name in known.column_names]), schema)]
+    return rule.one_of_each(pa.concat_tables([*old, widened(incoming, schema)]), RECORD_KEY)
+
+
+def _newer(
+    base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64], ties: Ties
+) -> npt.NDArray[np.bool_]:
     """Marks the base rows whose place the incoming row at ``partner`` may take."""
     if ordering not in base.column_names:
         return np.ones(base.num_rows, bool)
     old, new = plain(_array(base, ordering)), plain(_array(incoming, ordering)).take(pa.array(partner))
-    greater = pc.fill_null(pc.greater_equal(new, old), fill_value=False)
-    return np.asarray(pc.or_(greater, pc.is_null(old)))
+    greater = pc.fill_null((pc.greater_equal if ties == "last" else pc.greater)(new, old), fill_value=False)
+    unknown = pc.is_null(old) if ties == "last" else pc.and_(pc.is_null(old), pc.is_valid(new))
+    return np.asarray(pc.or_(greater, unknown))
 
 
 def remove(base: pa.Table, keys: pa.Array) -> Merged:
@@ -112,7 +135,36 @@ def remove_where(base: pa.Table, gone: npt.NDArray[np.bool_]) -> Merged:
     return Merged(base.filter(pa.array(~gone)) if count else base, deletes=count)
 
 
-def deduplicate(rows: pa.Table, *, ordering: str | None = None) -> pa.Table:
+def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Table:
+    """One row for each key of `RECORD_KEY`: what the rows of a batch contribute to columns with mergers, merged already.
+
+    Args:
+        in_order: the rows come in order of arrival. Where they do not, and nothing else says which is newer, a key that
+            comes twice is refused, unless the order is of no account.
+
+    Raises:
+        InputError: the same as `deduplicate`; or a merged value does not fit.
+    """
+    ordering = rule.ordering[0] if rule.ordering else None
+    if not (in_order or ordering or rule.commutes(rows.schema)):
+        rows = deduplicate(rows)
+    if ordering is not None:
+        _refuse_nan(rows, ordering)
+    return rule.one_of_each(rule.lifted(rows), RECORD_KEY)
+
+
+def alone(rule: Rule, rows: pa.Table) -> pa.Table:
+    """What each row contributes by itself, where no two have one key."""
+    if rule.plain:
+        return rows
+    number = "_row"
+    while number in rows.column_names:
+        number += "_"
+    numbered = rows.append_column(number, pa.array(np.arange(rows.num_rows)))
+    return rule.one_of_each(rule.lifted(numbered), number).drop_columns([number])
+
+
+def deduplicate(rows: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> pa.Table:
     """One row per key of `RECORD_KEY`, the newest by ``ordering``; rows keep their order.
 
     Raises:
@@ -135,8 +187,9 @@ def deduplicate(rows: pa.Table, *, ordering: str | None = None) -> pa.Table:
     order = pc.sort_indices(_array(rows, ordering), sort_keys=[("", "ascending", "at_start")])
     ranks = _ranks(_array(rows, ordering).take(order))
     age[np.asarray(order)] = ranks
-    # Sorted by key, then age, then place in the batch: the last of each key is the winner.
-    by_key = np.lexsort((np.arange(len(codes)), age, codes))
+    # Sorted by key, then age, then arrival: the last of each key is the winner.
+    arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
+    by_key = np.lexsort((arrival, age, codes))
     last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
     return rows.take(pa.array(np.sort(by_key[last])))
 
