@@ -34,7 +34,7 @@ ORDER = (
     "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase", "occ.turns",
     "occ.transaction", "occ.services", "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
-    "testing", "spark", "demo", "cli",
+    "testing", "spark", "server", "demo", "cli",
 )  # fmt: skip
 
 

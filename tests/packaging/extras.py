@@ -54,6 +54,21 @@ class TestMine(LockProviderContract):
 ''')
 subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], check=True)
 """
+_SERVER = """
+import subprocess, urllib.request
+import lakelatch
+lakelatch.create("watched", record_key="id").close()
+open("token", "w").write("a-token-of-this-test")
+server = subprocess.Popen(
+    ["lakelatch", "server", "--table", "watched", "--port", "0", "--token-file", "token"], stdout=subprocess.PIPE, text=True
+)
+url = server.stdout.readline().split()[-1]
+for path in ("/", "/metrics", "/api/v1/tables/watched/lanes"):
+    asked = urllib.request.Request(url + path, headers={"Authorization": "Bearer a-token-of-this-test"})
+    assert urllib.request.urlopen(asked, timeout=20).status == 200
+server.terminate()
+assert server.wait(20) in (0, -15)
+"""
 _DEMO = """
 import subprocess
 subprocess.run(["lakelatch", "demo", "--writers", "5", "--rows", "8000"], check=True)
@@ -109,6 +124,7 @@ PARTS = {
     "redis": _on_a_server("redis.md"),
     "dynamodb": _on_a_server("dynamodb.md"),
     "metrics": _alone(_METRICS),
+    "server": _alone(_SERVER),
     "demo": _alone(_DEMO),
     "testing": _alone(_CONTRACT),
 }

@@ -319,6 +319,44 @@ def rollback(
     command(url, instant, force=force, yes=yes, json=json)
 
 
+@app.command()
+@plainly
+def server(
+    *,
+    table: Annotated[
+        list[str],
+        typer.Option(metavar="[NAME=]URL", help="A table to watch; its name is the URL's last part. Repeatable."),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8047,
+    token_file: Annotated[
+        str, typer.Option(metavar="FILE", help="Its first line is the token; without it one is made and printed once.")
+    ] = "",
+    tls_cert: Annotated[
+        str, typer.Option(metavar="FILE", help="Certificate chain (PEM); needed beyond loopback.")
+    ] = "",
+    tls_key: Annotated[str, typer.Option(metavar="FILE", help="The certificate's key (PEM).")] = "",
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: a proxy before the server has it.")
+    ] = False,
+    every_s: Annotated[
+        float, typer.Option(min=0.05, max=60, help="Seconds between two looks at a table that somebody watches.")
+    ] = 0.5,
+) -> None:
+    """Serve a dashboard, an API and Prometheus metrics of some tables, until Ctrl-C."""
+    from .server import server as command
+
+    command(
+        table,
+        host=host,
+        port=port,
+        token_file=token_file,
+        tls=(tls_cert, tls_key),
+        plain_http=plain_http,
+        every_s=every_s,
+    )
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
 @plainly
 def demo(context: typer.Context) -> None:
