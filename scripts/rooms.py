@@ -27,6 +27,7 @@ ORDER = (
     "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
     "mergers",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
+    "streams",
     "conflict",
     "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
 from ...locks import shown
+from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
@@ -19,7 +20,7 @@ _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbea
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
 # Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
-_NEW: dict[str, Any] = {"merge": (), "ties": "last"}
+_NEW: dict[str, Any] = {"merge": (), "ties": "last", "streams": ()}
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -54,6 +55,7 @@ class Settings:
         log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
             nothing needs them.
         min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
+        streams: jobs that fill columns of their own ([streams.md](streams.md)); declared by `Table.stream`, cannot be set.
         generation: counts changes of the lock and restarts of its tokens; cannot be set.
     """
 
@@ -76,12 +78,14 @@ class Settings:
     heartbeat_timeout_s: float = 60.0
     log_epochs: int = 10
     min_version: int = 1
+    streams: tuple[Stream, ...] = ()
     generation: int = 0
 
     def __post_init__(self) -> None:
         refuse_contradiction(self.strategy, bucket_count=self.bucket_count)
         refuse_isolation(self.isolation)
         self._settle_columns()
+        self._refuse_beside_streams()
         if self.bucket_count is not None and not 1 <= self.bucket_count <= 99_999_999:
             raise ConfigError(
                 f"bucket_count is {self.bucket_count}, must be between 1 and 99999999 (8 digits of a file id)"
@@ -103,6 +107,14 @@ class Settings:
             raise ConfigError(
                 f"heartbeat_timeout_s is {self.heartbeat_timeout_s}, must be at least twice heartbeat_interval_s "
                 f"({self.heartbeat_interval_s}): one late beat must not cost a writer its transaction"
+            )
+
+    def _refuse_beside_streams(self) -> None:
+        others = (self.unique_constraints, self.merge, self.ties != _NEW["ties"], self.bucket_count is None)
+        if self.streams and any(others):
+            raise ConfigError(
+                "a table with streams has a bucket index, no unique constraints and no rule of merging of its own; each stream "
+                "has its order and rules"
             )
 
     def _settle_columns(self) -> None:
@@ -136,13 +148,16 @@ class Settings:
                 f"the table has settings that this version does not know: {', '.join(unknown)}; upgrade lakelatch",
                 settings=unknown,
             )
-        for name in known & set(value):
+        for name in known & set(value) - {"streams"}:
             _refuse_type(name, value[name])
-        return cls(**value)
+        streams = value.get("streams", ())
+        if not isinstance(streams, list | tuple):
+            raise ConfigError(f"streams is {streams!r:.80}, must be a list of declarations", setting="streams")
+        return cls(**value | {"streams": tuple(map(Stream.from_json, streams))})
 
     def changed(self, **changes: Any) -> Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
-        known = {f.name for f in fields(self)} - {"generation"}
+        known = {f.name for f in fields(self)} - {"generation", "streams"}
         if unknown := sorted(set(changes) - known):
             raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
         for name, value in changes.items():
@@ -151,6 +166,11 @@ class Settings:
             raise ConfigError(
                 f"min_version cannot go from {self.min_version} to {changes['min_version']}: it is never lowered, and "
                 f"this writer's own version is {VERSION}"
+            )
+        if self.streams and changes.get("bucket_count", self.bucket_count) != self.bucket_count:
+            raise ConfigError(
+                "bucket_count stays as it is on a table with streams: their writers make the files of a bucket without asking "
+                "each other"
             )
         return replace(self, **changes)
 

@@ -49,7 +49,7 @@ from ..log import (
 )
 from .memory import Contention, Reservations
 from .outcome import forgotten
-from .properties import read_config
+from .properties import read_config, secure_streams
 from .snapshot_cache import View, ViewCache, cold_view
 from .table_lock import TableLease, TableLock
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import FileSlice, Snapshot
+    from ...streams import Stream
     from ..staging import FileSpec
 
 T = TypeVar("T")
@@ -115,6 +116,11 @@ class Session:
         return self.log.state.settings
 
     @property
+    def streams(self) -> tuple[Stream, ...]:
+        """Of the table, as of the last look at the log; a view is never younger. None where there is no log."""
+        return self.settings.streams if self.writable else ()
+
+    @property
     def lock(self) -> TableLock:
         """The table's lock: its provider, taking it, changing it."""
         self.require_open()
@@ -167,6 +173,18 @@ class Session:
             self.config = TableConfig.from_bytes(body, table=self.url)
             self._properties = body
         return self.config
+
+    def secure_streams(self) -> None:
+        """The properties say that the table has streams, before the first event is written.
+
+        The declaration in the log is the authority; whoever finds the properties behind it mends them.
+
+        Raises:
+            StorageError: the store gave no answer, or somebody else changes the file again and again.
+        """
+        if not self.config.for_streams:
+            secure_streams(self.store, self.env)
+            self.read_config()
 
     # --- others ----------------------------------------------------------------------------------------------
 
@@ -224,7 +242,14 @@ class Session:
             )
         settings = self.settings
         spec = FileSpec(
-            self.store, instant, schema, self.config, settings.bucket_count, merge=settings.merge, ties=settings.ties
+            self.store,
+            instant,
+            schema,
+            self.config,
+            settings.bucket_count,
+            merge=settings.merge,
+            ties=settings.ties,
+            streams=settings.streams,
         )
         self.refuse_rule(settings, schema)
         return spec, avro
@@ -363,9 +388,9 @@ class Session:
         self.require_open()
         self.config.refuse_reading()
         if group.logs:
-            from ...hudi.merge import merged_rows
+            from ...streams import slice_rows
 
-            rows = merged_rows(self.store, self.config, group, columns=columns)
+            rows = slice_rows(self.store, self.config, self.streams, group, columns=columns)
             return rows if meta else rows.select([n for n in rows.column_names if n not in META_COLUMNS])
         with self.footers.open(group.path) as file:
             there = file.schema_arrow.names

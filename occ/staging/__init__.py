@@ -27,6 +27,7 @@ from .new_file import NewFile
 from .ordering_values import ordering_columns, refuse_unordered
 from .python_values import array_of
 from .staged import Staged
+from .stream_files import StreamPlan, append_events
 
 __all__ = [
     "COMMIT_TIME",
@@ -42,6 +43,8 @@ __all__ = [
     "NewGroups",
     "Plan",
     "Staged",
+    "StreamPlan",
+    "append_events",
     "appends",
     "apply",
     "array_of",

@@ -32,7 +32,6 @@ from ...hudi.merge import (
     deduplicate,
     holds,
     merge_by,
-    merged_rows,
     plain,
     remove,
     stored_texts,
@@ -48,6 +47,7 @@ from ...hudi.table import (
     record_keys,
 )
 from ...hudi.timeline import FileSlice, WriteStat
+from ...streams import slice_rows
 from .base_file import BaseFileWriter
 from .crew import Crew
 from .file_spec import FileSpec, token
@@ -180,11 +180,19 @@ class Files:
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(_publish, writer))
 
-    def append(self, onto: FileSlice, rows: pa.Table | None, deletes: Sequence[str] = (), *, inserts: int = 0) -> None:
-        """A log file onto a slice, of rows and of keys to delete; published meanwhile. ``inserts`` of the rows are new."""
+    def append(
+        self,
+        onto: FileSlice,
+        rows: pa.Table | None,
+        deletes: Sequence[str] = (),
+        *,
+        inserts: int = 0,
+        note: Mapping[str, str] | None = None,
+    ) -> None:
+        """A log file onto a slice, of rows and of keys to delete; published meanwhile. Arguments as of `LogFileWriter.write`."""
         writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers)
         if rows is not None:
-            writer.write(rows, inserts=inserts)
+            writer.write(rows, inserts=inserts, note=note)
         if deletes:
             writer.delete(deletes)
         self._publishing.append(self._pool.submit(_publish, writer))
@@ -567,7 +575,7 @@ def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str]
     Texts that the file stores with a dictionary are in one. ``columns`` of slices with log files: those data columns only.
     """
     if isinstance(old, FileSlice) and old.logs:
-        rows = merged_rows(spec.store, spec.config, old, columns=columns, strict=True)
+        rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
         return _in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
     with spec.store.open(old if isinstance(old, str) else old.path) as stream:
         metadata = pq.read_metadata(stream)

@@ -6,6 +6,7 @@ A task that meets the file of another run of itself reports that one, after a lo
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -70,6 +71,7 @@ class BaseFileWriter:
             trusted=trusted,
             keep_hashes=keep_hashes or begun is not None,
         )
+        self._more: dict[str, str] = {}
         self._counts: tuple[int, int, int] | None = None
         self._inserted: pa.Array | None = None
 
@@ -130,13 +132,17 @@ class BaseFileWriter:
         """
         self._counts, self._inserted = (inserts, updates, deletes), inserted
 
+    def note(self, more: Mapping[str, str]) -> None:
+        """Key-value metadata for the footer."""
+        self._more |= more
+
     # File --------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
         self._parquet.end_rows()
         inserts, updates, deletes = self._settled_counts()
-        self._parquet.close(inserts=inserts, updates=updates, deletes=deletes)
+        self._parquet.close(inserts=inserts, updates=updates, deletes=deletes, more=self._more)
 
     def publish(self) -> WriteStat:
         """The file stands under its name, this one or one with the same rows of another run of the same task.

@@ -14,6 +14,7 @@ from ...hudi.merge import rule_of
 from ...hudi.table import TableConfig
 from ...mergers import Rule, Ties
 from ...storage import Store
+from ...streams import Stream
 from ..liveness import heartbeat_path
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
@@ -48,6 +49,7 @@ class FileSpec:
         write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
         begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
             from, "" where they began it.
+        streams: of the table.
     """
 
     store: Store
@@ -63,6 +65,7 @@ class FileSpec:
     wanted: Wanted = field(default=Wanted())
     write: int = 0
     begun: Mapping[FileGroupId, str] = field(default_factory=dict)
+    streams: tuple[Stream, ...] = ()
 
     @property
     def rule(self) -> Rule:

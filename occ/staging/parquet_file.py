@@ -6,6 +6,7 @@ Memory: at most one row group of rows per open file.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import IO, Any
 
 import pyarrow as pa
@@ -74,8 +75,8 @@ class ParquetFile:
         self._ending = True
         self.flush()
 
-    def close(self, *, inserts: int, updates: int, deletes: int) -> None:
-        """Write the footer with these counts, after `end_rows`. Twice is fine."""
+    def close(self, *, inserts: int, updates: int, deletes: int, more: Mapping[str, str] | None = None) -> None:
+        """Write the footer with these counts and ``more`` key-value metadata, after `end_rows`. Twice is fine."""
         writer = self._writer or self._opened(self._shape.schema.empty_table())
         if writer.is_open:
             note: dict[str, Any] = {
@@ -87,7 +88,7 @@ class ParquetFile:
             }
             if self._shape.key_column:
                 note["key"] = self._shape.key_column
-            footer = {NOTE: json.dumps(note)} | _CALENDAR
+            footer = {NOTE: json.dumps(note)} | _CALENDAR | dict(more or {})
             if self._shape.java_span is not None:
                 footer |= dict(zip((_MIN_KEY, _MAX_KEY), self._shape.java_span, strict=True))
             writer.add_key_value_metadata(footer)

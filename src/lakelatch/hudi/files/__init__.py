@@ -17,13 +17,14 @@ from .footer_note import NOTE, note_of
 from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
-from .log_blocks import DELETE, NATURAL, Block, Torn, read_blocks
+from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from .log_encoding import delete_block, parquet_block
 
 __all__ = [
     "DELETE",
     "NATURAL",
     "NOTE",
+    "PARQUET",
     "PARTITION_METADATA",
     "BaseFile",
     "BaseName",

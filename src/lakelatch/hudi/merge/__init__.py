@@ -1,7 +1,7 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
-from .log_records import cleared_keys, merged_rows
+from .log_records import alike, cleared_keys, merged_rows, told_of_torn
 from .merge_mode import ordering_of, rule_of
 from .rows import Effects, Merged, alone, contributions, deduplicate, merge, merge_by, remove, remove_where, widened
 
@@ -9,6 +9,7 @@ __all__ = [
     "TEXTS",
     "Effects",
     "Merged",
+    "alike",
     "alone",
     "cast",
     "cleared_keys",
@@ -25,6 +26,7 @@ __all__ = [
     "remove_where",
     "rule_of",
     "stored_texts",
+    "told_of_torn",
     "widened",
     "without_unused",
 ]

@@ -48,7 +48,7 @@ def _unknown(config: TableConfig, payload: str) -> str:
         return f"its merge mode is {config.merge_mode}"
     if config.merge_mode is None and payload not in _MODE_OF_PAYLOAD:
         return f"its payload class is {payload}"
-    if config.partial_update_mode is not None:
+    if config.partial_update_mode is not None and not config.for_streams:
         return f"it has partial updates ({config.partial_update_mode})"
     if named := sorted(key for key in config.raw if key.endswith("payload.delete.field")):
         return f"a column marks its deletes ({named[0]})"

@@ -10,6 +10,7 @@ from .config import (
     EVENT_TIME_ORDERING,
     MERGE_ON_READ,
     PROPERTIES_PATH,
+    STREAMS_KEY,
     V8_MERGE,
     TableConfig,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "META_COLUMNS",
     "PROPERTIES_PATH",
     "RECORD_KEY",
+    "STREAMS_KEY",
     "V8_MERGE",
     "Shape",
     "TableConfig",
