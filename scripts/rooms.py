@@ -35,7 +35,7 @@ ORDER = (
     "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase", "occ.turns",
     "occ.transaction", "occ.services", "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
-    "testing", "spark", "server", "demo", "cli",
+    "testing", "spark", "server", "demo", "bench", "cli",
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ DRAWN = {
         "locks",
     ),
     "locks.core": "locks.core",
-    **dict.fromkeys(("lakelatch", "testing", "demo"), ""),
+    **dict.fromkeys(("lakelatch", "testing", "demo", "bench"), ""),
 }
 COLOURS = {
     "storage": "#4e79a7",

@@ -85,6 +85,11 @@ grown.upsert(rows(150_000).selectExpr("id", "part", "v + 1 v"))
 assert grown.read().count() == 200_000
 spark.stop()
 """
+_BENCH = """
+import subprocess, sys
+subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "bank", "--peer", "delta-rs/best", "--peer", "pyiceberg/best",
+                "--writers", "2", "--operations", "2", "--rounds", "1", "--out", "out"], check=True)
+"""
 
 
 @contextmanager
@@ -125,6 +130,7 @@ PARTS = {
     "dynamodb": _on_a_server("dynamodb.md"),
     "metrics": _alone(_METRICS),
     "server": _alone(_SERVER),
+    "bench": _alone(_BENCH),
     "demo": _alone(_DEMO),
     "testing": _alone(_CONTRACT),
 }

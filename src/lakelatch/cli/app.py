@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .bench.app import bench
 from .locks.app import locks
 from .options import (
     BucketCount,
@@ -42,6 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.add_typer(locks, name="locks")
+app.add_typer(bench, name="bench")
 app.add_typer(services, name="services")
 app.add_typer(savepoint, name="savepoint")
 app.command()(restore)
