@@ -102,7 +102,7 @@ ENDPOINTS = (
             since_ms=q["since_ms"], until_ms=q["until_ms"], lanes=q["lanes"], skip=q["skip"], writer=q["writer"] or ""
         ),
         (
-            Parameter("since_ms", "the beginning, in milliseconds since 1970", 0, _MS),
+            Parameter("since_ms", "the beginning, in milliseconds since 1970; 0 is the first that is known", 0, _MS),
             Parameter("until_ms", "the end, in milliseconds since 1970; now by itself", 0, _MS),
             Parameter("lanes", "how many lanes", 1, 200, 40),
             Parameter("skip", "leave out so many of the first lanes", 0, 1_000_000, 0),

@@ -9,13 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..errors import InputError
 from .ledger import Ledger, Span
 
 SHAPES = 1200
 BINS = 160
 ARROWS = 200
+_NEWEST = 300
+_LEAST_MS = 60_000
 _GOOD = frozenset({"landed", "merged"})
 _BAD = frozenset({"lost", "rolled back", "aborted", "taken back"})
+
+
+def stretch(ledger: Ledger, since_ms: int | None, until_ms: int | None, *, now_ms: int) -> tuple[int, int]:
+    """From when to when: as asked, or the newest few hundred transactions; from 0 on: from the first that is known.
+
+    Raises:
+        InputError: it ends before it begins.
+    """
+    until = now_ms if until_ms is None else until_ms
+    if since_ms is None:
+        newest = ledger.newest(_NEWEST)
+        first = min((each.begin_ms for each in newest), default=until)
+        ends = [each.end_ms for each in newest if each.end_ms is not None]
+        if until_ms is None and ends and len(ends) == len(newest):
+            # Nothing goes on: what there was fills the picture, and not the time since.
+            until = min(until, max(ends) + max((max(ends) - first) // 20, 5000))
+        since = min(first, until - _LEAST_MS)
+    elif since_ms == 0:
+        since = min([until - _LEAST_MS, *(lane[0].begin_ms for lane in ledger.lanes.values())])
+    else:
+        since = since_ms
+    if since >= until:
+        raise InputError(f"since_ms={since} is not before until_ms={until}; give an earlier one")
+    return since, until
 
 
 def picture(

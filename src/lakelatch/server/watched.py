@@ -16,7 +16,7 @@ from ..occ.doctor import state_of
 from ..occ.liveness import list_markers
 from ..occ.log import Tail, extent, held
 from ..occ.turns import queue
-from .lanes import picture, span_json
+from .lanes import picture, span_json, stretch
 from .ledger import Ledger
 
 if TYPE_CHECKING:
@@ -180,17 +180,17 @@ class Watched:
         """`picture` of a stretch of time; of the newest few hundred transactions where no beginning is given."""
         with self._mutex:
             now = self._now_ms()
-            if until_ms is None:
-                until_ms = now
-            if since_ms is None:
-                newest = self._ledger.newest(300)
-                since_ms = min([until_ms - 60_000, *(each.begin_ms for each in newest)])
-            if since_ms >= until_ms:
-                raise InputError(f"since_ms={since_ms} is not before until_ms={until_ms}; give an earlier one")
+            since, until = stretch(self._ledger, since_ms, until_ms, now_ms=now)
             return picture(
-                self._ledger, self._holds, since_ms=since_ms, until_ms=until_ms, now_ms=now, lanes=lanes, skip=skip,
+                self._ledger,
+                self._holds,
+                since_ms=since,
+                until_ms=until,
+                now_ms=now,
+                lanes=lanes,
+                skip=skip,
                 writer=writer,
-            )  # fmt: skip
+            )
 
     def timeline(self, *, limit: int, before: str) -> dict[str, Any]:
         """The newest transactions, newest first."""
