@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Unpack
 
-from ...errors import ConfigError
-from ...streams import Stream, described, joined, of_name, refuse_columns, refuse_table
+import pyarrow as pa
+
+from ...errors import ConfigError, InputError
+from ...hudi.files import bucket_of
+from ...hudi.table import bucket_ids
+from ...streams import RowHistory, Stream, described, explained, joined, of_name, refuse_columns, refuse_table
 from ..log import LogEntry, LogState, Setting, Settings
-from ..session import Session
+from ..session import Partition, Session, known_partition, partition_path_of
 from ..transaction import Retries, Write, WriteResult, stream_writes
 
 _TRIES = 5
@@ -60,6 +64,22 @@ class TableStream:
 
     def __repr__(self) -> str:
         return f"<stream {self.name} of {self._session.url}: {described(self.declaration)}>"
+
+
+def explain(session: Session, key: str, partition: Partition | None) -> list[RowHistory]:
+    """See `Table.explain_row`."""
+    view, config, count = session.view(), session.config, session.settings.bucket_count
+    if not session.streams:
+        raise InputError(f"{session.url} has no streams, so its rows are as their newest version was written")
+    where = None if partition is None else partition_path_of(session.url, config, view.arrow_schema(), partition)
+    if where is not None:
+        where = known_partition(session.store, config, view.snapshot, where)
+    slices = view.snapshot.file_slices(where)
+    if len(config.record_key_fields) == 1 and count is not None:
+        bucket = int(bucket_ids([pa.array([key])], count)[0])
+        slices = [each for each in slices if bucket_of(each.file_id) == bucket]
+    made = (explained(session.store, session.streams, each, key) for each in slices)
+    return [each for each in made if each is not None]
 
 
 def declare(session: Session, wanted: Stream) -> Stream:

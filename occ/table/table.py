@@ -14,7 +14,7 @@ from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...storage import Store, open_store
-from ...streams import Stream, declared
+from ...streams import RowHistory, Stream, declared
 from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
 from ..scan import Scan, changes, scan
@@ -63,7 +63,7 @@ from ..transaction import (
 )
 from ..transaction import run as run_again
 from ..turns import Asked
-from .stream import TableStream, declare
+from .stream import TableStream, declare, explain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -448,6 +448,20 @@ class Table:
         else:
             session.log.catch_up()
         return TableStream(session, text(name, "name"), self._write)
+
+    def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
+        """Tell of each column of a row which event set it and what that replaced: one answer for each partition with the key.
+
+        What is in a base file is told as that; events are told as long as their log files are not compacted.
+
+        Args:
+            key: the record key, as in ``_hoodie_record_key``: the value, or ``a:1,b:2`` where it has several columns.
+            partition: only there; by value or path.
+
+        Raises:
+            InputError: the table has no streams, or no such partition.
+        """
+        return explain(self._ours(), text(key, "key"), partition)
 
     @property
     def streams(self) -> tuple[Stream, ...]:

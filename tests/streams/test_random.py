@@ -185,9 +185,22 @@ class Machine(RuleBasedStateMachine):
         assert len(found) == len(read), "a key twice"
         return found
 
+    def explained(self) -> None:
+        """What is told of each row is what is read of it."""
+        found = {}
+        for key in IDS:
+            for told in self.table.explain_row(key):
+                if told.there:
+                    cells = {each.column: each.value for each in told.cells}
+                    found[cells.pop("part"), cells.pop("id")] = cells
+        names = [n for n in SCHEMA.names if n != "c3" or "c3" in self.model.streams["c"].columns]
+        expected = self.content(self.table)
+        assert {key: {n: row[n] for n in names if n in row} for key, row in found.items()} == expected
+
     def teardown(self) -> None:
         for txn, _ in self.open:
             txn.abort()
+        self.explained()
         findings = check(self.table.store).findings
         self.table.close()
         self.other.close()

@@ -31,6 +31,7 @@ from .options import (
 from .outcome import Commands, plainly, set_up
 from .rows.app import COMMANDS as ROWS
 from .services.app import restore, savepoint, services
+from .streams.app import streams
 
 # Plain help: no frames, and nothing heavy is imported for it.
 app = typer.Typer(
@@ -46,6 +47,7 @@ app.add_typer(locks, name="locks")
 app.add_typer(bench, name="bench")
 app.add_typer(services, name="services")
 app.add_typer(savepoint, name="savepoint")
+app.add_typer(streams, name="streams")
 app.command()(restore)
 for command in ROWS:
     app.command()(command)

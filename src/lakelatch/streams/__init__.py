@@ -17,6 +17,7 @@ from .declaration import (
     refuse_table,
 )
 from .events import Events, events_of, slot_order
+from .explain import Cell, Event, RowHistory, explained
 from .fold import folded
 from .merge import Stitched, slice_rows, stitched
 from .notes import CLEARED, DELETED, UPSERT, BlockNote, floors_to_footer
@@ -32,13 +33,17 @@ __all__ = [
     "UPSERT",
     "WRITE",
     "BlockNote",
+    "Cell",
     "Default",
+    "Event",
     "Events",
+    "RowHistory",
     "Stitched",
     "Stream",
     "declared",
     "described",
     "events_of",
+    "explained",
     "floors_to_footer",
     "folded",
     "joined",
