@@ -76,15 +76,22 @@ class Client:
 
 @contextmanager
 def serving(
-    tables: dict[str, str], *, limits: Limits | None = None, every_s: float = 0.05, access: Access | None = None
+    tables: dict[str, str],
+    *,
+    limits: Limits | None = None,
+    every_s: float = 0.05,
+    watched: dict[str, Watched] | None = None,
 ) -> Iterator[Server]:
     """A server in a thread of its own, which has read each table's log when this begins; drained at the end."""
     started = threading.Event()
     with ExitStack() as stack:
-        watched = {name: Watched(name, stack.enter_context(lakelatch.open(url))) for name, url in tables.items()}
+        watched = {
+            **(watched or {}),
+            **{name: Watched(name, stack.enter_context(lakelatch.open(url))) for name, url in tables.items()},
+        }
         for each in watched.values():
             each.look()
-        application = Application(watched, access or Access(TOKEN), limits=limits, every_s=every_s)
+        application = Application(watched, Access(TOKEN), limits=limits, every_s=every_s)
         server = Server(application, Address(port=0), listening=lambda _url: started.set())
         thread = threading.Thread(target=server.run_here, name="server")
         thread.start()

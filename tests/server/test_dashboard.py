@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 import lakelatch
 from lakelatch.hudi.timeline import from_epoch_ms
-from lakelatch.server import Access, Address, Application, Limits, Server, Watched
+from lakelatch.server import Limits, Watched
 from lakelatch.server.ledger import Span
 from lakelatch.server.page import page as the_page
 
@@ -258,13 +257,7 @@ def test_100_000_instants_of_1_000_writers_are_seen_at_once_and_stay_few_shapes(
             span = Span(from_epoch_ms(begin), "UPSERT", writer, begin, begin + random_.randrange(5000), outcome)
             ledger.spans[span.instant] = span
             ledger.lanes[writer].append(span)
-    application = Application({"flights": watched}, Access(TOKEN), limits=Limits(requests_s=10_000))
-    started = threading.Event()
-    server = Server(application, Address(port=0), listening=lambda _: started.set())
-    thread = threading.Thread(target=server.run_here)
-    thread.start()
-    try:
-        assert started.wait(30)
+    with serving({}, limits=Limits(requests_s=10_000), watched={"flights": watched}) as server:
         page = visit(server.url)
         took_ms = page.evaluate("performance.getEntriesByName('first-picture')[0].startTime")
         print(f"first picture of 100,000 instants after {took_ms:.0f} ms")
@@ -275,6 +268,3 @@ def test_100_000_instants_of_1_000_writers_are_seen_at_once_and_stay_few_shapes(
         assert "1 to 40 of 1,00" in page.locator("#page").inner_text()
         page.locator("#more").click()
         comes_true(page, "document.getElementById('page').textContent.startsWith('41')")
-    finally:
-        server.should_exit = True
-        thread.join(30)

@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.server import Access, Address, Application, Limits, Server
+from lakelatch.server import Access, Address, Application, Limits, Server, Watched
 
 from .conftest import TOKEN, Client, rows, serving
 
@@ -244,6 +245,32 @@ def test_too_many_live_views_are_refused_and_places_come_free(table: lakelatch.T
         if status == 200:
             break
         assert time.monotonic() < until
+
+
+def test_a_store_that_hangs_costs_a_bounded_number_of_threads_and_a_sentence(table: lakelatch.Table):
+    awake = threading.Event()
+    watched = Watched("flights", table)
+    watched.look()
+    watched.why = lambda _instant: awake.wait(60)  # type: ignore[method-assign]
+    limits = Limits(calls=2, answer_s=0.2, requests_s=1000)
+    try:
+        with serving({}, limits=limits, watched={"flights": watched}) as server:
+            ask = Client(server.url)
+            answers = [ask(f"{AT}/why/20260101000000000") for _ in range(4)]
+            assert [each.status for each in answers] == [504, 504, 503, 503]
+            assert "ask again" in answers[0].error
+            assert ask("/healthz").status == 200
+            awake.set()
+            until = time.monotonic() + 20
+            while ask(f"{AT}/lock").status != 200:
+                assert time.monotonic() < until
+    finally:
+        awake.set()
+
+
+def test_asking_for_the_head_of_a_live_view_opens_none(ask: Client):
+    assert ask(f"{AT}/events", method="HEAD").status == 200
+    assert ask(AT, method="HEAD").body == b""
 
 
 def test_requests_beyond_the_rate_wait(table: lakelatch.Table, serve):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -61,6 +62,7 @@ class Application:
         self._woken = asyncio.Event()
         self._streams: set[asyncio.Event] = set()
         self._draining = False
+        self._hung: list[threading.Event] = []  # calls that were given up and have not ended
         routes = [
             Route("/healthz", self._healthz),
             Route("/", self._dashboard),
@@ -113,7 +115,7 @@ class Application:
     async def _follow(self, table: Watched) -> None:
         while True:
             try:
-                await to_thread.run_sync(table.look)
+                await to_thread.run_sync(table.look, abandon_on_cancel=True)
             except Exception:  # noqa: BLE001 - one failed look must not end all looks
                 _log.exception("looking at table %s failed; it is tried again", table.name)
             watched = self._streams or self._env.monotonic() - self._asked_at < _ATTENDED_S
@@ -156,7 +158,8 @@ class Application:
 
     async def _list(self, request: Request) -> Response:
         values(request.scope["query_string"], ())
-        return answer({"tables": [table.summary() for table in self._tables.values()]})
+        tables = list(self._tables.values())
+        return answer({"tables": await self._call(lambda: [table.summary() for table in tables])})
 
     async def _ask(self, endpoint: Endpoint, request: Request) -> Response:
         table = self._table(request)
@@ -179,15 +182,30 @@ class Application:
 
     async def _call(self, call: Any) -> Any:
         """Answer on one of a bounded number of threads, within a bounded time."""
-        if self._draining or self._threads.statistics().tasks_waiting >= self.limits.calls_waiting:
+        waiting = self._threads.statistics().tasks_waiting
+        if self._draining or waiting >= self.limits.calls_waiting or self._hangs():
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server is busy or stops; ask again in a second")
+        ended = threading.Event()
+
+        def run() -> Any:
+            try:
+                return call()
+            finally:
+                ended.set()
+
         try:
             with anyio.fail_after(self.limits.answer_s):
-                return await to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=True)
+                return await to_thread.run_sync(run, limiter=self._threads, abandon_on_cancel=True)
         except TimeoutError:
+            self._hung.append(ended)
             seconds = self.limits.answer_s
             message = f"the table did not answer within {seconds:g} s; ask again, or look at its store"
             raise HTTPException(HTTPStatus.GATEWAY_TIMEOUT, message) from None
+
+    def _hangs(self) -> bool:
+        """Whether as many calls as there may be have had no answer: more of them would only pile up."""
+        self._hung = [each for each in self._hung if not each.is_set()]
+        return len(self._hung) >= self.limits.calls
 
     async def _events(self, request: Request) -> Response:
         table = self._table(request)
@@ -196,6 +214,8 @@ class Application:
             raise HTTPException(
                 HTTPStatus.SERVICE_UNAVAILABLE, "too many live views are open; close one, or ask again in a second"
             )
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         return StreamingResponse(
             self._changes(table), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
         )  # fmt: skip
@@ -209,7 +229,8 @@ class Application:
                 woken.clear()
                 if table.version != told:
                     told = table.version
-                    summary = visible_json(json.dumps(table.summary(), ensure_ascii=False))
+                    told_of = await to_thread.run_sync(table.summary, abandon_on_cancel=True)
+                    summary = visible_json(json.dumps(told_of, ensure_ascii=False))
                     yield f"event: change\nid: {told}\ndata: {summary}\n\n".encode()
                 elif not await _until(woken, _PING_S):
                     yield b": still there\n\n"

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _HOLDS = 2000  # stretches of time in which somebody was seen to hold the lock
 _VIEW_MAX_S = 10.0  # engines that bypass the log change a table unseen
 _OPEN_MAX_S = 1.0
+_SEEN_S = 10.0  # a look is at least this often while the server is well
 _log = logging.getLogger("lakelatch.server")
 
 
@@ -61,10 +62,6 @@ class Watched:
         """Where the table is, without secrets."""
         return shown(self.table.url) if "@" in self.table.url else self.table.url
 
-    def close(self) -> None:
-        """Close the table."""
-        self.table.close()
-
     # --- following it ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -73,10 +70,11 @@ class Watched:
         with self._looking:
             if self._looked_at is not None and self._looked_at > asked:
                 return  # somebody else has looked while this one waited
-            self._looked_at = self.env.monotonic()
+            last, self._looked_at = self._looked_at, self.env.monotonic()
             before = (self._ledger.slot, self.error)
             try:
-                self._read_log()
+                # After a long pause nobody can say when the entries that are new were put.
+                self._read_log(seen=last is not None and self._looked_at - last < _SEEN_S)
                 news = self._look_at_lock()
                 self.error = ""
             except LakeLatchError as e:
@@ -85,11 +83,11 @@ class Watched:
                 self.version += 1
                 self.changed()
 
-    def _read_log(self) -> None:
+    def _read_log(self, *, seen: bool) -> None:
         first = not self.ready
         for entry in self._tail.read():
             with self._mutex:
-                self._ledger.apply(entry, seen_ms=None if first else self._now_ms())
+                self._ledger.apply(entry, seen_ms=self._now_ms() if seen and not first else None)
         if first:
             # What the log does not tell any more; once, since all that follows is in the log.
             instants = [*self.table.session.history.instants().values(), *self.table.timeline().completed]
