@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from lakelatch.bench import contenders
 from lakelatch.bench.systems import known, load
 from lakelatch.errors import ConfigError
+
+from ..servers.redis_server import redis_server
+from ..servers.zookeeper_server import zookeeper
 
 EACH = {
     "about": "each work once",
@@ -36,6 +40,40 @@ def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     whole = {"about": "x", "partitions": 0, "roles": [{"name": "w", "work": "replace", "pick": "own"}]}
     (run,) = lab(facts=whole, operations=3, peers=[f"{peer}/best"], ours=False).runs
     assert run["done"] == 6
+
+
+@pytest.mark.server
+def test_bare_locks_are_compared_on_one_server(lab, tmp_path):
+    with redis_server(tmp_path / "redis") as server:
+        runs = lab(
+            "handoff", operations=30, locks=[server.url],
+            peers=["redis-py/best", "python-redis-lock", "filelock/best"],
+        ).runs  # fmt: skip
+        assert [run.get("failed") for run in runs] == [None] * 4
+        assert [run["done"] for run in runs] == [60] * 4
+        assert all(run["lock_wait_ms"]["max"] > 0 for run in runs)
+        # Ours keeps the last token of its key, so that tokens go on growing.
+        left = [key.decode() for key in server.client.keys("*") if b"latch-bench-" in key and b"signal" not in key]
+        assert not [key for key in left if not key.startswith("lakelatch:")], left
+
+
+@pytest.mark.server
+def test_kazoo_leaves_nothing_on_its_server(lab, tmp_path):
+    with zookeeper(tmp_path / "zk") as node:
+        runs = lab("handoff", operations=10, locks=[f"zk://127.0.0.1:{node.port}/bench"], peers=["kazoo"]).runs
+        assert [run.get("failed") for run in runs] == [None] * 2
+        client = KazooClient(hosts=f"127.0.0.1:{node.port}")
+        client.start()
+        try:
+            assert not [each for each in client.get_children("/bench") if each.startswith("lakelatch-bench")]
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_a_bare_lock_without_a_server_says_which_to_name(lab):
+    (run,) = lab("handoff", peers=["redis-py/best"], ours=False).runs
+    assert run["failed"] == "RedisPy needs a server: say --lock redis://..."
 
 
 def test_ours_and_peers_take_turns_in_all_their_configurations():

@@ -111,9 +111,6 @@ class _Session:
     def serve(self, note: Note) -> None:
         self._do(lambda: self._table.optimize.compact(commit_properties=self._commit), note)
 
-    def hold(self, note: Note) -> None:
-        raise NotImplementedError
-
     def close(self) -> None:
         pass
 

@@ -103,12 +103,6 @@ class _Session:
         condition = And(EqualTo(rows.VALUE, value), StartsWith(rows.KEY, rows.APPENDED))
         self._do(lambda txn: txn.delete(condition), note)
 
-    def serve(self, note: Note) -> None:
-        raise NotImplementedError
-
-    def hold(self, note: Note) -> None:
-        raise NotImplementedError
-
     def close(self) -> None:
         pass
 

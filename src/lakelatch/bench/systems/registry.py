@@ -16,6 +16,10 @@ _BUILT_IN = {
     OURS: (".lakelatch_tables", "LakeLatch"),
     "delta-rs": (".delta", "DeltaRs"),
     "pyiceberg": (".iceberg", "PyIceberg"),
+    "redis-py": (".bare_locks", "RedisPy"),
+    "python-redis-lock": (".bare_locks", "PythonRedisLock"),
+    "kazoo": (".bare_locks", "Kazoo"),
+    "filelock": (".bare_locks", "FileLocks"),
 }
 
 
@@ -28,7 +32,10 @@ def load(name: str) -> type[System]:
     try:
         if name in _BUILT_IN:
             module, kind = _BUILT_IN[name]
-            return cast(type[System], getattr(import_module(module, __package__), kind))
+            found = cast(type[System], getattr(import_module(module, __package__), kind))
+            for each in getattr(found, "modules", ()):  # that it imports when it is used
+                import_module(each)
+            return found
         for entry in entry_points(group=GROUP, name=name):
             return cast(type[System], entry.load())
         if ":" in name:
