@@ -8,13 +8,14 @@ from ..results import Results
 from .advice import Advice, advise
 from .compare import Difference, compare
 from .markdown import aborted, conditions, markdown
+from .page import page
 
-__all__ = ["Advice", "Difference", "aborted", "advise", "compare", "conditions", "markdown", "write"]
+__all__ = ["Advice", "Difference", "aborted", "advise", "compare", "conditions", "markdown", "page", "write"]
 
 
 def write(results: Results) -> list[Path]:
-    """Put ``report.md`` into the folder of the results."""
-    made = {"report.md": markdown(results)}
+    """Put ``report.html`` and ``report.md`` into the folder of the results."""
+    made = {"report.html": page(results), "report.md": markdown(results)}
     for name, text in made.items():
         (results.folder / name).write_text(text, encoding="utf-8")
     return [results.folder / name for name in made]

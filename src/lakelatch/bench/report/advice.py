@@ -15,34 +15,30 @@ _KEPT = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A sentence for each finding, and the rule behind it."""
+    """A sentence, and the rule behind it; "" where another sentence has told it."""
 
     words: str
     rule: str
 
 
 def advise(cells: list[Cell]) -> list[Advice]:
-    """For one scenario; nothing where no system has a figure."""
+    """For one scenario; nothing where no system has a figure. Each rule stands where it comes first."""
     good = [cell for cell in cells if cell.good and not cell.wrong and cell.goodput.median > 0]
     found: list[Advice] = []
     for cell in cells:
         if cell.wrong:
-            found.append(
-                Advice(
-                    f"{cell.system} with {cell.writers} writers has no rate: {cell.wrong}",
-                    "A run that is wrong has no rate.",
-                )
-            )
+            words = f"{cell.system} with {cell.writers} writers has no rate: {cell.wrong}"
+            found.append(Advice(words, "A run that is wrong has no rate."))
     if not good:
-        return found
+        return _rules_once(found)
     most = max(cell.writers for cell in good)
     there = [cell for cell in good if cell.writers == most]
     found += _best(there, most)
     for cell in there:
         if cell.ours:
             found += _of_lock(cell)
-            found += _of_fairness(cell)
-    return found + _of_growth(good)
+        found += _of_fairness(cell)
+    return _rules_once(found + _of_growth(good))
 
 
 def _best(there: list[Cell], writers: int) -> list[Advice]:
@@ -103,27 +99,37 @@ def _of_fairness(cell: Cell) -> list[Advice]:
     ratio = cell.spread(lambda run: run["fairness"]["ratio"]).median
     if ratio >= _FAIR or cell.spread(lambda run: run["fairness"]["fastest"]).median < 10:
         return []
-    return [
-        Advice(
-            f"{cell.system}: the slowest writer makes {ratio:.0%} of what the fastest makes. A fair lock "
-            "(Redis, ZooKeeper) serves in order.",
-            f"Slowest to fastest writer of one role below {_FAIR:.0%}.",
-        )
-    ]
+    words = f"{cell.system}: the slowest writer makes {ratio:.0%} of what the fastest makes."
+    words += " A fair lock (Redis, ZooKeeper) serves in order." if cell.ours else ""
+    return [Advice(words, f"Slowest to fastest writer of one role below {_FAIR:.0%}.")]
 
 
 def _of_growth(good: list[Cell]) -> list[Advice]:
     by_system: dict[str, list[Cell]] = defaultdict(list)
     for cell in good:
         by_system[cell.system].append(cell)
-    found = []
+    slower = []
     for system, cells in by_system.items():
         best = max(cells, key=lambda cell: cell.goodput.median)
         last = max(cells, key=lambda cell: cell.writers)
         share = last.goodput.median / best.goodput.median
         if share < _KEPT:
-            words = (
-                f"{system} is fastest with {best.writers} writers; with {last.writers} it makes {share:.0%} of that."
-            )
-            found.append(Advice(words, f"Goodput at the most writers below {_KEPT:.0%} of its best."))
+            slower.append(f"{system} with {best.writers} ({last.writers} make {share:.0%} of that)")
+    if not slower:
+        return []
+    return [
+        Advice(
+            f"Fastest with fewer writers: {', '.join(slower)}.",
+            f"Goodput at the most writers below {_KEPT:.0%} of its best.",
+        )
+    ]
+
+
+def _rules_once(advice: list[Advice]) -> list[Advice]:
+    """The same, with each rule where it comes first."""
+    told: set[str] = set()
+    found = []
+    for each in advice:
+        found.append(Advice(each.words, "" if each.rule in told else each.rule))
+        told.add(each.rule)
     return found

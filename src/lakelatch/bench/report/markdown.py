@@ -30,7 +30,7 @@ def _lines(results: Results) -> Iterator[str]:
         if advice := advise(cells):
             yield ""
             for each in advice:
-                yield f"- {_plain(each.words)} *{each.rule}*"
+                yield f"- {_plain(each.words)}" + (f" *{each.rule}*" if each.rule else "")
         reasons = [line for cell in cells for line in _reasons(cell)]
         if reasons:
             yield ""
