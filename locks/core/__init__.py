@@ -2,7 +2,6 @@
 
 from .backend import Backend, Contender, LockRequest
 from .capacity import Capacity
-from .events import Observer, observe
 from .grant import EXPIRED, STOLEN, Grant
 from .provider import LeasedLocks
 from .record_text import break_of, fields_of
@@ -16,8 +15,6 @@ __all__ = [
     "Grant",
     "LeasedLocks",
     "LockRequest",
-    "Observer",
     "break_of",
     "fields_of",
-    "observe",
 ]

@@ -1,1 +1,0 @@
-"""The contention lab's commands."""
