@@ -15,6 +15,7 @@ class Kind(StrEnum):
 
     REWRITE = "ingestion, base files"
     APPEND = "ingestion, log files"
+    STREAM = "events of a stream"  # in log files, which are merged in the order of commits
     OVERWRITE = "insert overwrite, delete partition"
     COMPACTION = "compaction"
     LOG_COMPACTION = "log compaction"
@@ -25,7 +26,7 @@ class Kind(StrEnum):
     RESTORE = "restore"
 
 
-INGESTION = frozenset({Kind.REWRITE, Kind.APPEND, Kind.OVERWRITE})  # these change rows, the others do not
+INGESTION = frozenset({Kind.REWRITE, Kind.APPEND, Kind.STREAM, Kind.OVERWRITE})  # these change rows, the others do not
 PLANNED = frozenset({Kind.COMPACTION, Kind.LOG_COMPACTION, Kind.CLUSTERING})  # these rearrange rows by a plan
 MAKES_GROUPS = INGESTION | {Kind.CLUSTERING}
 # JVM Hudi does not check these at their commit (clustering only under its PreferWriter), so one of a JVM writer that
@@ -62,17 +63,18 @@ def kind_of(operation: str) -> Kind:
 #   .  both stand    x  it loses if they share a file group    X  it loses, whatever it touches
 
 _GRID = """
-                REWRITE APPEND OVERWRITE COMPACTION LOG_COMPACTION CLUSTERING CLEAN ROLLBACK SAVEPOINT RESTORE
-REWRITE            x       x       x         x            x            x        .       .        .        X
-APPEND             x       x       x         .            .            x        .       .        .        X
-OVERWRITE          x       x       x         .            .            x        .       .        .        X
-COMPACTION         x       .       x         x            x            x        .       .        .        X
-LOG_COMPACTION     x       .       x         x            x            x        .       .        .        X
-CLUSTERING         x       x       x         x            x            x        .       .        .        X
-CLEAN              .       .       .         .            .            .        .       .        x        X
-ROLLBACK           .       .       .         .            .            .        .       .        .        .
-SAVEPOINT          .       .       .         .            .            .        x       .        .        X
-RESTORE            X       X       X         X            X            X        X       .        X        X
+                REWRITE APPEND STREAM OVERWRITE COMPACTION LOG_COMPACTION CLUSTERING CLEAN ROLLBACK SAVEPOINT RESTORE
+REWRITE            x       x      x       x         x            x            x        .       .        .        X
+APPEND             x       x      x       x         .            .            x        .       .        .        X
+STREAM             x       x      .       x         .            .            x        .       .        .        X
+OVERWRITE          x       x      x       x         .            .            x        .       .        .        X
+COMPACTION         x       .      .       x         x            x            x        .       .        .        X
+LOG_COMPACTION     x       .      .       x         x            x            x        .       .        .        X
+CLUSTERING         x       x      x       x         x            x            x        .       .        .        X
+CLEAN              .       .      .       .         .            .            .        .       .        x        X
+ROLLBACK           .       .      .       .         .            .            .        .       .        .        .
+SAVEPOINT          .       .      .       .         .            .            .        x       .        .        X
+RESTORE            X       X      X       X         X            X            X        X       .        X        X
 """
 
 
@@ -102,6 +104,7 @@ _TO_PLANS: _Pairs = frozenset(
         (Kind.REWRITE, Kind.LOG_COMPACTION),
         (Kind.REWRITE, Kind.CLUSTERING),
         (Kind.APPEND, Kind.CLUSTERING),
+        (Kind.STREAM, Kind.CLUSTERING),
         (Kind.OVERWRITE, Kind.CLUSTERING),
     }
 )

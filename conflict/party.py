@@ -66,7 +66,9 @@ class Party:
     def kind_at(self, group: FileGroupId) -> Kind:
         """What it does to one of its file groups."""
         kind = self.kind
-        return Kind.APPEND if kind in INGESTION and group in self.writes.appended else kind
+        if kind in INGESTION and group in self.writes.appended:
+            return Kind.STREAM if self.writes.streamed else Kind.APPEND
+        return kind
 
 
 def candidates(landed_before: Collection[str], now: Iterable[Party], *, own: str) -> list[Party]:

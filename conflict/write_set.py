@@ -63,6 +63,7 @@ class WriteSet:
         groups: file groups created, changed or replaced.
         region: what an overwrite replaces, empty partitions included.
         appended: those of ``groups`` that only got log files, which a compaction leaves for the next slice.
+        streamed: these log files are of streams, whose events have an order of their own.
         statistics: of the new file of a group, where they are known.
         unique: values written that no two rows may share, by name (`unique.NEW_KEYS`, or that of a constraint).
     """
@@ -70,6 +71,7 @@ class WriteSet:
     groups: frozenset[FileGroupId] = frozenset()
     region: Region = field(default=NOWHERE)
     appended: frozenset[FileGroupId] = frozenset()
+    streamed: bool = False
     statistics: Mapping[FileGroupId, FileStatistics] = field(
         default_factory=lambda: _NO_STATISTICS, compare=False, repr=False
     )

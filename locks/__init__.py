@@ -9,7 +9,7 @@ if __name__ != "lakelatch.locks":
         "import lakelatch.locks, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .core import EXPIRED, STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest, metrics
+from .core import EXPIRED, STOLEN, Backend, Contender, Grant, LeasedLocks, LockRequest, Observer, metrics, observe
 from .front_door import Lock, lock
 from .interface import BREAKS_KEPT, BreakRecord, Capabilities, Holder, Lease, LockProvider, Release
 from .lock_url import LockUrl, parse_lock_url, shown
@@ -32,12 +32,14 @@ __all__ = [
     "LockProvider",
     "LockRequest",
     "LockUrl",
+    "Observer",
     "Release",
     "ask_revoke",
     "check_url",
     "known_schemes",
     "lock",
     "metrics",
+    "observe",
     "open_provider",
     "parse_lock_url",
     "shown",

@@ -20,6 +20,7 @@ from lakelatch.hudi.files import FileGroupId
 _OPERATION = {
     Kind.REWRITE: "UPSERT",
     Kind.APPEND: "UPSERT",
+    Kind.STREAM: "UPSERT",
     Kind.OVERWRITE: "INSERT_OVERWRITE",
     Kind.COMPACTION: "COMPACT",
     Kind.LOG_COMPACTION: "LOG_COMPACT",
@@ -32,7 +33,8 @@ def example(kind: Kind, instant: str, *, landed: bool, stranger: bool = False) -
     """A transaction of that kind on one file group, the same for all."""
     group = frozenset({FileGroupId("p", "g")})
     region = Region(frozenset({"p"})) if kind is Kind.OVERWRITE else Region()
-    writes = WriteSet(group, region, group if kind is Kind.APPEND else frozenset())
+    appended = group if kind in (Kind.APPEND, Kind.STREAM) else frozenset()
+    writes = WriteSet(group, region, appended, streamed=kind is Kind.STREAM)
     return Party(instant, instant if landed else "", _OPERATION[kind], "writer", writes, stranger=stranger)
 
 
@@ -48,33 +50,37 @@ def answer(ours: Kind, theirs: Kind, *, landed: bool, by: str = "simple", strang
 # --- Hudi --------------------------------------------------------------------------------------------------------
 #
 #   F fails    o goes on    n is not checked    b is refused at its begin
+#
+# Its events of streams are writes under NON_BLOCKING_CONCURRENCY_CONTROL among each other, and log files to all others.
 
-_SHORT = dict(zip("RAOCLKNBSX", Kind, strict=True))
+_SHORT = dict(zip("RATOCLKNBSX", Kind, strict=True))
 _HUDI_COMPLETED = """
-  R A O C L K N B S X
-R F F F o F F o o o n
-A F F F o F F o o o n
-O F F F o F F o o o n
-C n n n n n n n n n n
-L o o o F o o o o o n
-K n n n n n n n n n n
-N n n n n n n n n n n
-B n n n n n n n n n n
-S n n n n n n n n n n
-X n n n n n n n n n n
+  R A T O C L K N B S X
+R F F F F o F F o o o n
+A F F F F o F F o o o n
+T F F o F o F F o o o n
+O F F F F o F F o o o n
+C n n n n n n n n n n n
+L o o o o F o o o o o n
+K n n n n n n n n n n n
+N n n n n n n n n n n n
+B n n n n n n n n n n n
+S n n n n n n n n n n n
+X n n n n n n n n n n n
 """
 _HUDI_PENDING = """
-  R A O C L K N B S X
-R o o o o o F o o o b
-A o o o o o F o o o b
-O o o o o o F o o o b
-C n n n n n n n n n n
-L o o o F o o o o o n
-K n n n n n n n n n n
-N n n n n n n n n n n
-B n n n n n n n n n n
-S n n n n n n n n n n
-X n n n n n n n n n n
+  R A T O C L K N B S X
+R o o o o o o F o o o b
+A o o o o o o F o o o b
+T o o o o o o F o o o b
+O o o o o o o F o o o b
+C n n n n n n n n n n n
+L o o o o F o o o o o n
+K n n n n n n n n n n n
+N n n n n n n n n n n n
+B n n n n n n n n n n n
+S n n n n n n n n n n n
+X n n n n n n n n n n n
 """
 _WORDS = {"F": "fails", "o": "goes on", "n": "not checked", "b": "refused at its begin"}
 
@@ -128,7 +134,7 @@ NOTES = (
         "stricter: its log file would be read on top of our base file, with older rows in it",
     ),
     Note(
-        _kinds(Kind.APPEND, Kind.OVERWRITE),
+        _kinds(Kind.APPEND, Kind.STREAM, Kind.OVERWRITE),
         _kinds(Kind.LOG_COMPACTION),
         _LANDED,
         "laxer: a log compaction changes no row; Hudi takes its deltacommit for ingestion",

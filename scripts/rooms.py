@@ -27,6 +27,7 @@ ORDER = (
     "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
     "mergers",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
+    "streams",
     "conflict",
     "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
@@ -34,7 +35,7 @@ ORDER = (
     "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase", "occ.turns",
     "occ.transaction", "occ.services", "occ.history", "occ.doctor", "occ.table",
     "lakelatch",
-    "testing", "spark", "demo", "cli",
+    "testing", "spark", "server", "demo", "bench", "cli",
 )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ DRAWN = {
         "locks",
     ),
     "locks.core": "locks.core",
-    **dict.fromkeys(("lakelatch", "testing", "demo"), ""),
+    **dict.fromkeys(("lakelatch", "testing", "demo", "bench"), ""),
 }
 COLOURS = {
     "storage": "#4e79a7",

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..hudi.merge import merged_rows, ordering_of, widened
+from ..hudi.merge import ordering_of, widened
 from ..hudi.table import TableConfig
 from ..hudi.timeline import FileSlice
 from ..occ.table import Table
 from ..storage import Store
+from ..streams import Stream, slice_rows
 from .columns import spark_schema
 from .tasks import FILE_COLUMN, ROW_COLUMN, name_of
 
@@ -32,13 +33,14 @@ class MergeSlices:
     config: TableConfig
     schema: pa.Schema
     named: bool = False
+    streams: tuple[Stream, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of all slices, in their order."""
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 group: FileSlice = pickle.loads(packed)  # noqa: S301 - written by our own driver
-                rows = merged_rows(self.store, self.config, group, columns=self.schema.names)
+                rows = slice_rows(self.store, self.config, self.streams, group, columns=self.schema.names)
                 rows = widened(rows.select([n for n in rows.column_names if n in self.schema.names]), self.schema)
                 if self.named:
                     rows = rows.append_column(FILE_COLUMN, pa.repeat(pa.scalar(name_of(group)), rows.num_rows))
@@ -56,5 +58,5 @@ def merged(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Sch
     packed = pa.table({"slice": pa.array([pickle.dumps(each) for each in slices], pa.binary())})
     tasks = max(1, min(len(slices), int(spark.sparkContext.defaultParallelism) * 4))
     columns = [*schema, *([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())] if named else [])]
-    task = MergeSlices(table.store, table.config, schema, named=named)
+    task = MergeSlices(table.store, table.config, schema, named=named, streams=table.streams)
     return spark.createDataFrame(packed).repartition(tasks).mapInArrow(task, spark_schema(pa.schema(columns)))

@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ..errors import LakeLatchError
 from ..hudi.files import FileGroupId
-from ..hudi.merge import deduplicate, remove_where
+from ..hudi.merge import alone, remove_where
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
 from ..occ.rebase import Lost, merge_unit, write_changes
@@ -171,7 +171,7 @@ class InsertTask(Task):
             for chunk in chunks:
                 if not chunk.num_rows:
                     continue
-                rows = self._unique(chunk) if self.exact else chunk
+                rows = self._unique(chunk) if self.exact else alone(self.spec.rule, chunk)
                 for partition, part in _by_partition(rows, self.spec):
                     if partition not in groups:
                         groups[partition] = NewGroups(files, partition)
@@ -184,13 +184,14 @@ class InsertTask(Task):
     def _unique(self, rows: pa.Table) -> pa.Table:
         config = self.spec.config
         keyed = rows.append_column(RECORD_KEY, record_keys(rows, config.record_key_fields))
-        parts = [deduplicate(part, ordering=config.ordering_field) for _, part in _by_partition(keyed, self.spec)]
+        plan = Plan(self.spec, in_order=False)
+        parts = [plan.one_of_each(part) for _, part in _by_partition(keyed, self.spec)]
         return pa.concat_tables(parts)
 
 
 def applied(plan: Plan, rows: pa.Table, files: Files) -> Answer:
-    """Rows, or keys to delete, are in the file groups that hold them."""
-    apply(plan, rows, files)
+    """Rows, or keys to delete, are in the file groups that hold them. Spark hands rows over in any order."""
+    apply(replace(plan, in_order=False), rows, files)
     return Answer(files.stats(), looked=files.looked, idle=files.idle)
 
 

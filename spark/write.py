@@ -21,10 +21,11 @@ from ..conditions import Given
 from ..conflict import Region, where_of
 from ..errors import InputError
 from ..hudi.files import FileGroupId
+from ..hudi.merge import Effects
 from ..hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..occ.log import slices_that_may_match
 from ..occ.session import refuse_misspelled, several
-from ..occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Kept, Plan, slices_by_partition
+from ..occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Plan, slices_by_partition
 from ..occ.table import Table
 from ..occ.transaction import Transaction, WriteResult
 from ..occ.turns import take_turn
@@ -174,7 +175,7 @@ class Writes:
                 return Planned(Plan(spec, slices_by_partition(old.file_slices())))
 
             def work(txn: Transaction) -> list[WriteStat]:
-                kept: Kept = {}
+                kept: dict[str, Effects] = {}
                 if keep_old:
                     merge.take_turn(txn)
                 txn.workspace.next_write()
@@ -291,7 +292,7 @@ class Writes:
                 return Planned(replace(plan, slices=slices_by_partition(now.file_slices())), None, everywhere)
 
             def work(txn: Transaction) -> list[WriteStat]:
-                kept: Kept = {}
+                kept: dict[str, Effects] = {}
                 merge.take_turn(txn)
                 txn.workspace.next_write()
                 answers = merge.answers(txn, kept)
@@ -379,7 +380,7 @@ class Writes:
         text = f"{operation} into {self._table.url} ({txn.instant})"
         return collect(self._spark, self._table.store, txn, rows, task, text=text, sizes=self._sizes)
 
-    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: Kept) -> None:
+    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in looked_at(answers):
             txn.mark_lookup(*place)

@@ -2,6 +2,7 @@
 
 from .backend import Backend, Contender, LockRequest
 from .capacity import Capacity
+from .events import Observer, observe
 from .grant import EXPIRED, STOLEN, Grant
 from .provider import LeasedLocks
 from .record_text import break_of, fields_of
@@ -15,6 +16,8 @@ __all__ = [
     "Grant",
     "LeasedLocks",
     "LockRequest",
+    "Observer",
     "break_of",
     "fields_of",
+    "observe",
 ]

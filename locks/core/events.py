@@ -32,6 +32,11 @@ class _Current:
 current = _Current()
 
 
+def observe(observer: Observer | None) -> None:
+    """Tell ``observer`` what happens to all locks of this process from now on, instead of the one before."""
+    current.observer = observer
+
+
 def scheme_of(place: str) -> str:
     """What metrics are labelled by: there are few schemes, and never more than that."""
     return place.partition(":")[0]

@@ -137,7 +137,13 @@ def _newest(listing: Listing, history: History, log: LogReport | None, out: Find
     for base in listing.bases:
         once.setdefault((base.group, base.instant), base)
     unique = Listing(tuple(once.values()), listing.logs, listing.partitions)
-    view = TimelineView(completion, history.first_active, replacements, history.timeline.archived_files())
+    view = TimelineView(
+        completion,
+        history.first_active,
+        replacements,
+        min(history.commits, default=None),
+        history.timeline.archived_files(),
+    )
     try:
         return build(unique, view, history.timeline.config).file_slices()
     except LakeLatchError as e:  # whatever is wrong has been found by its own check

@@ -166,10 +166,10 @@ def check_listed(listing: Listing, history: History, log: LogReport | None, name
     _check_two_bases(listing, history, log, named, out)
     dead: dict[str, list[str]] = defaultdict(list)
     unsure = 0
-    noted, first = history.timeline.archived_files(), history.first_active or ""
+    noted, first = history.timeline.archived_files(), min(history.commits, default="")
     for file in data_files(listing):
         verdict = "fine" if file.path in named.log_names else _verdict(file, history, log)
-        if verdict in ("fine", "unsure") and noted is not None and file.instant < first and file not in noted:
+        if verdict in ("fine", "unsure") and noted and file.instant < first and noted.counts(file) is False:
             _came_back(file, out)
             continue
         if verdict == "dead":

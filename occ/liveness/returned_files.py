@@ -17,10 +17,8 @@ from ...storage import Store
 
 def returned_files(store: Store, timeline: Timeline, files: Iterable[BaseFile | LogFile]) -> list[str]:
     """The paths of those that are to go."""
-    noted, first = timeline.archived_files(), timeline.first_active
-    if noted is None or first is None:
-        return []
-    back = [file for file in files if file.instant < first and file not in noted]
+    noted, first = timeline.archived_files(), min((each.requested for each in timeline.commits), default="")
+    back = [f for f in files if noted is not None and f.instant < first and noted.counts(f) is False]
     if not back:
         return []
     archived = History(store, timeline.config.timeline_folder).instants().values()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
 from ...locks import shown
+from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
-_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection")
+_WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 _SECONDS_MAX = 365 * 86400
+_PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
+# Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
+_NEW: dict[str, Any] = {"merge": (), "ties": "last", "streams": ()}
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -35,6 +39,8 @@ class Settings:
         unique_constraints: columns, or lists of columns, whose values may stand in one row of the table only.
         statistics: columns of which commits tell smallest and largest values, or ``all``; None is the first 32 where
             the isolation level looks at them.
+        merge: how the values of a column are merged when a row is upserted: ``{"clicks": "sum"}``, or ``partial_update``.
+        ties: which of two rows with equal ordering values is newer: ``last`` to arrive, or ``first``.
         lease_s: how long a lock lease lasts unless renewed, where the lock's URL does not say (``?lease=10s``).
         lock_wait_s: how long a commit waits for the lock.
         yield_wait_s: how long a transaction waits for others that go first: at its begin for what they have reserved, at
@@ -49,6 +55,7 @@ class Settings:
         log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
             nothing needs them.
         min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
+        streams: jobs that fill columns of their own ([streams.md](streams.md)); declared by `Table.stream`, cannot be set.
         generation: counts changes of the lock and restarts of its tokens; cannot be set.
     """
 
@@ -59,6 +66,8 @@ class Settings:
     unique_keys: bool = True
     unique_constraints: tuple[tuple[str, ...], ...] = ()
     statistics: tuple[str, ...] | str | None = None
+    merge: tuple[tuple[str, str], ...] = ()
+    ties: Literal["last", "first"] = "last"
     lease_s: float = 30.0
     lock_wait_s: float = 120.0
     yield_wait_s: float = 300.0
@@ -69,12 +78,14 @@ class Settings:
     heartbeat_timeout_s: float = 60.0
     log_epochs: int = 10
     min_version: int = 1
+    streams: tuple[Stream, ...] = ()
     generation: int = 0
 
     def __post_init__(self) -> None:
         refuse_contradiction(self.strategy, bucket_count=self.bucket_count)
         refuse_isolation(self.isolation)
         self._settle_columns()
+        self._refuse_beside_streams()
         if self.bucket_count is not None and not 1 <= self.bucket_count <= 99_999_999:
             raise ConfigError(
                 f"bucket_count is {self.bucket_count}, must be between 1 and 99999999 (8 digits of a file id)"
@@ -85,6 +96,8 @@ class Settings:
             )
         if self.log_epochs < 1:
             raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
+        if self.ties not in ("last", "first"):
+            raise ConfigError(f"ties is {self.ties!r}, must be 'last' or 'first'")
         for name in _SECONDS:
             if not 0 < getattr(self, name) <= _SECONDS_MAX:
                 raise ConfigError(
@@ -94,6 +107,14 @@ class Settings:
             raise ConfigError(
                 f"heartbeat_timeout_s is {self.heartbeat_timeout_s}, must be at least twice heartbeat_interval_s "
                 f"({self.heartbeat_interval_s}): one late beat must not cost a writer its transaction"
+            )
+
+    def _refuse_beside_streams(self) -> None:
+        others = (self.unique_constraints, self.merge, self.ties != _NEW["ties"], self.bucket_count is None)
+        if self.streams and any(others):
+            raise ConfigError(
+                "a table with streams has a bucket index, no unique constraints and no rule of merging of its own; each stream "
+                "has its order and rules"
             )
 
     def _settle_columns(self) -> None:
@@ -109,10 +130,14 @@ class Settings:
                 '["email", ["country", "number"]]'
             )
         object.__setattr__(self, "unique_constraints", unique)
+        rules: Any = self.merge
+        merge: Any = _PARTIAL_UPDATE if rules == "partial_update" else rules
+        pairs = merge.items() if isinstance(merge, Mapping) else merge
+        object.__setattr__(self, "merge", tuple(sorted((column, merger) for column, merger in pairs)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name not in _NEW or value != _NEW[name]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Settings:
@@ -123,13 +148,16 @@ class Settings:
                 f"the table has settings that this version does not know: {', '.join(unknown)}; upgrade lakelatch",
                 settings=unknown,
             )
-        for name in known & set(value):
+        for name in known & set(value) - {"streams"}:
             _refuse_type(name, value[name])
-        return cls(**value)
+        streams = value.get("streams", ())
+        if not isinstance(streams, list | tuple):
+            raise ConfigError(f"streams is {streams!r:.80}, must be a list of declarations", setting="streams")
+        return cls(**value | {"streams": tuple(map(Stream.from_json, streams))})
 
     def changed(self, **changes: Any) -> Settings:
         """A copy with other values; `ConfigError` for names that do not exist."""
-        known = {f.name for f in fields(self)} - {"generation"}
+        known = {f.name for f in fields(self)} - {"generation", "streams"}
         if unknown := sorted(set(changes) - known):
             raise ConfigError(f"no such setting: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
         for name, value in changes.items():
@@ -138,6 +166,11 @@ class Settings:
             raise ConfigError(
                 f"min_version cannot go from {self.min_version} to {changes['min_version']}: it is never lowered, and "
                 f"this writer's own version is {VERSION}"
+            )
+        if self.streams and changes.get("bucket_count", self.bucket_count) != self.bucket_count:
+            raise ConfigError(
+                "bucket_count stays as it is on a table with streams: their writers make the files of a bucket without asking "
+                "each other"
             )
         return replace(self, **changes)
 
@@ -177,6 +210,8 @@ def _refuse_type(name: str, value: Any) -> None:
         fits, wanted = isinstance(value, bool), "True or False"
     elif name in _WORDS:
         fits, wanted = isinstance(value, str), "a word"
+    elif name == "merge":
+        fits, wanted = _merged(value), """'partial_update', or a merger for each column: {"clicks": "sum"}"""
     elif name == "statistics":
         fits, wanted = value is None or _columns(value), "a column, a list of columns, 'all' or None"
     else:
@@ -184,6 +219,16 @@ def _refuse_type(name: str, value: Any) -> None:
         wanted = 'columns or lists of columns: ["email", ["country", "number"]]'
     if not fits:
         raise ConfigError(f"{name} is {value!r}, must be {wanted}", setting=name)
+
+
+def _merged(value: Any) -> bool:
+    """Whether it is what `Settings.merge` takes; an entry of the log has pairs."""
+    if isinstance(value, str):
+        return value == "partial_update"
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    return isinstance(pairs, Sequence) and all(
+        isinstance(each, Sequence) and len(each) == 2 and _columns(each) for each in pairs
+    )
 
 
 def _columns(value: Any) -> bool:

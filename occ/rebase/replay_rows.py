@@ -7,7 +7,9 @@ All that it did is in its own superseded file: the rows with its commit time, an
 from has and the file has not. So no incoming row has to be kept, and nobody's code runs again.
 
 A row that both changed: the table's ordering field settles it, as in every merge. Without one, and for a deletion,
-which has no ordering value, it is a conflict: the first to land wins. Both deleted it: no conflict.
+which has no ordering value, it is a conflict: the first to land wins. Both deleted it: no conflict. Where the table
+merges columns (`Rule`) and the order makes no difference, what ours contributed is merged onto the winner's row, as long as
+it is known: what stands in our file was merged with the row before.
 
 The same code runs in Spark's workers, for the units that were given to each. Memory: the rows that ours changed and one
 base file.
@@ -15,7 +17,7 @@ base file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,14 +27,14 @@ import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError
 from ...hudi.files import DELETE, Torn, read_blocks
-from ...hudi.merge import Effects, Merged, cleared_keys, merge, plain, remove, stored_texts
+from ...hudi.merge import Effects, Merged, cleared_keys, merge, merge_by, plain, remove, stored_texts
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
-from ..staging import COMMIT_TIME, Files, FileSpec, Kept, Plan, appends, log_change, read_slice, write_successor
+from ..staging import COMMIT_TIME, Files, FileSpec, Plan, appends, log_change, read_slice, write_successor
 from .rebase import Appended, Lost, OwnFile, Unit
 
 
-def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
+def merge_rows(lost: Lost, kept: dict[str, Effects] | None = None) -> list[WriteStat]:
     """The files of one round. ``kept``: what is known already of what ours did, by the path of its file."""
     for each in lost.appended:
         refuse_same_rows(lost, each)
@@ -90,29 +92,33 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
     ordering = Plan(lost.spec).ordering
     base = read_slice(lost.spec, current)
     rows = pa.concat_tables([mine.updated, mine.added])
-    theirs = _theirs(lost, base)
+    theirs, rule = _theirs(lost, base), lost.spec.rule
     _refuse_same(lost, theirs, mine.removed)
-    if ordering is None:
+    if rule.plain:
+        alone = ordering is None
+    else:
+        alone = mine.settled or not (ordering or rule.commutes(lost.spec.schema))
+    if alone:
         _refuse_same(lost, theirs, _array(rows, RECORD_KEY))
         missing = _not_in(_array(mine.updated, RECORD_KEY), _array(base, RECORD_KEY))
         if len(missing):
             raise lost.same_row(missing.slice(0, 100).to_pylist())
     left = remove(base, mine.removed) if len(mine.removed) else Merged(base)
-    merged = _merged(left.rows, rows, theirs, ordering, settled=mine.settled)
+    merged = _merged(left.rows, rows, theirs, lost.spec, settled=mine.settled)
     done = Merged(merged.rows, merged.inserts, merged.updates, left.deletes)
     path = write_successor(files, current, done, lost.file_id(current))
     if files.kept is not None and path:
-        files.kept[path] = lambda: mine
+        files.kept[path] = mine
 
 
-def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, ordering: str | None, *, settled: bool) -> Merged:
-    """The ordering field decides between ours and theirs; what was there before both, ours has settled already."""
+def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, spec: FileSpec, *, settled: bool) -> Merged:
+    """The table's rule decides between ours and theirs; what was there before both, ours has settled already."""
     if not rows.num_rows:
         return Merged(base)
-    if not settled or ordering is None:
-        return merge(base, rows, ordering=ordering)
+    if not settled:
+        return merge_by(spec.rule, base, rows)
     both = pc.is_in(rows.column(RECORD_KEY), value_set=_array(theirs, RECORD_KEY))
-    first = merge(base, rows.filter(both), ordering=ordering)
+    first = merge_by(spec.rule, base, rows.filter(both))
     rest = merge(first.rows, rows.filter(pc.invert(both)))
     return Merged(rest.rows, rest.inserts, first.updates + rest.updates)
 
@@ -154,12 +160,14 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
 
     An ordering field settles it, unless its values are equal: then readers take the row of the larger T, and before and
     after a compaction that must be the one that landed later, which is ours. To delete, and to write again what others
-    have deleted, settles nothing: a delete has no ordering value.
+    have deleted, settles nothing: a delete has no ordering value. Nor does it where the table merges columns: our row was
+    merged with the one that we found.
 
     Raises:
         ConflictError: names the rows; a retry has a larger T, and sees theirs.
     """
-    spec, ordering = lost.spec, Plan(lost.spec).ordering
+    spec = lost.spec
+    ordering = Plan(spec).ordering if spec.rule.as_hudi else None
     rows, deleted = _logged(spec, appended)
     told = read_slice(spec, appended.current, columns=() if ordering is None else (ordering,))
     theirs = _theirs(lost, told, ordering)
@@ -259,9 +267,9 @@ def _none(names: list[str], spec: FileSpec) -> pa.Table:
 # --- what ours did -----------------------------------------------------------------------------------------------
 
 
-def effects_of(spec: FileSpec, unit: Unit, kept: Kept) -> Effects:
+def effects_of(spec: FileSpec, unit: Unit, kept: Mapping[str, Effects]) -> Effects:
     """What the transaction of ``spec`` did in its files of this unit."""
-    found = [kept[own.path]() if own.path in kept else _effects(spec, own) for own in unit.ours]
+    found = [kept.get(own.path) or _effects(spec, own) for own in unit.ours]
     if len({each.settled for each in found}) > 1:
         found = [_effects(spec, own) for own in unit.ours]
     if len(found) == 1:

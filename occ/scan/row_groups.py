@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from ...conditions import Condition
 from ...conflict import may_match, where_of
 from ...errors import CorruptTableError
-from ...hudi.merge import merged_rows
 from ...hudi.timeline import FileSlice
+from ...streams import slice_rows
 from ..log import of_footer
 from .ahead import Ready, in_order
 
@@ -89,13 +89,17 @@ class RowReader:
         """The number of rows of a slice, whatever the condition says."""
         if not slice_.logs:
             return int(self._session.footers.of(slice_.path).num_rows)
-        return int(merged_rows(self._session.store, self._session.config, slice_, columns=()).num_rows)
+        return int(
+            slice_rows(self._session.store, self._session.config, self._session.streams, slice_, columns=()).num_rows
+        )
 
     def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
         """The rows of the first row group, and calls for those of the others."""
         if slice_.logs:
             wanted = self._wanted
-            rows = merged_rows(self._session.store, self._session.config, slice_, columns=wanted.needed)
+            rows = slice_rows(
+                self._session.store, self._session.config, self._session.streams, slice_, columns=wanted.needed
+            )
             return self._chosen(lambda names: rows.select([n for n in names if n in rows.column_names])), []
         known = self._session.footers.get(slice_.path)
         if known is not None and not self._that_may_match(known):

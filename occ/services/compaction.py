@@ -55,10 +55,34 @@ def find(session: Session, state: LogState, partitions: Iterable[str] | None) ->
                 "logs": [_name(log.path) for log in each.logs],
                 "log_bytes": sum(log.size for log in each.logs),
             }
+            | ({"completed": [log.completed for log in each.logs]} if session.streams else {})
             for each in chosen
         ],
         "slices": by_partition(path for each in chosen for path in each.paths),
     }
+
+
+def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The plan with the log files of a commit of streams (C, metadata) that landed while it was made.
+
+    They wait for no lock, so a plan that had to be made anew for each of them might never be made. None where the commit has
+    done more than append.
+    """
+    stats = plain.get("stats", ())
+    if "replaced" in plain or not all(stat.get("log_files") for stat in stats):
+        return None
+    groups = {(group["partition"], group["file_id"]): dict(group) for group in content["groups"]}
+    paths = []
+    for stat in stats:
+        if group := groups.get((stat["partition"], stat["file_id"])):
+            group["logs"] = [*group["logs"], _name(stat["path"])]
+            group["completed"] = [*group["completed"], completion]
+            group["log_bytes"] += stat.get("file_size", 0)
+            paths.append(stat["path"])
+    slices = {partition: list(names) for partition, names in content["slices"].items()}
+    for partition, names in by_partition(paths).items():
+        slices.setdefault(partition, []).extend(names)
+    return {**content, "groups": list(groups.values()), "slices": slices}
 
 
 def _planned_by_others(session: Session) -> set[FileGroupId]:
@@ -102,21 +126,29 @@ def run(execution: Execution) -> None:
 
     from ...hudi.merge import merged_rows, widened
     from ...hudi.table import META_COLUMNS
+    from ...streams import floors_to_footer, stitched
 
     session, workspace = execution.session, execution.workspace
     schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(workspace.schema or ())])
     for group in execution.content["groups"]:
         each = _slice(group)
-        rows = merged_rows(session.store, session.config, each, strict=True)
         new = workspace.rewrite(each) if each.base else workspace.new_file(each.partition, file_id=each.file_id)
         with new as file:
+            if session.streams:
+                made = stitched(session.store, session.streams, each, strict=True)
+                rows = made.rows
+                file.note(floors_to_footer(made.floors))
+            else:
+                rows = merged_rows(session.store, session.config, each, strict=True)
             file.write(widened(rows, schema))
 
 
 def _slice(group: Mapping[str, Any]) -> FileSlice:
     partition = group["partition"]
     base = BaseFile.at(join(partition, group["base"]), 0)
-    logs = [log for name in group["logs"] if (log := LogFile.at(join(partition, name), 0))]
+    completed = group.get("completed") or [""] * len(group["logs"])
+    named = zip(group["logs"], completed, strict=True)
+    logs = [log for name, time in named if (log := LogFile.at(join(partition, name), 0, completed=time))]
     return FileSlice(FileGroupId(partition, group["file_id"]), base, tuple(sorted(logs, key=lambda log: log.order)))
 
 

@@ -32,6 +32,7 @@ from ...storage import Outcome
 from ..log import (
     SERVICES,
     Begin,
+    Commit,
     Content,
     Follower,
     LogEntry,
@@ -152,6 +153,7 @@ def _entry(
     groups, operation = groups_of(content), SERVICES[name]
 
     def build(state: LogState) -> LogEntry:
+        planned: Content = content
         if not follower.complete:
             raise _Stale("the commit log was made anew")
         if slot < session.log.first_slot:  # which may be pruned while nothing open needs it
@@ -164,11 +166,7 @@ def _entry(
             if other.plan is not None and not groups.isdisjoint(groups_of(held(session.store, other.plan))):
                 raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
         for commit in follower.commits:
-            if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
-                continue  # what was superseded or is old stays so
-            writes = write_set_of(session.store, commit, plain_metadata_of(session.store, commit))
-            if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
-                raise _Stale(f"{commit.operation} {commit.instant} has landed")
+            planned = _beside(session, name, planned, commit)
         now = session.env.now()
         refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
         instant = next_label(now, state.top, trusted=session.clock_is_right)
@@ -178,12 +176,28 @@ def _entry(
             operation.hudi_name,
             session.writer,
             session.env.process(),
-            plan=hold(session.store, instant, content, inline_bytes=session.inline_bytes),
+            plan=hold(session.store, instant, planned, inline_bytes=session.inline_bytes),
             planned_at=slot,
             executes=executes,
         )
 
     return build
+
+
+def _beside(session: Session, name: str, planned: Content, commit: Commit) -> Content:
+    """The plan beside a commit that landed while it was made. Raises `_Stale` when it has to be made anew."""
+    if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
+        return planned  # what was superseded or is old stays so
+    plain = plain_metadata_of(session.store, commit)
+    writes = write_set_of(session.store, commit, plain)
+    if commit.restores or name in DECIDED or not groups_of(planned).isdisjoint(writes.groups):
+        more = None
+        if name == "compact" and session.streams and not (commit.restores or writes.region):
+            more = compaction.grown(planned, commit.completion, plain)
+        if more is None:
+            raise _Stale(f"{commit.operation} {commit.instant} has landed")
+        return more
+    return planned
 
 
 def perform(session: Session, name: str, find: Find) -> Executed | None:

@@ -49,7 +49,7 @@ from ..log import (
 )
 from .memory import Contention, Reservations
 from .outcome import forgotten
-from .properties import read_config
+from .properties import read_config, secure_streams
 from .snapshot_cache import View, ViewCache, cold_view
 from .table_lock import TableLease, TableLock
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...hudi.timeline import FileSlice, Snapshot
+    from ...streams import Stream
     from ..staging import FileSpec
 
 T = TypeVar("T")
@@ -115,6 +116,11 @@ class Session:
         return self.log.state.settings
 
     @property
+    def streams(self) -> tuple[Stream, ...]:
+        """Of the table, as of the last look at the log; a view is never younger. None where there is no log."""
+        return self.settings.streams if self.writable else ()
+
+    @property
     def lock(self) -> TableLock:
         """The table's lock: its provider, taking it, changing it."""
         self.require_open()
@@ -168,6 +174,18 @@ class Session:
             self._properties = body
         return self.config
 
+    def secure_streams(self) -> None:
+        """The properties say that the table has streams, before the first event is written.
+
+        The declaration in the log is the authority; whoever finds the properties behind it mends them.
+
+        Raises:
+            StorageError: the store gave no answer, or somebody else changes the file again and again.
+        """
+        if not self.config.for_streams:
+            secure_streams(self.store, self.env)
+            self.read_config()
+
     # --- others ----------------------------------------------------------------------------------------------
 
     def look_after_others(self) -> None:
@@ -203,6 +221,13 @@ class Session:
                 raise forgotten(self.url, instant, restore)
             return completion
 
+    def refuse_rule(self, settings: Settings, schema: pa.Schema | None) -> None:
+        """Raise `ConfigError` when rows can't be merged as the settings say, in a table with these columns (None: any)."""
+        if settings.merge or settings.ties != "last":
+            from ...hudi.merge import rule_of
+
+            rule_of(self.config, settings.merge, settings.ties).refuse(schema)
+
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
@@ -215,7 +240,19 @@ class Session:
                 f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
                 columns=missing,
             )
-        return FileSpec(self.store, instant, schema, self.config, self.settings.bucket_count), avro
+        settings = self.settings
+        spec = FileSpec(
+            self.store,
+            instant,
+            schema,
+            self.config,
+            settings.bucket_count,
+            merge=settings.merge,
+            ties=settings.ties,
+            streams=settings.streams,
+        )
+        self.refuse_rule(settings, schema)
+        return spec, avro
 
     # --- what it shows -----------------------------------------------------------------------------------------
 
@@ -351,9 +388,9 @@ class Session:
         self.require_open()
         self.config.refuse_reading()
         if group.logs:
-            from ...hudi.merge import merged_rows
+            from ...streams import slice_rows
 
-            rows = merged_rows(self.store, self.config, group, columns=columns)
+            rows = slice_rows(self.store, self.config, self.streams, group, columns=columns)
             return rows if meta else rows.select([n for n in rows.column_names if n not in META_COLUMNS])
         with self.footers.open(group.path) as file:
             there = file.schema_arrow.names

@@ -189,6 +189,12 @@ class TableLock:
             key=self._store.url,
         )
 
+    def free(self) -> TableLease | None:
+        """A lease that excludes nobody: the log alone decides who lands first. None where JVM writers share the lock."""
+        settings = self._log.state.settings
+        self._refuse_unexpected(settings)
+        return None if _options(settings.lock) & _SHARED_WITH_JVM else TableLease(NoLease(), settings, self._store.url)
+
     def _acquire(
         self, settings: Settings, why: str, *, give_up: float, token_above: int = 0, max_hold_s: float | None = None
     ) -> Lease:

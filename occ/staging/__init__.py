@@ -1,10 +1,11 @@
 """Rows as they come in, and the files that a transaction writes before it commits: encoding, markers, exclusive names."""
 
 from .apply_rows import (
+    GROUP_COLUMN,
     NEW,
+    PARTITION_COLUMN,
     Combine,
     Files,
-    Kept,
     NewGroups,
     Plan,
     appends,
@@ -12,6 +13,7 @@ from .apply_rows import (
     holders,
     log_change,
     owners,
+    placed,
     read_slice,
     slices_by_partition,
     write_successor,
@@ -24,8 +26,8 @@ from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
 from .ordering_values import ordering_columns, refuse_unordered
 from .python_values import array_of
-from .selection import GROUP_COLUMN, PARTITION_COLUMN, placed, units
 from .staged import Staged
+from .stream_files import StreamPlan, append_events
 
 __all__ = [
     "COMMIT_TIME",
@@ -37,11 +39,12 @@ __all__ = [
     "FileSpec",
     "Files",
     "Incoming",
-    "Kept",
     "NewFile",
     "NewGroups",
     "Plan",
     "Staged",
+    "StreamPlan",
+    "append_events",
     "appends",
     "apply",
     "array_of",
@@ -55,7 +58,6 @@ __all__ = [
     "refuse_if_over",
     "refuse_unordered",
     "slices_by_partition",
-    "units",
     "wanted_of",
     "write_successor",
 ]

@@ -11,44 +11,52 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, InputError
-from ...hudi.files import FileGroupId, bucket_of
+from ...hudi.files import FileGroupId, bucket_of, note_of
 from ...hudi.merge import (
     Effects,
     Merged,
     cleared_keys,
-    joined_schema,
-    merge,
-    merged_rows,
+    contributions,
+    deduplicate,
+    holds,
+    merge_by,
     plain,
-    refuse_nan,
     remove,
-    remove_where,
-    supersedes,
-    widened,
-    with_rows,
+    stored_texts,
 )
-from ...hudi.table import COMMIT_TIME_ORDERING, RECORD_KEY
+from ...hudi.table import (
+    COMMIT_TIME_ORDERING,
+    META_COLUMNS,
+    RECORD_KEY,
+    all_outside,
+    bucket_ids,
+    key_parts,
+    partition_paths,
+    record_keys,
+)
 from ...hudi.timeline import FileSlice, WriteStat
+from ...streams import slice_rows
 from .base_file import BaseFileWriter
-from .crew import Crew, Piece
+from .crew import Crew
 from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
-from .old_file import OldFile, array_of_column, in_types
 from .ordering_values import refuse_unordered
-from .selection import Selection, in_pieces, units
 
+PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
+GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
 NEW = "new-"
 # New keys join an existing file of at most this size, rather than start one of their own: a small file is rewritten
 # in a moment, and thousands of tiny files would make every read slow.
@@ -58,8 +66,7 @@ _READ_AHEAD = 16  # files whose keys are read at a time; on an object store each
 _THREADS_BYTES = 4 << 20  # less is done sooner than threads are begun
 _TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
 
-Partners = npt.NDArray[np.int32]  # for each row of a slice the place of the incoming key that is its own, or -1
-Kept = dict[str, Callable[[], Effects]]  # what was done in a file, by its path; made when a rebase asks
+
 # What becomes of the rows of a slice (None: of no slice) and incoming ones that may have keys of them.
 Combine = Callable[[pa.Table | None, pa.Table], Merged]
 
@@ -68,7 +75,8 @@ Combine = Callable[[pa.Table | None, pa.Table], Merged]
 class Plan:
     """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot.
 
-    ``combine`` stands in the place of the table's merge; such rows need no ordering field.
+    ``combine`` stands in the place of the table's merge; such rows need no ordering field. ``in_order``: rows come in the
+    order in which they arrived.
     """
 
     spec: FileSpec
@@ -76,6 +84,7 @@ class Plan:
     delete: bool = False
     operation: str = "upsert"
     combine: Combine | None = None
+    in_order: bool = True
 
     @property
     def ordering(self) -> str | None:
@@ -83,9 +92,18 @@ class Plan:
         config = self.spec.config
         return None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
 
-    def new(self, incoming: Selection) -> Selection | pa.Table:
+    def one_of_each(self, rows: pa.Table) -> pa.Table:
+        """What a batch of rows has to say of each key. Raises `InputError` where a key comes twice and nothing decides."""
+        rule, ordering = self.spec.rule, self.spec.config.ordering_field
+        if self.combine is not None:
+            return deduplicate(rows, ordering=ordering if ordering in rows.column_names else None)
+        if rule.plain:
+            return deduplicate(rows, ordering=ordering, ties=rule.ties)
+        return contributions(rule, rows, in_order=self.in_order)
+
+    def new(self, incoming: pa.Table) -> pa.Table:
         """What the table gets of rows whose keys it does not have."""
-        return incoming if self.combine is None else self.combine(None, incoming.slice()).rows
+        return incoming if self.combine is None else self.combine(None, incoming).rows
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
@@ -120,7 +138,7 @@ class Files:
         self.spec, self.task, self._threads = spec, task, threads
         self.looked: set[FileGroupId] = set()
         self.idle = False
-        self.kept: Kept | None = None
+        self.kept: dict[str, Effects] | None = None
         made_before = spec.write + round  # files of the same group, by this transaction
         self._token = token(task, made_before)
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
@@ -154,17 +172,6 @@ class Files:
         self._open.append(writer)
         return writer
 
-    @contextmanager
-    def successor(self, old: FileSlice, file_id: str = "") -> Iterator[BaseFileWriter]:
-        """The file that takes over from a slice, as `write_successor` says; `end` is called."""
-        begun = self.spec.begun[old.group] if old.instant == self.spec.instant else None
-        if begun is not None:
-            file_id = self.spec.successor_id(old.group)
-        moves = file_id not in ("", old.file_id)
-        writer = self.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
-        yield writer
-        self.end(writer)
-
     def end(self, writer: BaseFileWriter) -> None:
         """All rows are in: publish it meanwhile."""
         writer.finish()
@@ -173,11 +180,19 @@ class Files:
         self._open.remove(writer)
         self._publishing.append(self._pool.submit(_publish, writer))
 
-    def append(self, onto: FileSlice, rows: pa.Table | None, deletes: Sequence[str] = (), *, inserts: int = 0) -> None:
-        """A log file onto a slice, of rows and of keys to delete; published meanwhile. ``inserts`` of the rows are new."""
+    def append(
+        self,
+        onto: FileSlice,
+        rows: pa.Table | None,
+        deletes: Sequence[str] = (),
+        *,
+        inserts: int = 0,
+        note: Mapping[str, str] | None = None,
+    ) -> None:
+        """A log file onto a slice, of rows and of keys to delete; published meanwhile. Arguments as of `LogFileWriter.write`."""
         writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers)
         if rows is not None:
-            writer.write(rows, inserts=inserts)
+            writer.write(rows, inserts=inserts, note=note)
         if deletes:
             writer.delete(deletes)
         self._publishing.append(self._pool.submit(_publish, writer))
@@ -221,9 +236,10 @@ class NewGroups:
         self._number = 0
         self._writer: BaseFileWriter | None = None
 
-    def write(self, rows: pa.Table | Selection) -> None:
+    def write(self, rows: pa.Table) -> None:
         """Add rows, in pieces of a row group so that the size is looked at in between."""
-        for piece in in_pieces(rows, self._files.spec.row_group_rows):
+        size = self._files.spec.row_group_rows
+        for start in range(0, rows.num_rows, size):
             if self._writer is not None and self._writer.bytes_written >= self._files.spec.file_bytes_max:
                 self.end()
             if self._writer is None:
@@ -232,7 +248,7 @@ class NewGroups:
                 file_id = self._files.spec.group_id(self._partition, self._files.task, number)
                 self._writer = self._files.begin(self._partition, file_id)
                 self._number += 1
-            self._writer.write(piece)
+            self._writer.write(rows.slice(start, size))
 
     def end(self) -> None:
         """No more rows for the present file."""
@@ -245,33 +261,66 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
     if not plan.delete and plan.combine is None:
         refuse_unordered(rows, plan.spec.config)
-    ordering = plan.spec.config.ordering_field
-    if plan.combine is not None and ordering not in rows.column_names:
-        ordering = None
-    if ordering is not None and not plan.delete:
-        refuse_nan(rows, ordering)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
-        for partition, place, unit in units(plan.spec, rows):
-            crew.do(_into_place, plan, files, partition, place, unit, ordering)
+        for partition, place, unit in placed(plan, rows):
+            incoming = unit if plan.delete else plan.one_of_each(unit)
+            if isinstance(place, str):
+                crew.do(_into_named, plan, files, partition, place, incoming)
+            elif place is not None:
+                crew.do(_into_bucket, plan, files, partition, place, incoming)
+            else:
+                _into_partition(plan, files, partition, incoming, crew)
 
 
-def _into_place(
-    plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection, ordering: str | None
-) -> Iterable[Piece]:
-    incoming = unit if plan.delete else unit.unrepeated(ordering)
-    if isinstance(place, str):
-        _into_named(plan, files, partition, place, incoming)
-    elif place is not None:
-        _into_bucket(plan, files, partition, place, incoming)
+def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
+    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join."""
+    if not rows.num_rows:
+        return
+    fields = plan.spec.config.record_key_fields
+    parts = key_parts(rows, fields)
+    keyed = _replace_column(rows, RECORD_KEY, parts[0] if len(parts) == 1 else record_keys(rows, fields))
+    paths = _paths(plan, keyed).dictionary_encode()
+    if plan.spec.bucket_count is not None:
+        places: Any = bucket_ids(parts, plan.spec.bucket_count)
+        names: list[Any] | None = None
+    elif GROUP_COLUMN in keyed.column_names:
+        groups = keyed.column(GROUP_COLUMN).combine_chunks().dictionary_encode()
+        places, names = np.asarray(groups.indices), groups.dictionary.to_pylist()
     else:
-        return list(_into_partition(plan, files, partition, incoming))  # looked up here, in this thread
-    return ()
+        places, names = np.zeros(rows.num_rows, np.int32), None
+    for name in (PARTITION_COLUMN, GROUP_COLUMN):
+        if name in keyed.column_names:
+            keyed = keyed.drop_columns([name])
+    partitions = paths.dictionary.to_pylist()
+    for path, place, unit in _units(keyed, np.asarray(paths.indices), places):
+        yield partitions[path], names[place] if names else place if plan.spec.bucket_count is not None else None, unit
+
+
+def _paths(plan: Plan, rows: pa.Table) -> pa.Array:
+    if PARTITION_COLUMN in rows.column_names:
+        return rows.column(PARTITION_COLUMN).combine_chunks()
+    return partition_paths(rows, plan.spec.config)
+
+
+def _units(rows: pa.Table, paths: Any, places: Any) -> Iterator[tuple[int, int, pa.Table]]:
+    """The rows of each (partition, place), in their order."""
+    if (paths == paths[0]).all() and (places == places[0]).all():
+        yield int(paths[0]), int(places[0]), rows
+        return
+    order = np.lexsort((places, paths))
+    paths, places = paths[order], places[order]
+    ends = np.flatnonzero((paths[1:] != paths[:-1]) | (places[1:] != places[:-1])) + 1
+    whole = rows.take(pa.array(order))
+    start = 0
+    for end in [*ends.tolist(), len(order)]:
+        yield int(paths[start]), int(places[start]), whole.slice(start, end - start).combine_chunks()
+        start = end
 
 
 # One kind of index each -------------------------------------------------------------------------------------------
 
 
-def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: Selection) -> None:
+def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: pa.Table) -> None:
     found = [s for s in plan.slices.get(partition, ()) if bucket_of(s.file_id) == bucket]
     if len(found) > 1:
         raise CorruptTableError(
@@ -289,12 +338,11 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
     elif (new := plan.new(incoming)).num_rows:
         # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
         writer = files.begin(partition, plan.spec.group_id(partition, 0, bucket, bucket=bucket))
-        for piece in in_pieces(new, plan.spec.row_group_rows):
-            writer.write(piece)
+        writer.write(new)
         files.end(writer)
 
 
-def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: Selection) -> None:
+def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: pa.Table) -> None:
     files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
@@ -305,66 +353,51 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: S
         new.end()
 
 
-def _into_partition(plan: Plan, files: Files, partition: str, incoming: Selection) -> Iterable[Piece]:
+def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table, crew: Crew) -> None:
     """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
     files.looked.add(FileGroupId(partition, ""))
     if plan.delete:
-        for old, partner in holders(plan, partition, incoming.keys):
-            mine = _met(partner, incoming.num_rows)
-            yield rewrite, plan, files, old, incoming.where(mine), _renumbered(partner, mine)
+        for old, mine in holders(plan, partition, incoming):
+            crew.do(rewrite, plan, files, old, incoming.filter(pa.array(mine)))
         return
-    slices, partners, owner = owners(plan, partition, incoming.keys)
+    slices, owner = owners(plan, partition, incoming)
     fresh = owner < 0
     if fresh.any():
-        yield _into_new, plan, files, partition, incoming.where(fresh)
+        crew.do(_into_new, plan, files, partition, incoming if fresh.all() else incoming.filter(pa.array(fresh)))
     for number, old in enumerate(slices):
         mine = owner == number
         if mine.any():
-            yield rewrite, plan, files, old, incoming.where(mine), _renumbered(partners.get(number), mine)
+            crew.do(rewrite, plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
 
 
-def _into_new(plan: Plan, files: Files, partition: str, incoming: Selection) -> None:
+def _into_new(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
     new = NewGroups(files, partition)
     new.write(plan.new(incoming))
     new.end()
 
 
-def _met(partner: Partners, count: int) -> npt.NDArray[np.bool_]:
-    """Which of so many keys are the partner of some row."""
-    met = np.zeros(count, bool)
-    met[partner[partner >= 0]] = True
-    return met
+def holders(plan: Plan, partition: str, keys: pa.Table) -> list[tuple[FileSlice, npt.NDArray[np.bool_]]]:
+    """The slices that hold some of the keys, each with a mark for those. An insert looks no key up, so several may hold one."""
+    slices, wanted = list(plan.slices.get(partition, ())), _array(keys, RECORD_KEY)
+    found = []
+    with closing(_held_by_each(plan.spec, slices, wanted)) as held_by_each:
+        for old, held in zip(slices, held_by_each, strict=True):
+            mine = np.asarray(pc.is_in(wanted, value_set=held)) if held is not None else np.zeros(len(wanted), bool)
+            if mine.any():
+                found.append((old, mine))
+    return found
 
 
-def _renumbered(partner: Partners | None, kept: npt.NDArray[np.bool_]) -> Partners | None:
-    """The partners' places among the keys that are kept."""
-    if partner is None or kept.all():
-        return partner
-    places = np.where(kept, np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(-1))
-    return np.where(partner >= 0, places[partner], np.int32(-1))
-
-
-def holders(plan: Plan, partition: str, keys: pa.Array) -> list[tuple[FileSlice, Partners]]:
-    """The slices that hold some of the keys. An insert looks no key up, so several may hold one."""
-    slices = list(plan.slices.get(partition, ()))
-    with closing(_partners_of_each(plan.spec, slices, keys)) as found:
-        return [(old, p) for old, p in zip(slices, found, strict=True) if p is not None and (p >= 0).any()]
-
-
-def owners(
-    plan: Plan, partition: str, keys: pa.Array
-) -> tuple[list[FileSlice], dict[int, Partners], npt.NDArray[np.int32]]:
-    """The slices of a partition, what is known of their rows, and for each key the number of the slice that takes it.
-
-    A key that none of them takes has -1.
-    """
+def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
+    """The slices of a partition, and for each row to write the number of the one that takes it; -1 is none of them."""
     slices = sorted(plan.slices.get(partition, ()), key=_bytes)
-    owner, partners = np.full(len(keys), -1, np.int32), {}
-    with closing(_partners_of_each(plan.spec, slices, keys)) as found:
-        for number, partner in enumerate(found):
-            if partner is not None:
-                partners[number] = partner
-                owner[partner[partner >= 0]] = number
+    keys = _array(incoming, RECORD_KEY)
+    owner = np.full(incoming.num_rows, -1, np.int32)
+    with closing(_held_by_each(plan.spec, slices, keys)) as found:
+        for number, held in enumerate(found):
+            if held is not None:
+                match = pc.is_in(keys, value_set=held)
+                owner[np.asarray(match)] = number
             if (owner >= 0).all():
                 break
     fresh = owner < 0
@@ -372,7 +405,7 @@ def owners(
         target = _packing_target(slices, set(owner[~fresh].tolist()), plan.spec)
         if target is not None:
             owner[fresh] = target
-    return slices, partners, owner
+    return slices, owner
 
 
 def _bytes(slice_: FileSlice) -> int:
@@ -393,135 +426,76 @@ def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) 
     return None
 
 
-def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
-    """What `_partners` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
+def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[pa.Array | None]:
+    """What `_held_keys` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
     if len(slices) == 1:
-        yield _partners(spec, slices[0], keys)
+        yield _held_keys(spec, slices[0], keys)
         return
     with ThreadPoolExecutor(_READ_AHEAD, thread_name_prefix="lakelatch-index") as pool:
         rest = iter(slices)
-        ahead = deque(pool.submit(_partners, spec, each, keys) for each in islice(rest, _READ_AHEAD))
+        ahead = deque(pool.submit(_held_keys, spec, each, keys) for each in islice(rest, _READ_AHEAD))
         try:
             while ahead:
-                found = ahead.popleft().result()
-                ahead.extend(pool.submit(_partners, spec, each, keys) for each in islice(rest, 1))
-                yield found
+                held = ahead.popleft().result()
+                ahead.extend(pool.submit(_held_keys, spec, each, keys) for each in islice(rest, 1))
+                yield held
         finally:
             for each in ahead:
                 each.cancel()
 
 
-def _partners(spec: FileSpec, old: FileSlice, keys: pa.Array) -> Partners | None:
-    """For each row of a slice the place of its key among these, or -1; None when none of them can be in it."""
+def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | None:
+    """The key column of a slice, or None when its footer says that none of ``keys`` can be in it."""
     if old.logs:
         # A key that a log file deletes is in the base file still, and Hudi's simple index looks there: it stays in its group.
-        held = array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
-        if old.base is not None:
-            with OldFile(spec, old.base.path) as file:
-                held = pa.concat_arrays([held, file.keys()])
-        return np.asarray(pc.index_in(held, value_set=keys).fill_null(-1))
-    with OldFile(spec, old.path) as file:
-        return None if file.lacks_all(keys) else file.partners(keys)
+        merged = _array(read_slice(spec, old, columns=()), RECORD_KEY)
+        return merged if old.base is None else pa.concat_arrays([merged, _keys_of(spec, old.base.path)])
+    with spec.store.open(old.path) as stream:
+        file = pq.ParquetFile(stream)
+        notes = file.metadata.metadata or {}
+        low, high = notes.get(b"hoodie_min_record_key"), notes.get(b"hoodie_max_record_key")
+        if low is not None and high is not None and all_outside(keys, low, high):
+            return None
+        return _array(file.read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
+
+
+def _keys_of(spec: FileSpec, path: str) -> pa.Array:
+    with spec.store.open(path) as stream:
+        return _array(pq.ParquetFile(stream).read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
 
 
 # One file group ---------------------------------------------------------------------------------------------------
 
 
-def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None = None) -> None:
-    """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it.
-
-    Args:
-        partners: what `OldFile.partners` tells of the incoming keys, where it is known.
-    """
-    blind = plan.combine is None and appends(plan.spec, old)
-    if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
-        files.append(old, None, incoming.keys.to_pylist()) if plan.delete else files.append(old, incoming.slice())
+def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
+    """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it."""
+    blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
+    if blind and (plan.delete or not _comes_back(plan.spec, old, incoming)):
+        keys = _array(incoming, RECORD_KEY)
+        files.append(old, None, keys.to_pylist()) if plan.delete else files.append(old, incoming)
         return
-    if plan.combine is not None or old.logs or old.instant == plan.spec.instant:
-        path, known = _merged_whole(plan, files, old, incoming)
-    else:
-        path, known = _by_row_groups(plan, files, old, incoming, partners)
-    if files.kept is not None and path and old.instant != plan.spec.instant:
-        files.kept[path] = partial(_effects, incoming, known, delete=plan.delete)
-
-
-def _effects(incoming: Selection, known: npt.NDArray[np.bool_], *, delete: bool) -> Effects:
-    updated, added = incoming.where(known), incoming.where(~known)
-    if delete:
-        return Effects(incoming.slice(0, 0), incoming.slice(0, 0), updated.keys)
-    return Effects(updated.slice(), added.slice(), pa.array([], pa.string()))
-
-
-def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection) -> tuple[str, npt.NDArray[np.bool_]]:
-    base, rows = read_slice(plan.spec, old), incoming.slice()
-    known = np.asarray(pc.is_in(incoming.keys, value_set=array_of_column(base, RECORD_KEY)))
+    base = read_slice(plan.spec, old)
     if plan.combine is not None:
-        merged = plan.combine(base, rows)
-        if (change := log_change(plan.spec, old, base, merged)) is not None:
-            files.append(old, change.rows, change.deleted, inserts=merged.inserts)
-            return "", known
+        merged = plan.combine(base, incoming)
     elif plan.delete:
-        merged = remove(base, incoming.keys)
+        merged = remove(base, _array(incoming, RECORD_KEY))
     else:
-        merged = merge(base, rows, ordering=plan.ordering)
+        merged = merge_by(plan.spec.rule, base, incoming)
         if merged.inserts + merged.updates < incoming.num_rows:
             files.idle = True
-    return write_successor(files, old, merged), known
+    if not plan.delete and merged.changed and (change := log_change(plan.spec, old, base, merged)) is not None:
+        files.append(old, change.rows, change.deleted, inserts=merged.inserts)
+        return
+    path = write_successor(files, old, merged)
+    if files.kept is not None and path and old.instant != plan.spec.instant:
+        files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
 
 
-def _by_row_groups(
-    plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None
-) -> tuple[str, npt.NDArray[np.bool_]]:
-    """The path of the successor, or "", and which incoming keys the slice has; row groups without change are copied."""
-    with OldFile(plan.spec, old.path) as file:
-        partner = file.partners(incoming.keys) if partners is None else partners
-        known = _met(partner, incoming.num_rows)
-        taken = partner >= 0
-        added = incoming.where(~known) if not plan.delete and not known.all() else None
-        if not plan.delete and plan.ordering is not None and taken.any():
-            taken &= _newer(file, incoming, partner, plan.ordering)
-        count, inserts = int(taken.sum()), added.num_rows if added else 0
-        if not plan.delete and inserts + count < incoming.num_rows:
-            files.idle = True
-        if not (count or inserts):
-            return "", known
-        with files.successor(old) as writer:
-            counted = {"updates": 0, "deletes": count} if plan.delete else {"updates": count, "deletes": 0}
-            writer.counts(inserts=inserts, **counted, inserted=added.keys if added else pa.array([], pa.string()))
-            schema: pa.Schema | None = None
-            for number, (start, end) in enumerate(file.row_groups):
-                mine = taken[start:end]
-                joined = added is not None and end == len(taken) and end - start + inserts <= plan.spec.row_group_rows
-                if not mine.any() and not joined and writer.copy(file, number, shrunk=plan.delete):
-                    continue
-                rows = file.rows(number)
-                if plan.delete:
-                    rows = remove_where(rows, mine).rows
-                elif mine.any():
-                    rows = with_rows(rows, mine, incoming.at(partner[start:end][mine]).slice())
-                schema = rows.schema
-                writer.write(rows)
-            for piece in in_pieces(added, plan.spec.row_group_rows) if added else ():
-                writer.write(piece if schema is None else widened(piece, joined_schema(schema, piece.schema)))
-        return writer.path, known
-
-
-def _newer(file: OldFile, incoming: Selection, partner: Partners, ordering: str) -> npt.NDArray[np.bool_]:
-    """Marks the rows whose place their partner may take."""
-    newer, values = np.zeros(len(partner), bool), incoming.column(ordering)
-    for number, (start, end) in enumerate(file.row_groups):
-        met = partner[start:end] >= 0
-        if met.any():
-            old = file.column(ordering, number)
-            newer[start:end] = met if old is None else met & supersedes(values, old, partner[start:end])
-    return newer
-
-
-def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
+def _comes_back(spec: FileSpec, old: FileSlice, incoming: pa.Table) -> bool:
     """Whether one of the rows was deleted by a log file, so that appended it might lose against what was deleted."""
     if Plan(spec).ordering is None:
         return False
-    back = cleared_keys(spec.store, old) & set(keys.to_pylist())
+    back = cleared_keys(spec.store, old) & set(_array(incoming, RECORD_KEY).to_pylist())
     _refuse_in_one(spec, old, back, "deleted and written again")
     return bool(back)
 
@@ -554,22 +528,22 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
         return None
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
     if rows.num_rows and ((ordering := Plan(spec).ordering) is not None):
-        if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):
+        if _comes_back(spec, old, rows):
             return None
         if older := _older(base, rows, ordering):
             _refuse_in_one(spec, old, older, f"given an older {ordering} after a change")
             return None
-    left = pc.is_in(base.column(RECORD_KEY), value_set=array_of_column(merged.rows, RECORD_KEY))
+    left = pc.is_in(base.column(RECORD_KEY), value_set=_array(merged.rows, RECORD_KEY))
     gone = base.column(RECORD_KEY).filter(pc.invert(left)).to_pylist()
     return LogChange(rows if rows.num_rows else None, gone)
 
 
 def _older(base: pa.Table, rows: pa.Table, ordering: str) -> set[str]:
     """Keys of rows that have a smaller ordering value than the row that is there."""
-    place = pc.index_in(array_of_column(rows, RECORD_KEY), value_set=array_of_column(base, RECORD_KEY))
-    before = plain(array_of_column(base, ordering)).take(place)
-    less = pc.fill_null(pc.less(plain(array_of_column(rows, ordering)), before), fill_value=False)
-    return set(array_of_column(rows, RECORD_KEY).filter(less).to_pylist())
+    place = pc.index_in(_array(rows, RECORD_KEY), value_set=_array(base, RECORD_KEY))
+    before = plain(_array(base, ordering)).take(place)
+    less = pc.fill_null(pc.less(plain(_array(rows, ordering)), before), fill_value=False)
+    return set(_array(rows, RECORD_KEY).filter(less).to_pylist())
 
 
 def appends(spec: FileSpec, old: FileSlice) -> bool:
@@ -584,11 +558,14 @@ def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str =
     """
     if not merged.changed:
         return ""
-    with files.successor(old, file_id) as writer:
-        writer.counts(
-            inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys
-        )
-        writer.write(merged.rows)
+    begun = files.spec.begun[old.group] if old.instant == files.spec.instant else None
+    if begun is not None:
+        file_id = files.spec.successor_id(old.group)
+    moves = file_id not in ("", old.file_id)
+    writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
+    writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys)
+    writer.write(merged.rows)
+    files.end(writer)
     return writer.path
 
 
@@ -598,7 +575,38 @@ def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str]
     Texts that the file stores with a dictionary are in one. ``columns`` of slices with log files: those data columns only.
     """
     if isinstance(old, FileSlice) and old.logs:
-        rows = merged_rows(spec.store, spec.config, old, columns=columns, strict=True)
-        return in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
-    with OldFile(spec, old if isinstance(old, str) else old.path) as file:
-        return file.rows()
+        rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
+        return _in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
+    with spec.store.open(old if isinstance(old, str) else old.path) as stream:
+        metadata = pq.read_metadata(stream)
+        texts = stored_texts(metadata, but=(RECORD_KEY, *spec.config.record_key_fields))
+        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
+        # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
+        same = note_of(metadata).get("key")
+        same = same if same in spec.config.record_key_fields else None
+        rows = file.read(
+            [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME, same)], use_threads=False
+        )
+    if same:
+        rows = rows.append_column(same, rows.column(RECORD_KEY))
+    return _in_types(rows, spec)
+
+
+def _in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
+    wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
+    for place, column in enumerate(rows.schema):
+        kind = wanted.get(column.name, column.type)
+        if not holds(column.type, kind):
+            rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
+    return rows
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def _replace_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    if name in rows.column_names:
+        rows = rows.drop_columns([name])
+    return rows.append_column(name, values)

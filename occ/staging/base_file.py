@@ -6,6 +6,7 @@ A task that meets the file of another run of itself reports that one, after a lo
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -22,8 +23,7 @@ from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ..log import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
 from .data_file import DataFile
 from .file_spec import FileSpec
-from .meta_columns import FileRows, RowNumbers, key_span
-from .old_file import OldFile
+from .meta_columns import FileRows, RowNumbers
 from .parquet_file import ParquetFile
 
 
@@ -71,6 +71,7 @@ class BaseFileWriter:
             trusted=trusted,
             keep_hashes=keep_hashes or begun is not None,
         )
+        self._more: dict[str, str] = {}
         self._counts: tuple[int, int, int] | None = None
         self._inserted: pa.Array | None = None
 
@@ -124,24 +125,6 @@ class BaseFileWriter:
         """Write the waiting rows as a row group now, though it is not full: memory is needed elsewhere."""
         self._parquet.flush()
 
-    def copy(self, old: OldFile, row_group: int, *, shrunk: bool) -> bool:
-        """Take over a row group of the version before, none of whose rows changes; False: its rows must be written instead.
-
-        Args:
-            shrunk: other row groups lose rows, so the file's span of keys has to be found anew.
-        """
-        start, end = old.row_groups[row_group]
-        size = self._spec.row_group_rows
-        # Small ones are joined, else they would become many.
-        if 2 * (end - start) < size or 0 < 4 * self.waiting_rows < size:
-            return False
-        if old.raw is None or not self._parquet.takes(old.raw.columns) or not (chunks := old.chunks(row_group)):
-            return False
-        span = None if shrunk or old.span is None else (old.span[0].decode(), old.span[1].decode())
-        self._shape.copied(span or key_span(old.keys(row_group)), old.key_column)
-        self._parquet.copy(old.stream, chunks, end - start)
-        return True
-
     def counts(self, *, inserts: int, updates: int, deletes: int, inserted: pa.Array | None = None) -> None:
         """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated.
 
@@ -149,13 +132,17 @@ class BaseFileWriter:
         """
         self._counts, self._inserted = (inserts, updates, deletes), inserted
 
+    def note(self, more: Mapping[str, str]) -> None:
+        """Key-value metadata for the footer."""
+        self._more |= more
+
     # File --------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """The bytes are complete, but nobody sees them yet. `publish` does this by itself."""
         self._parquet.end_rows()
         inserts, updates, deletes = self._settled_counts()
-        self._parquet.close(inserts=inserts, updates=updates, deletes=deletes)
+        self._parquet.close(inserts=inserts, updates=updates, deletes=deletes, more=self._more)
 
     def publish(self) -> WriteStat:
         """The file stands under its name, this one or one with the same rows of another run of the same task.
@@ -170,7 +157,6 @@ class BaseFileWriter:
         if size is None:
             self.stat = self._existing()
         else:
-            assert self._parquet.footer is not None
             self.stat = self._stat(self._parquet.rows, size, *self._settled_counts(), self._parquet.footer)
         self._file.close()
         return self.stat

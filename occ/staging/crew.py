@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Self
-
-Piece = tuple[Any, ...]  # of work: a function and its arguments
 
 
 class Crew:
@@ -20,30 +17,20 @@ class Crew:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakelatch-rows") if threads > 1 else None
         self._running: set[Future[Any]] = set()
-        self._next: deque[Piece] = deque()
 
-    def do(self, work: Callable[..., Iterable[Piece] | None], *arguments: Any) -> None:
-        """Begin a piece of work when a thread is free: until then nothing waits in memory but its arguments.
-
-        What it returns are pieces that follow from it, and are done next.
-        """
+    def do(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Begin a piece of work when a thread is free: until then nothing waits in memory but its arguments."""
         if self._pool is None:
-            for each in work(*arguments) or ():
-                self.do(*each)
+            work(*arguments)
             return
-        while self._next or len(self._running) >= self._threads:
-            self._step()
+        while len(self._running) >= self._threads:
+            self._wait(FIRST_COMPLETED)
         self._running.add(self._pool.submit(work, *arguments))
 
-    def _step(self) -> None:
-        """Begin what follows from finished pieces, or wait for one."""
-        if self._next and len(self._running) < self._threads:
-            assert self._pool is not None
-            self._running.add(self._pool.submit(*self._next.popleft()))
-            return
-        done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
+    def _wait(self, until: str) -> None:
+        done, self._running = wait(self._running, return_when=until)
         for each in done:
-            self._next.extend(each.result() or ())
+            each.result()
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +39,7 @@ class Crew:
         if self._pool is None:
             return
         try:
-            while kind is None and (self._running or self._next):
-                self._step()
+            while kind is None and self._running:
+                self._wait(FIRST_COMPLETED)
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)

@@ -22,10 +22,19 @@ class DataFile:
 
     Args:
         io: what the marker says of it: CREATE for the first file of a group, MERGE for the next version, APPEND for a log file.
+        first: it is the first file of its group, so that its partition may be new.
     """
 
-    def __init__(self, spec: FileSpec, *, partition: str, name: str, io: Literal["CREATE", "MERGE", "APPEND"]) -> None:
-        self._spec, self._partition, self._io = spec, partition, io
+    def __init__(
+        self,
+        spec: FileSpec,
+        *,
+        partition: str,
+        name: str,
+        io: Literal["CREATE", "MERGE", "APPEND"],
+        first: bool = False,
+    ) -> None:
+        self._spec, self._partition, self._io, self._first = spec, partition, io, first or io == "CREATE"
         self.path = join(partition, name)
         self._stack = ExitStack()
 
@@ -37,7 +46,7 @@ class DataFile:
         """
         spec = self._spec
         refuse_if_over(spec.store, spec.instant)
-        if self._io == "CREATE":
+        if self._first:
             _announce_partition(spec, self._partition)
         self._marker = announce(spec.store, spec.instant, self.path, self._io)
         self._object = self._stack.enter_context(spec.store.create(self.path))

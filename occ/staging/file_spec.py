@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from ...errors import RolledBackError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
+from ...hudi.merge import rule_of
 from ...hudi.table import TableConfig
+from ...mergers import Rule, Ties
 from ...storage import Store
+from ...streams import Stream
 from ..liveness import heartbeat_path
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
@@ -40,11 +43,13 @@ class FileSpec:
         schema: the table's data columns after this transaction, without meta columns.
         buckets: of the bucket index; None is the simple index.
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
+        merge: and ``ties``, as in `Settings`.
         wanted: what the commit is to know of the rows.
         file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
         write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
         begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
             from, "" where they began it.
+        streams: of the table.
     """
 
     store: Store
@@ -52,12 +57,20 @@ class FileSpec:
     schema: pa.Schema
     config: TableConfig
     bucket_count: int | None = None
+    merge: tuple[tuple[str, str], ...] = ()
+    ties: Ties = "last"
     codec: str = "zstd"
-    row_group_rows: int = 65_536
+    row_group_rows: int = 131_072
     file_bytes_max: int = 120 << 20
     wanted: Wanted = field(default=Wanted())
     write: int = 0
     begun: Mapping[FileGroupId, str] = field(default_factory=dict)
+    streams: tuple[Stream, ...] = ()
+
+    @property
+    def rule(self) -> Rule:
+        """By which rule rows of one key become one."""
+        return rule_of(self.config, self.merge, self.ties)
 
     def group_id(self, partition: str, task: int, number: int = 0, *, bucket: int | None = None) -> str:
         """The file id of a new file group: the same for every run of the same task of the same write."""

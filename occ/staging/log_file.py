@@ -13,21 +13,21 @@ import pyarrow as pa
 from ...errors import CommitError
 from ...hudi.files import LogName, delete_block, log_file_name, parquet_block
 from ...hudi.table import with_meta_columns
-from ...hudi.timeline import FileSlice, WriteStat
+from ...hudi.timeline import NO_PREVIOUS_COMMIT, FileSlice, WriteStat
 from .data_file import DataFile
 from .file_spec import FileSpec
 from .meta_columns import FileRows, RowNumbers
 from .parquet_file import ParquetFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class LogFileWriter:
     """Writes ``<partition>/.<file_id>_<T>.log.<n>_<token>``; `close` it, published or not.
 
     Args:
-        onto: the slice that the changes belong to.
+        onto: the slice that the changes belong to; without any file, where streams begin a file group.
         token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
     """
 
@@ -35,7 +35,8 @@ class LogFileWriter:
         self._spec, self._onto = spec, onto
         # Of several writes of one transaction the later one's blocks come later.
         self.name = log_file_name(LogName(onto.file_id, spec.instant, spec.write + 1, token))
-        self._file = DataFile(spec, partition=onto.partition, name=self.name, io="APPEND")
+        self._new = onto.base is None and not onto.logs  # a group that nobody has written before our snapshot
+        self._file = DataFile(spec, partition=onto.partition, name=self.name, io="APPEND", first=self._new)
         self.path = self._file.path
         self._shape = FileRows(
             spec, partition=onto.partition, name=onto.file_id, numbers=numbers, trusted=True, keep_hashes=False
@@ -44,8 +45,10 @@ class LogFileWriter:
         self._blocks: list[bytes] = []
         self._deleted = self._inserts = 0
 
-    def write(self, rows: pa.Table, *, inserts: int = 0) -> None:
+    def write(self, rows: pa.Table, *, inserts: int = 0, note: Mapping[str, str] | None = None) -> None:
         """A block of rows that replace those with the same key; ``inserts``: so many are known to be new.
+
+        ``note`` goes to the block's footer.
 
         Raises as `BaseFileWriter.write`.
         """
@@ -53,7 +56,7 @@ class LogFileWriter:
         parquet = ParquetFile(body, self._shape, codec=self._spec.codec, row_group_rows=self._spec.row_group_rows)
         parquet.write(rows)
         parquet.end_rows()
-        parquet.close(inserts=0, updates=rows.num_rows, deletes=0)
+        parquet.close(inserts=0, updates=rows.num_rows, deletes=0, more=note)
         self._blocks.append(parquet_block(self._spec.instant, self._schema, body.getvalue()))
         self._inserts += inserts
 
@@ -85,7 +88,7 @@ class LogFileWriter:
             file_id=self._onto.file_id,
             path=self.path,
             partition=self._onto.partition,
-            prev_commit=self._onto.instant,
+            prev_commit=NO_PREVIOUS_COMMIT if self._new else self._onto.instant,
             num_writes=self._shape.new_rows + self._deleted,
             num_inserts=self._inserts,
             num_updates=self._shape.new_rows - self._inserts,

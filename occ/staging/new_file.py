@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,6 +48,7 @@ class NewFile:
         self.partition, self.file_id, self._replaces = partition, file_id, replaces
         self.over = FileGroupId(partition, file_id)  # the file group whose rows it holds, by now another's perhaps
         self._writer: BaseFileWriter | None = None
+        self._note: Mapping[str, str] = {}
         self._closed = False
         transaction.adopt(self)
 
@@ -68,8 +69,13 @@ class NewFile:
             )
         if self._writer is None:
             self._writer = self._opened(rows.schema)
+            self._writer.note(self._note)
             self._writer.__enter__()
         self._writer.write(rows)
+
+    def note(self, more: Mapping[str, str]) -> None:
+        """Key-value metadata for the footer, before the first row."""
+        self._note = more
 
     def _opened(self, schema: pa.Schema) -> BaseFileWriter:
         old = self._transaction.present(self._replaces) if self._replaces else None

@@ -2,6 +2,7 @@
 
 from .adopt import adopt
 from .create import create
+from .stream import TableStream
 from .table import Table, open  # noqa: A004 - lakelatch.open is the name people expect
 
-__all__ = ["Table", "adopt", "create", "open"]
+__all__ = ["Table", "TableStream", "adopt", "create", "open"]

@@ -63,6 +63,10 @@ def adopt(
             f"adopt {store.url} first, then call change_settings(unique_constraints=...), which looks whether its rows break the "
             "constraint"
         )
+    if settings.get("merge") or settings.get("ties"):
+        raise ConfigError(
+            f"adopt {store.url} first, then call change_settings(merge=...): no writer of Hudi may be at work on it from then on"
+        )
     given = settings if lock is None else {"lock": lock, **settings}
     wanted = settings_for(store, given, env, state.settings if state.settings.generation else None)
     table = _readable(store, env)

@@ -76,6 +76,10 @@ def create(
     )
     wanted = settings_for(store, settings, env)
     refuse_unique(config, wanted, store.url)
+    if wanted.merge or wanted.ties != "last":
+        from ...hudi.merge import rule_of
+
+        rule_of(config, wanted.merge, wanted.ties).refuse(schema)
     if wanted.unique_constraints and schema is not None:
         from ..staging import wanted_of
 

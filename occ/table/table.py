@@ -14,6 +14,7 @@ from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...storage import Store, open_store
+from ...streams import RowHistory, Stream, declared
 from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
 from ..scan import Scan, changes, scan
@@ -62,6 +63,7 @@ from ..transaction import (
 )
 from ..transaction import run as run_again
 from ..turns import Asked
+from .stream import TableStream, declare, explain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -396,6 +398,76 @@ class Table:
             raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(Retries.__annotations__)}")
         return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **retries))
 
+    # --- streams ---------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        name: str,
+        *,
+        columns: str | Sequence[str] | None = None,
+        ordering: str | None = None,
+        on_delete: str = "clear",
+        null: str = "keep",
+        default: Mapping[str, Any] | None = None,
+        foreign_readers: bool = True,
+    ) -> TableStream:
+        """A stream of the table, to write its events; with ``columns`` it is declared, or gets more of them.
+
+        Several jobs fill the rows of one table, each its own columns, without a lock and without conflicts (docs/streams.md).
+        The declaration is stored in the table's log. A table with streams is written through them only.
+
+        Args:
+            name: of the stream.
+            columns: what it writes; they exist, and no other stream has one of them.
+            ordering: the column by whose value a later event replaces an earlier one; of this stream alone.
+            on_delete: what `TableStream.delete` does: ``"row"`` (of one stream at most) takes the row away, ``"clear"`` empties
+                the stream's columns, ``"ignore"`` does nothing.
+            null: ``"keep"``: a null leaves the value that was there; ``"write"`` takes its place, which Hudi's readers
+                cannot follow (``foreign_readers=False``).
+            default: values by column, for rows in which no event has set them.
+            foreign_readers: whether Hudi's own readers shall see what they can of it before a compaction.
+
+        Raises:
+            InputError: there is no such stream, it is declared otherwise, or its columns are not free.
+            ConfigError: the table cannot have streams: it has to be merge-on-read, of version 9, with buckets.
+        """
+        session = self._ours()
+        if columns is not None or ordering is not None:
+            declare(
+                session,
+                declared(
+                    name,
+                    columns=columns,
+                    ordering=ordering,
+                    on_delete=on_delete,
+                    null=null,
+                    default=default,
+                    foreign_readers=foreign_readers,
+                ),
+            )
+        else:
+            session.log.catch_up()
+        return TableStream(session, text(name, "name"), self._write)
+
+    def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
+        """Tell of each column of a row which event set it and what that replaced: one answer for each partition with the key.
+
+        What is in a base file is told as that; events are told as long as their log files are not compacted.
+
+        Args:
+            key: the record key, as in ``_hoodie_record_key``: the value, or ``a:1,b:2`` where it has several columns.
+            partition: only there; by value or path.
+
+        Raises:
+            InputError: the table has no streams, or no such partition.
+        """
+        return explain(self._ours(), text(key, "key"), partition)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams that are declared, as of the last look at the log."""
+        return self.session.streams
+
     # --- columns and settings --------------------------------------------------------------------------------
 
     def add_column(self, name: str, type: pa.DataType | str) -> RunResult[None]:  # noqa: A002
@@ -437,6 +509,7 @@ class Table:
         """
         session = self._ours()
         wanted = session.settings.changed(**changes)
+        session.refuse_rule(wanted, session.schema() if {"merge", "ties"} & set(changes) else None)
         if "lock" in changes:
             compared = ("bucket_count", "unique_constraints")
             if any(getattr(wanted, name) != getattr(session.settings, name) for name in compared):

@@ -1,6 +1,6 @@
 """One writer's attempt from begin to commit, and its retry."""
 
-from . import replacing, row_writes
+from . import replacing, row_writes, stream_writes
 from .attempt import Attempt
 from .beginning import begin, lay_floor
 from .landing import Landing, staged_entry
@@ -35,4 +35,5 @@ __all__ = [
     "run",
     "sql",
     "staged_entry",
+    "stream_writes",
 ]

@@ -172,7 +172,7 @@ class Landing:
         attempt, session = self._attempt, self._attempt.session
         give_up = session.env.monotonic() + session.settings.lock_wait_s
         while True:
-            lease = attempt.lease or session.lease(attempt.operation)
+            lease = attempt.lease or self._lease()
             try:
                 # Everything in `decide` runs under the lease and again at every slot tried.
                 entry = session.log.append(
@@ -198,6 +198,12 @@ class Landing:
             finally:
                 if lease is not attempt.lease:
                     lease.release()
+
+    def _lease(self) -> TableLease:
+        """The table's lock; none for events of streams, which conflict with nothing that would be worth waiting for."""
+        session = self._attempt.session
+        free = session.lock.free() if self._workspace.streams_only else None
+        return free or session.lease(self._attempt.operation)
 
     def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
         """The commit entry for the next free slot, or the reason why there must not be one."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Merged, deduplicate, plain, widened
+from ...hudi.merge import Merged, plain, widened
 from ...hudi.table import RECORD_KEY, partition_paths
 from ...hudi.timeline import WriteStat
 from ..rebase import held_keys, refuse_known, refuse_read_rows
@@ -153,7 +153,7 @@ class _ClausesAgain:
         assert self.rows is not None
         assert self.clauses is not None
         plan = Plan(lost.spec, combine=self.clauses)
-        units = [(partition, bucket, _one_each(plan, rows)) for partition, bucket, rows in placed(plan.spec, self.rows)]
+        units = [(partition, bucket, _one_each(plan, rows)) for partition, bucket, rows in placed(plan, self.rows)]
         for own in lost.appended:
             met = [_keys(rows) for partition, _bucket, rows in units if partition == own.current.partition]
             refuse_read_rows(lost, own, pa.concat_arrays(met))
@@ -186,8 +186,7 @@ def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files:
 
 
 def _one_each(plan: Plan, rows: pa.Table) -> pa.Table:
-    ordering = plan.spec.config.ordering_field
-    return deduplicate(rows, ordering=ordering if ordering in rows.column_names else None)
+    return plan.one_of_each(rows)
 
 
 # --- clauses -----------------------------------------------------------------------------------------------------

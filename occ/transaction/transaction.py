@@ -14,13 +14,16 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ...arguments import text
 from ...conflict import Claim, Reservation, WriteSet
+from ...streams import of_name
 from ..staging import Staged
 from ..turns import take_turn
 from . import reading, replacing, row_writes
 from .attempt import Attempt
 from .landing import Landing
 from .merge_into import Merge
+from .stream_writes import TransactionStream
 from .validator import CommitValidator
 from .workspace import Workspace
 
@@ -69,6 +72,7 @@ class Transaction:
         session, lease = self.session, None
         changes = Staged(self.operation, merge_on_read=session.config.merge_on_read)
         validator = CommitValidator.of(session, changes, isolation=self._isolation)  # before anything is written
+        session.refuse_rule(session.settings, None)
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
             lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
@@ -308,6 +312,18 @@ class Transaction:
         """All rows of the table or of a partition are gone, also ones that others add meanwhile."""
         self.require_open()
         row_writes.delete_all(partition).stage(self)
+
+    # --- streams ---------------------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> TransactionStream:
+        """A stream of the table (`Table.stream`), to write its events in this transaction, which writes nothing else.
+
+        Raises:
+            InputError: there is no such stream.
+        """
+        self.require_open()
+        of_name(self.session.streams, text(name, "name"), self.url)
+        return TransactionStream(self, name)
 
     # --- columns ---------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from ...conflict import (
@@ -107,12 +108,12 @@ class CommitValidator:
             "",
             me.operation,
             me.writer,
-            staged.write_set(),
+            replace(staged.write_set(), streamed=bool(settings.streams)),
             self._priority,
             reserved=me.reserved,
             age=me.age,
         )
-        landed = [self._landed(commit) for commit in commits]
+        landed = [self._landed(commit, streamed=bool(settings.streams)) for commit in commits]
         others = (each for each in state.open.values() if each.instant != instant)
         pending = self._pending(others, settings)
 
@@ -146,8 +147,12 @@ class CommitValidator:
     def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
         if settings is self._began:
             return
-        if settings.bucket_count != self._began.bucket_count:
+        if settings.streams and not self._began.streams:
+            rule = "the table has streams since, and rows are written through these only"
+        elif settings.bucket_count != self._began.bucket_count:
             rule = f"the table has another number of buckets since ({self._began.bucket_count}, now {settings.bucket_count})"
+        elif (settings.merge, settings.ties) != (self._began.merge, self._began.ties):
+            rule = "the table's settings say since that rows are merged otherwise"
         elif (
             set(settings.unique_constraints) <= set(self._began.unique_constraints)
             and settings.unique_keys <= self._began.unique_keys
@@ -170,9 +175,10 @@ class CommitValidator:
         """The level in force: the table's, or the one that the transaction raised it to."""
         return max(self._isolation or settings.isolation, settings.isolation, key=ISOLATION_LEVELS.index)
 
-    def _landed(self, commit: Commit) -> Party:
+    def _landed(self, commit: Commit, *, streamed: bool) -> Party:
         if commit.slot not in self._seen:
-            writes = write_set_of(self._store, commit, plain_metadata_of(self._store, commit))
+            plain = plain_metadata_of(self._store, commit)
+            writes = replace(write_set_of(self._store, commit, plain), streamed=streamed)
             self._seen[commit.slot] = Party(
                 commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind
             )
@@ -213,5 +219,7 @@ class CommitValidator:
         paths = [marker.path for marker in list_markers(self._store, other.instant)]
         files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in paths]
         groups = frozenset(file.group for file in files if file is not None)
+        appended = groups - {file.group for file in files if isinstance(file, BaseFile)}
         overwrites = kind_of(other.operation) is Kind.OVERWRITE
-        return WriteSet(groups, Region(frozenset(g.partition for g in groups)) if overwrites else NOWHERE)
+        region = Region(frozenset(g.partition for g in groups)) if overwrites else NOWHERE
+        return WriteSet(groups, region, appended, streamed=bool(self._began.streams))

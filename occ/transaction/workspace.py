@@ -48,6 +48,7 @@ class Workspace:
 
     Attributes:
         changes: what is staged and declared.
+        streams_only: it writes events of streams and nothing else.
         rebase: merges again what was done here, where that is possible.
         failed: the error of a write that failed half-way.
         schema_text: the table's schema with the columns added here, as Avro JSON; None before the first write.
@@ -69,6 +70,7 @@ class Workspace:
         self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
         self._spelled: set[str] = set()
+        self.streams_only = False
 
     @property
     def snapshot(self) -> Snapshot:
@@ -116,6 +118,7 @@ class Workspace:
         from ..staging import NewFile
 
         self._refuse_rows()
+        self._refuse_beside_streams()
         _is_slice(group, "group")
         if self.changes.dropped(group.group):
             raise InputError(
@@ -131,10 +134,27 @@ class Workspace:
         from ..staging import NewFile
 
         self._refuse_rows()
+        self._refuse_beside_streams()
         refuse_misspelled(self.url, self.session.config, partition)
         if file_id is not None and not _FILE_ID.fullmatch(text(file_id, "file_id")):
             raise InputError(f"file_id={file_id!r} cannot stand in a file's name; take letters, digits and -")
         return NewFile(self, partition=partition, file_id=file_id or new_file_id(self.session.env.uuid()))
+
+    def write_events(self) -> None:
+        """Say that all that this transaction writes are events of streams. They read nothing, and wait for no lock."""
+        self.require_open()
+        self.streams_only = True
+        self.reads_complete()
+
+    def _refuse_beside_streams(self) -> None:
+        streams = self.session.streams
+        if (streams or self.session.config.for_streams) and not (self.streams_only or self.changes.operation.service):
+            known = ", ".join(each.name for each in streams) or "none declared yet"
+            raise InputError(
+                f"{self.url} has streams ({known}), and rows are written and deleted through them only, because their order "
+                "would be lost beside other writes; nothing was written. Use table.stream(name).upsert or .delete",
+                table=self.url,
+            )
 
     def adopt(self, file: NewFile) -> None:
         """A file begins to be written, and is closed before the next write or the commit."""
@@ -201,6 +221,7 @@ class Workspace:
         from ..staging import wanted_of
 
         self.require_open()
+        self._refuse_beside_streams()
         instance(schema, pa.Schema, "schema", "a pyarrow.Schema, such as `rows.schema`")
         base = self._altered or self.schema
         spec, self.schema_text = self.session.file_spec(self._attempt.instant, schema, base)
@@ -288,11 +309,13 @@ class Workspace:
     def drop_file_groups(self, slices: Iterable[FileSlice]) -> None:
         """See `Transaction.drop_file_groups`."""
         self.require_open()
+        self._refuse_beside_streams()
         self.changes.drop_file_groups([_is_slice(each, "slices") for each in many(slices, "slices")])
 
     def overwrites(self, partition: str | None) -> None:
         """See `Transaction.overwrites`."""
         self.require_open()
+        self._refuse_beside_streams()
         self._refuse_misspelled(partition)
         self.changes.overwrites(partition)
 

@@ -28,7 +28,7 @@ from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId
 from ..log import FAIL, OFF, Begin
 from ..session import Session, beaten_early
-from ..staging import NEW, Plan, holders, owners, units
+from ..staging import NEW, Plan, holders, owners, placed
 from .reservations import bounded
 from .waiting import BoundedWait
 
@@ -153,15 +153,15 @@ def _wait(txn: TurnTaker, others: list[Begin], wanted: Reservation) -> None:
 def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
     """The file groups that `rewrite.apply` would write: those of the plan, and of buckets that have none yet."""
     found: set[FileGroupId] = set()
-    for partition, place, unit in units(plan.spec, rows):
+    for partition, place, unit in placed(plan, rows):
         if isinstance(place, str):
             if not place.startswith(NEW):
                 found.add(FileGroupId(partition, place))
         elif place is not None:
             found.add(FileGroupId(partition, plan.spec.group_id(partition, 0, place, bucket=place)))
         elif plan.delete:
-            found |= {old.group for old, _ in holders(plan, partition, unit.keys)}
+            found |= {old.group for old, _ in holders(plan, partition, unit)}
         else:
-            slices, _, owner = owners(plan, partition, unit.keys.unique())
+            slices, owner = owners(plan, partition, unit)
             found |= {slices[number].group for number in np.unique(owner[owner >= 0])}
     return found

@@ -264,8 +264,9 @@ def test_of_two_kinds_at_most_one_yields_so_that_somebody_can_land(name):
 @pytest.mark.parametrize("ours", INGESTION - {Kind.OVERWRITE})
 def test_a_pending_clustering_of_the_jvm_is_yielded_to_under_every_strategy(name, ours):
     pending = party("2", "CLUSTER", stranger=True)
-    appended = frozenset({G}) if ours is Kind.APPEND else frozenset()
-    writer = Party("1", "", "UPSERT", "me", WriteSet(frozenset({G}), appended=appended), priority=5)
+    appended = frozenset({G}) if ours is not Kind.REWRITE else frozenset()
+    writes = WriteSet(frozenset({G}), appended=appended, streamed=ours is Kind.STREAM)
+    writer = Party("1", "", "UPSERT", "me", writes, priority=5)
     assert resolve(writer, ReadSet(), [pending], by=name, bucketed=name == "bucket").lost
 
 

@@ -71,6 +71,8 @@ class Work:
                 groups["g"] = replace(group, bases={**group.bases, self.t: rows | changed})
             case Kind.APPEND:
                 groups["g"] = replace(group, logs=(*group.logs, Log(self.t, self.c, changed)))
+            case Kind.STREAM:  # it reads nothing, and its columns are its own
+                groups["g"] = replace(group, logs=(*group.logs, Log(self.t, self.c, {self.name: 10})))
             case Kind.COMPACTION:
                 groups["g"] = replace(group, bases={**group.bases, self.t: rows})
             case Kind.LOG_COMPACTION:
@@ -105,8 +107,12 @@ def harm(ours: Kind, theirs: Kind) -> bool:
 WRITERS = sorted(INGESTION | PLANNED)
 # An overwrite takes the place of whatever the other wrote, so it could stand; it loses as in Hudi, and its author
 # decides. A later service changes no row either; it loses to another service, and is planned again on what there is.
-STRICT = {(Kind.OVERWRITE, Kind.REWRITE), (Kind.OVERWRITE, Kind.APPEND)} | {
-    (ours, theirs) for ours, theirs in product(PLANNED, PLANNED)
+# A table with streams takes no other writes at all.
+STRICT = {
+    *((Kind.OVERWRITE, other) for other in (Kind.REWRITE, Kind.APPEND, Kind.STREAM)),
+    *((Kind.STREAM, other) for other in (Kind.REWRITE, Kind.APPEND)),
+    *((other, Kind.STREAM) for other in (Kind.REWRITE, Kind.APPEND)),
+    *product(PLANNED, PLANNED),
 }
 
 

@@ -54,6 +54,21 @@ class TestMine(LockProviderContract):
 ''')
 subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], check=True)
 """
+_SERVER = """
+import subprocess, urllib.request
+import lakelatch
+lakelatch.create("watched", record_key="id").close()
+open("token", "w").write("a-token-of-this-test")
+server = subprocess.Popen(
+    ["lakelatch", "server", "--table", "watched", "--port", "0", "--token-file", "token"], stdout=subprocess.PIPE, text=True
+)
+url = server.stdout.readline().split()[-1]
+for path in ("/", "/metrics", "/api/v1/tables/watched/lanes"):
+    asked = urllib.request.Request(url + path, headers={"Authorization": "Bearer a-token-of-this-test"})
+    assert urllib.request.urlopen(asked, timeout=20).status == 200
+server.terminate()
+assert server.wait(20) in (0, -15)
+"""
 _DEMO = """
 import subprocess
 subprocess.run(["lakelatch", "demo", "--writers", "5", "--rows", "8000"], check=True)
@@ -69,6 +84,11 @@ grown.insert(rows(200_000))
 grown.upsert(rows(150_000).selectExpr("id", "part", "v + 1 v"))
 assert grown.read().count() == 200_000
 spark.stop()
+"""
+_BENCH = """
+import subprocess, sys
+subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "bank", "--peer", "delta-rs/best", "--peer", "pyiceberg/best",
+                "--writers", "2", "--operations", "2", "--rounds", "1", "--out", "out"], check=True)
 """
 
 
@@ -109,6 +129,8 @@ PARTS = {
     "redis": _on_a_server("redis.md"),
     "dynamodb": _on_a_server("dynamodb.md"),
     "metrics": _alone(_METRICS),
+    "server": _alone(_SERVER),
+    "bench": _alone(_BENCH),
     "demo": _alone(_DEMO),
     "testing": _alone(_CONTRACT),
 }

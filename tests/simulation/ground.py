@@ -47,7 +47,7 @@ def ground(groups: int) -> Ground:
     state, number = State(), 0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "table")
-        mor = _Lists(path, env=FakeEnvironment(seed=1), lock="none://")
+        mor = _Lists(path, ordering=None, env=FakeEnvironment(seed=1), lock="none://")
 
         def commit(part: str, log: bool) -> None:
             nonlocal number, state

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .bench.app import bench
 from .locks.app import locks
 from .options import (
     BucketCount,
@@ -30,6 +31,7 @@ from .options import (
 from .outcome import Commands, plainly, set_up
 from .rows.app import COMMANDS as ROWS
 from .services.app import restore, savepoint, services
+from .streams.app import streams
 
 # Plain help: no frames, and nothing heavy is imported for it.
 app = typer.Typer(
@@ -42,8 +44,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.add_typer(locks, name="locks")
+app.add_typer(bench, name="bench")
 app.add_typer(services, name="services")
 app.add_typer(savepoint, name="savepoint")
+app.add_typer(streams, name="streams")
 app.command()(restore)
 for command in ROWS:
     app.command()(command)
@@ -317,6 +321,44 @@ def rollback(
     from .table.rollback import rollback as command
 
     command(url, instant, force=force, yes=yes, json=json)
+
+
+@app.command()
+@plainly
+def server(
+    *,
+    table: Annotated[
+        list[str],
+        typer.Option(metavar="[NAME=]URL", help="A table to watch; its name is the URL's last part. Repeatable."),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8047,
+    token_file: Annotated[
+        str, typer.Option(metavar="FILE", help="Its first line is the token; without it one is made and printed once.")
+    ] = "",
+    tls_cert: Annotated[
+        str, typer.Option(metavar="FILE", help="Certificate chain (PEM); needed beyond loopback.")
+    ] = "",
+    tls_key: Annotated[str, typer.Option(metavar="FILE", help="The certificate's key (PEM).")] = "",
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Beyond loopback without TLS: a proxy before the server has it.")
+    ] = False,
+    every_s: Annotated[
+        float, typer.Option(min=0.05, max=60, help="Seconds between two looks at a table that somebody watches.")
+    ] = 0.5,
+) -> None:
+    """Serve a dashboard, an API and Prometheus metrics of some tables, until Ctrl-C."""
+    from .server import server as command
+
+    command(
+        table,
+        host=host,
+        port=port,
+        token_file=token_file,
+        tls=(tls_cert, tls_key),
+        plain_http=plain_http,
+        every_s=every_s,
+    )
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)

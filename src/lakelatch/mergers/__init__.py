@@ -17,12 +17,15 @@ from .interface import Groups, Laws, Merger
 from .named import BUILT_IN, find
 from .order import ranks, refuse_unordered
 from .rows import Ties, combine, join, top_n_per_key
+from .rule import EVERY, Rule
 
 __all__ = [
     "BUILT_IN",
+    "EVERY",
     "Groups",
     "Laws",
     "Merger",
+    "Rule",
     "Ties",
     "combine",
     "find",

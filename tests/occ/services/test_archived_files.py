@@ -76,7 +76,7 @@ def test_other_readers_read_it_which_nobody_here_can_prevent(old):
     path, body = archived_past(old)
     before = content(old)
     path.write_bytes(body)
-    with answering(ArchivedFiles, "__contains__", True):
+    with answering(ArchivedFiles, "counts", None):
         assert content(old) == before | {"c9": 9}, "so they do by Hudi's rule"
 
 
@@ -124,7 +124,7 @@ def test_a_cleaned_file_that_comes_back_is_not_read_and_is_cleaned_again(old):
     before = content(old)
     path.write_bytes(body)
     assert content(old) == before
-    with answering(ArchivedFiles, "__contains__", True):
+    with answering(ArchivedFiles, "counts", None):
         assert content(old) != before, "other engines read it"
     with old.fresh() as table:
         (found,) = check(table.store).findings
@@ -180,8 +180,8 @@ def test_each_archival_keeps_what_was_noted_and_forgets_files_that_are_gone(old)
     with old.fresh() as table:
         archived = [s for s in table.snapshot().file_slices() if s.instant < last["before"]]
         assert archived
-        assert all(s.base in there for s in archived)
-        assert BaseFile.at(f"{path.parent.name}/{path.name}", 0) not in there
+        assert all(there.counts(s.base) for s in archived)
+        assert there.counts(BaseFile.at(f"{path.parent.name}/{path.name}", 0)) is False
 
 
 def noted(writer: Writer):
@@ -258,3 +258,22 @@ def test_an_answer_that_is_lost_is_asked_for_again(old):
     a.store.add(LoseReply(On("replace_if_match", NOTED)))
     assert a.table.archive(**ALL).instants
     assert content(old) == AGED | {"a0": 5, "a1": 5}
+
+
+def test_a_pending_instant_that_comes_after_the_archival_hides_no_row_from_our_readers(old):
+    """It is the first active instant then, and other readers take the archived commits after it for unfinished ones."""
+    a = old.writer("A", epoch_slots=12)
+    a.table.change_settings(log_epochs=1)
+    txn = a.begin_add("a")
+    (inflight,) = (old.folder / ".hoodie/timeline").glob(f"{txn.instant}.inflight")
+    body = inflight.read_bytes()
+    txn.abort()
+    for _ in range(3):
+        a.insert("c", f"c{_}")
+    a.add("b")
+    a.table.archive(**ALL)
+    before = content(old)
+    inflight.write_bytes(body)
+    assert content(old) == before
+    with answering(ArchivedFiles, "counts", None):
+        assert content(old) != before, "other engines miss rows"

@@ -17,31 +17,27 @@ from .footer_note import NOTE, note_of
 from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
-from .log_blocks import DELETE, NATURAL, Block, Torn, read_blocks
+from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from .log_encoding import delete_block, parquet_block
-from .row_group_bytes import MAGIC, Chunk, RawFooter, ending
 
 __all__ = [
     "DELETE",
-    "MAGIC",
     "NATURAL",
     "NOTE",
+    "PARQUET",
     "PARTITION_METADATA",
     "BaseFile",
     "BaseName",
     "Block",
-    "Chunk",
     "FileGroupId",
     "Footers",
     "Listing",
     "LogFile",
     "LogName",
-    "RawFooter",
     "Torn",
     "base_file_name",
     "bucket_of",
     "delete_block",
-    "ending",
     "join",
     "lies_outside",
     "list_data_files",

@@ -1,44 +1,32 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
-from .log_records import cleared_keys, merged_rows
-from .merge_mode import ordering_of
-from .rows import (
-    Effects,
-    Merged,
-    deduplicate,
-    joined_schema,
-    merge,
-    refuse_nan,
-    remove,
-    remove_where,
-    supersedes,
-    unrepeated,
-    widened,
-    with_rows,
-)
+from .log_records import alike, cleared_keys, merged_rows, told_of_torn
+from .merge_mode import ordering_of, rule_of
+from .rows import Effects, Merged, alone, contributions, deduplicate, merge, merge_by, remove, remove_where, widened
 
 __all__ = [
     "TEXTS",
     "Effects",
     "Merged",
+    "alike",
+    "alone",
     "cast",
     "cleared_keys",
+    "contributions",
     "deduplicate",
     "filled",
     "holds",
-    "joined_schema",
     "merge",
+    "merge_by",
     "merged_rows",
     "ordering_of",
     "plain",
-    "refuse_nan",
     "remove",
     "remove_where",
+    "rule_of",
     "stored_texts",
-    "supersedes",
-    "unrepeated",
+    "told_of_torn",
     "widened",
-    "with_rows",
     "without_unused",
 ]

@@ -54,6 +54,13 @@ def merged_rows(
         UnsupportedTableError: merging follows rules, or a block is of a kind, that are not known here.
         CorruptTableError: a block cannot be decoded.
     """
+    if config.for_streams:
+        raise UnsupportedTableError(
+            f"Table {config.name} has streams, whose order is in its commit log, and that was not read: open the table as a "
+            "whole with this library; without its log, read it after a compaction",
+            table=config.name,
+            feature="streams",
+        )
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
     changes = _Changes(ordering)
@@ -95,7 +102,7 @@ def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Bl
             )
         for block in read_blocks(stored.body, log.path):
             if isinstance(block, Torn):
-                _tell(block, strict=strict)
+                told_of_torn(block, strict=strict)
             elif undone := block.rolls_back:
                 found = [each for each in found if each.instant != undone]
             elif block.instant == log.instant if log.among is None else block.instant in log.among:
@@ -103,7 +110,8 @@ def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Bl
     return sorted(found, key=lambda block: block.instant)
 
 
-def _tell(torn: Torn, *, strict: bool) -> None:
+def told_of_torn(torn: Torn, *, strict: bool) -> None:
+    """Log a torn block, or with ``strict`` raise `CorruptTableError` for it."""
     what = f"log file {torn.path} is torn from byte {torn.start} to {torn.end}"
     if strict:
         raise CorruptTableError(
@@ -172,7 +180,7 @@ class _Changes:
         """The base file's rows after these changes."""
         if base is None and not self._rows:
             return pa.table({RECORD_KEY: pa.array([], pa.string())})
-        tables = _alike([*([base] if base is not None else []), *self._rows])
+        tables = alike([*([base] if base is not None else []), *self._rows])
         written = pa.concat_tables(tables[-len(self._rows) :] if self._rows else [tables[0].slice(0, 0)])
         old = tables[0] if base is not None else written.slice(0, 0)
         old = remove_where(old, self._taken(old)).rows
@@ -199,8 +207,8 @@ def _base(store: Store, group: FileSlice, wanted: Collection[str | None] | None)
         return file.read(names, use_threads=False)
 
 
-def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """All with the columns that any of them has, in the widest type; between kinds of one type the later one's."""
+def alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """All tables with the columns that any of them has, in the widest type; between kinds of one type the later one's."""
     kinds: dict[str, pa.DataType] = {}
     for table in tables:
         for column in table.schema:

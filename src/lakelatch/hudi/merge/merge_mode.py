@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...errors import UnsupportedTableError
-from ..table import COMMIT_TIME_ORDERING, EVENT_TIME_ORDERING, TableConfig
+from ...mergers import Rule, Ties
+from ..table import COMMIT_TIME_ORDERING, EVENT_TIME_ORDERING, META_COLUMNS, TableConfig
 
 # Before there was a merge mode, the class of the payload said it.
 _MODE_OF_PAYLOAD = {
@@ -31,6 +34,13 @@ def ordering_of(config: TableConfig) -> str | None:
     return None if mode == COMMIT_TIME_ORDERING else config.ordering_field
 
 
+def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
+    """By which rule a writer of this library merges rows: that of the table's properties, and what its settings say."""
+    field = None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+    fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
+    return Rule(dict(merge), (field,) if field else (), ties, fixed)
+
+
 def _unknown(config: TableConfig, payload: str) -> str:
     if not config.populate_meta_fields:
         return "it has no meta columns, so that rows cannot be told apart"
@@ -38,7 +48,7 @@ def _unknown(config: TableConfig, payload: str) -> str:
         return f"its merge mode is {config.merge_mode}"
     if config.merge_mode is None and payload not in _MODE_OF_PAYLOAD:
         return f"its payload class is {payload}"
-    if config.partial_update_mode is not None:
+    if config.partial_update_mode is not None and not config.for_streams:
         return f"it has partial updates ({config.partial_update_mode})"
     if named := sorted(key for key in config.raw if key.endswith("payload.delete.field")):
         return f"a column marks its deletes ({named[0]})"

@@ -7,11 +7,12 @@ Rules, the same in every writer of this library:
   overwrites a newer one, a repeated batch changes nothing;
 - a null ordering value is older than every value;
 - one batch may hold a key twice only when there is an ordering field; the last row wins a tie.
+
+A table may say otherwise (`Rule`): that of equal ordering values the first row wins, and how columns are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
-from ..table import RECORD_KEY, shown, wide_hashes
+from ...mergers import Rule, Ties
+from ..table import RECORD_KEY, shown
 from .dictionaries import cast, plain
 
 
@@ -57,14 +59,23 @@ class Effects:
     removed: pa.Array
     settled: bool = False
 
+    @classmethod
+    def of(cls, base: pa.Table, incoming: pa.Table, *, delete: bool) -> Effects:
+        """Of a merge, or with ``delete`` of the removal of these keys; also those that made no difference."""
+        keys = _array(incoming, RECORD_KEY)
+        known = pc.is_in(keys, value_set=_array(base, RECORD_KEY))
+        if delete:
+            return cls(incoming.slice(0, 0), incoming.slice(0, 0), keys.filter(known))
+        return cls(incoming.filter(known), incoming.filter(pc.invert(known)), keys.slice(0, 0))
 
-def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) -> Merged:
+
+def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> Merged:
     """``base`` with the incoming rows in the place of those they replace, new keys at the end.
 
     Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are
     null in the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
     """
-    schema = joined_schema(base.schema, incoming.schema)
+    schema = _union(base.schema, incoming.schema)
     if not base.num_rows:
         return Merged(widened(incoming, schema), inserts=incoming.num_rows)
     old_keys, new_keys = _array(base, RECORD_KEY), _array(incoming, RECORD_KEY)
@@ -73,7 +84,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
     partner = np.asarray(pc.fill_null(match, 0)).astype(np.int64)
     wins = matched
     if ordering is not None and matched.any():
-        wins = matched & _newer(base, incoming, ordering, partner)
+        wins = matched & _newer(base, incoming, ordering, partner, ties)
     known = np.zeros(incoming.num_rows, bool)
     known[partner[matched]] = True
     added = np.flatnonzero(~known)
@@ -83,29 +94,33 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None) ->
     return Merged(both.take(pa.array(positions)), inserts=len(added), updates=int(wins.sum()))
 
 
-def _newer(base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
+    """`merge` by the table's rule: each column of a key that both have by its merger; ``incoming`` as `contributions`."""
+    if rule.plain:
+        return merge(base, incoming, ordering=rule.ordering[0] if rule.ordering else None, ties=rule.ties)
+    combined = _pairs(rule, base, incoming)
+    return merge(base, combined)
+
+
+def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
+    """The incoming rows, each merged with the one of its key that ``base`` has."""
+    known = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=_array(incoming, RECORD_KEY)))
+    data = [field for field in _union(base.schema, incoming.schema) if field.name in incoming.column_names]
+    schema = pa.schema([pa.field(each.name, incoming.schema.field(each.name).type) for each in data])
+    old = [widened(known.select([name for name in schema.names if name in known.column_names]), schema)]
+    return rule.one_of_each(pa.concat_tables([*old, widened(incoming, schema)]), RECORD_KEY)
+
+
+def _newer(
+    base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64], ties: Ties
+) -> npt.NDArray[np.bool_]:
     """Marks the base rows whose place the incoming row at ``partner`` may take."""
     if ordering not in base.column_names:
         return np.ones(base.num_rows, bool)
-    return supersedes(_array(incoming, ordering), _array(base, ordering), partner)
-
-
-def supersedes(new: pa.Array, old: pa.Array, partner: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Of the ordering field: marks the old values whose row gives way to the one with the new value at ``partner``.
-
-    Where ``partner`` is negative the mark says nothing.
-    """
-    new, old = plain(new).take(pa.array(np.maximum(partner, 0))), plain(old)
-    greater = pc.fill_null(pc.greater_equal(new, old), fill_value=False)
-    return np.asarray(pc.or_(greater, pc.is_null(old)))
-
-
-def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> pa.Table:
-    """``base`` with these rows in the marked places, in order."""
-    schema = joined_schema(base.schema, rows.schema)
-    source = np.arange(base.num_rows)
-    source[places] = base.num_rows + np.arange(rows.num_rows)
-    return pa.concat_tables([widened(base, schema), widened(rows, schema)]).take(pa.array(source))
+    old, new = plain(_array(base, ordering)), plain(_array(incoming, ordering)).take(pa.array(partner))
+    greater = pc.fill_null((pc.greater_equal if ties == "last" else pc.greater)(new, old), fill_value=False)
+    unknown = pc.is_null(old) if ties == "last" else pc.and_(pc.is_null(old), pc.is_valid(new))
+    return np.asarray(pc.or_(greater, unknown))
 
 
 def remove(base: pa.Table, keys: pa.Array) -> Merged:
@@ -120,7 +135,36 @@ def remove_where(base: pa.Table, gone: npt.NDArray[np.bool_]) -> Merged:
     return Merged(base.filter(pa.array(~gone)) if count else base, deletes=count)
 
 
-def deduplicate(rows: pa.Table, *, ordering: str | None = None) -> pa.Table:
+def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Table:
+    """One row for each key of `RECORD_KEY`: what the rows of a batch contribute to columns with mergers, merged already.
+
+    Args:
+        in_order: the rows come in order of arrival. Where they do not, and nothing else says which is newer, a key that
+            comes twice is refused, unless the order is of no account.
+
+    Raises:
+        InputError: the same as `deduplicate`; or a merged value does not fit.
+    """
+    ordering = rule.ordering[0] if rule.ordering else None
+    if not (in_order or ordering or rule.commutes(rows.schema)):
+        rows = deduplicate(rows)
+    if ordering is not None:
+        _refuse_nan(rows, ordering)
+    return rule.one_of_each(rule.lifted(rows), RECORD_KEY)
+
+
+def alone(rule: Rule, rows: pa.Table) -> pa.Table:
+    """What each row contributes by itself, where no two have one key."""
+    if rule.plain:
+        return rows
+    number = "_row"
+    while number in rows.column_names:
+        number += "_"
+    numbered = rows.append_column(number, pa.array(np.arange(rows.num_rows)))
+    return rule.one_of_each(rule.lifted(numbered), number).drop_columns([number])
+
+
+def deduplicate(rows: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> pa.Table:
     """One row per key of `RECORD_KEY`, the newest by ``ordering``; rows keep their order.
 
     Raises:
@@ -128,26 +172,10 @@ def deduplicate(rows: pa.Table, *, ordering: str | None = None) -> pa.Table:
     """
     keys = _array(rows, RECORD_KEY)
     if ordering is not None:
-        refuse_nan(rows, ordering)
-    kept = unrepeated(keys, wide_hashes(keys), None if ordering is None else lambda: rows.column(ordering))
-    return rows if kept is None else rows.take(pa.array(kept))
-
-
-def unrepeated(
-    keys: pa.Array, hashes: npt.NDArray[np.uint64], ordering: Callable[[], Any] | None
-) -> npt.NDArray[np.int64] | None:
-    """The places of the rows that `deduplicate` keeps; None is all of them.
-
-    Args:
-        hashes: `wide_hashes` of the keys; where no two are equal, no two keys are.
-        ordering: gives the column that decides between rows of the same key, which is read only then.
-    """
-    in_order = np.sort(hashes)
-    if not (in_order[1:] == in_order[:-1]).any():
-        return None
+        _refuse_nan(rows, ordering)
     codes = np.asarray(pc.dictionary_encode(keys).indices)
-    if int(codes.max()) + 1 == len(codes):
-        return None
+    if not len(codes) or int(codes.max()) + 1 == len(codes):
+        return rows
     if ordering is None:
         repeated = pc.filter(keys, pa.array(np.bincount(codes)[codes] > 1)).unique()
         raise InputError(
@@ -155,15 +183,15 @@ def unrepeated(
             "or give the table an ordering field so that the newest row wins",
             keys=repeated.slice(0, 100).to_pylist(),
         )
-    values = plain(ordering())
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     age = np.empty(len(codes), np.int64)
-    order = pc.sort_indices(values, sort_keys=[("", "ascending", "at_start")])
-    age[np.asarray(order)] = _ranks(values.take(order))
-    # Sorted by key, then age, then place in the batch: the last of each key is the winner.
-    by_key = np.lexsort((np.arange(len(codes)), age, codes))
+    order = pc.sort_indices(_array(rows, ordering), sort_keys=[("", "ascending", "at_start")])
+    ranks = _ranks(_array(rows, ordering).take(order))
+    age[np.asarray(order)] = ranks
+    # Sorted by key, then age, then arrival: the last of each key is the winner.
+    arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
+    by_key = np.lexsort((arrival, age, codes))
     last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
-    return np.sort(by_key[last])
+    return rows.take(pa.array(np.sort(by_key[last])))
 
 
 def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
@@ -174,8 +202,7 @@ def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(differs)]).astype(np.int64)
 
 
-def refuse_nan(rows: pa.Table, ordering: str) -> None:
-    """Raise `InputError` where the ordering column holds NaN."""
+def _refuse_nan(rows: pa.Table, ordering: str) -> None:
     column = rows.column(ordering)
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column), min_count=0).as_py():
         raise InputError(
@@ -185,8 +212,7 @@ def refuse_nan(rows: pa.Table, ordering: str) -> None:
         )
 
 
-def joined_schema(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
-    """The columns of both, in the types of the first."""
+def _union(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
     known = set(base.names)
     return pa.schema([*base, *(field for field in incoming if field.name not in known)])
 

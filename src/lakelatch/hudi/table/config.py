@@ -16,6 +16,9 @@ from .java_properties import parse, render
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
+# Ours; the JVM keeps keys that it does not know.
+STREAMS_KEY = "lakelatch.streams"
+
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
 EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
@@ -213,6 +216,11 @@ class TableConfig:
         return self.table_type == MERGE_ON_READ
 
     @property
+    def for_streams(self) -> bool:
+        """True when the commit log declares streams, by whose rules log files are merged (`lakelatch.streams`)."""
+        return _flag(self.raw.get(STREAMS_KEY, ""))
+
+    @property
     def ordering_field(self) -> str | None:
         """The one column that decides which version of a row is newer, or None."""
         names = self.ordering_fields or self.precombine_fields
@@ -325,7 +333,7 @@ class TableConfig:
             )
         if self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
             yield "merge_mode", f"its merge mode {self.merge_mode} is not supported. Write it with Hudi"
-        if self.cdc or self.partial_update_mode is not None:
+        if self.cdc or (self.partial_update_mode is not None and not self.for_streams):
             yield "cdc", "it records change data or partial updates, which is not supported. Write it with Hudi"
 
     def _unsupported(self, message: str, feature: str) -> UnsupportedTableError:

@@ -64,20 +64,17 @@ class _Note:
 
 
 class ArchivedFiles:
-    """The data files of archived commits, asked by path. Reads nothing before the first question, and then once.
-
-    Where nothing is noted of a time, every file of it counts, as for every reader of Hudi's.
-    """
+    """What is known of the data files of archived commits. Reads nothing before the first question, and then once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._note: _Note | None = None
 
-    def __contains__(self, file: object) -> bool:
-        assert isinstance(file, BaseFile | LogFile)
+    def counts(self, file: BaseFile | LogFile) -> bool | None:
+        """Whether a file counts; None where nothing is noted of its time."""
         if self._note is None:
             self._note = self._read()
-        return file.instant >= self._note.before or _digest(file.path) in self._note.files
+        return None if file.instant >= self._note.before else _digest(file.path) in self._note.files
 
     def _read(self) -> _Note:
         body = self._store.body(NOTED)

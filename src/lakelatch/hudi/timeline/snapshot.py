@@ -12,13 +12,14 @@ Source: the rules that both readers were measured to follow.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import CorruptTableError, UnsupportedTableError
 from ..files import BaseFile, FileGroupId, Listing, LogFile
 from ..table import TableConfig
+from .archived_files import ArchivedFiles
 from .commit_metadata import CommitMetadata
 
 
@@ -39,13 +40,15 @@ class TimelineView:
         completion: T -> C of every completed commit that is known.
         first_active: smallest T on the active timeline, pending ones included; None when it is empty.
         replacements: of all completed replacecommits.
-        archived: which files older than the first active T count; None: all of them, as nobody knows better.
+        first_landed: smallest T of a commit on the active timeline.
+        archived: what is known of the files before that; None: those before the first active T count.
     """
 
     completion: Mapping[str, str] = field(default_factory=dict)
     first_active: str | None = None
     replacements: tuple[Replacement, ...] = ()
-    archived: Container[BaseFile | LogFile] | None = None
+    first_landed: str | None = None
+    archived: ArchivedFiles | None = None
 
     def completed_at(self, requested: str) -> str | None:
         """C of a commit; T itself when it is archived, as nobody knows better; None while it is not committed."""
@@ -56,9 +59,13 @@ class TimelineView:
 
     def completion_of(self, file: BaseFile | LogFile) -> str | None:
         """C of the commit that a file belongs to; None where it does not count."""
-        if self.archived is None or self.first_active is None or file.instant >= self.first_active:
-            return self.completed_at(file.instant)
-        return self.completed_at(file.instant) if file in self.archived else None
+        completed = self.completed_at(file.instant)
+        if self.archived is None or self.first_landed is None or file.instant >= self.first_landed:
+            return completed
+        if (counts := self.archived.counts(file)) is None:
+            return completed
+        # Not by the first active T: that may be of a pending instant that came late as well.
+        return completed or file.instant if counts else None
 
 
 @dataclass(frozen=True, slots=True)

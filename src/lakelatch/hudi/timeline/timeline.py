@@ -147,10 +147,11 @@ class Timeline:
                 replacements.append(Replacement(instant.requested, instant.completed or instant.requested, groups))
         known = (*self._archived(), *self.commits) if whole else self.commits
         completion = {each.requested: each.completed or each.requested for each in known}
-        return TimelineView(completion, self.first_active, tuple(replacements), self.archived_files())
+        first = min((each.requested for each in self.commits), default=None)
+        return TimelineView(completion, self.first_active, tuple(replacements), first, self.archived_files())
 
     def archived_files(self) -> ArchivedFiles | None:
-        """Which files older than the first active T count; None for table version 6, which we never archive."""
+        """What is known of files older than the timeline; None for table version 6, which we never archive."""
         return None if self.config.layout == 1 else ArchivedFiles(self.store)
 
     def archived_by(self, *, requested: str | None = None, completed: str | None = None) -> tuple[Instant, ...]:

@@ -1,0 +1,64 @@
+"""Puts events of a stream into log files, one for each file group that they belong to. Nothing of the table is read.
+
+The first file of a bucket has an id that all writers make alike, so two that begin it at once write one file group.
+
+Source of that id: Apache Hudi, ``BucketIdentifier.newBucketFileIdForNBCC``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ...errors import CorruptTableError
+from ...hudi.files import FileGroupId, bucket_of, new_file_id
+from ...hudi.table import RECORD_KEY
+from ...hudi.timeline import FileSlice
+from ...streams import DELETED, UPSERT, BlockNote, Stream, folded
+from .apply_rows import Files, Plan, placed
+from .file_spec import FileSpec
+
+_SAME_FOR_ALL = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What every task of one write of events needs to know; ``kind`` is one of `BlockNote`."""
+
+    spec: FileSpec
+    stream: Stream
+    kind: str = UPSERT
+    slices: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
+
+    @property
+    def note(self) -> BlockNote:
+        """What each block says of itself."""
+        return BlockNote(self.stream.name, self.kind, self.stream.columns)
+
+
+def append_events(plan: StreamPlan, rows: pa.Table, files: Files) -> None:
+    """Every file group that the rows touch has a log file when this returns (published by ``files.stats()``).
+
+    Args:
+        rows: key and partition columns, the ordering column, and of an upsert all columns of the stream.
+    """
+    for partition, bucket, unit in placed(Plan(plan.spec), rows):
+        assert isinstance(bucket, int), "streams have a bucket index"
+        events = folded(unit, plan.stream, plan.kind)
+        gone = events.column(RECORD_KEY).to_pylist() if plan.kind == DELETED else ()
+        files.append(_onto(plan, partition, bucket), events, gone, note=plan.note.to_footer())
+
+
+def _onto(plan: StreamPlan, partition: str, bucket: int) -> FileSlice:
+    found = [each for each in plan.slices.get(partition, ()) if bucket_of(each.file_id) == bucket]
+    if len(found) > 1:
+        raise CorruptTableError(
+            f"bucket {bucket} of partition {partition!r} has {len(found)} file groups "
+            f"({', '.join(each.file_id for each in found)}), so its keys are not unique; was the table always written with "
+            f"{plan.spec.bucket_count} buckets?",
+            partition=partition,
+            bucket=bucket,
+        )
+    return found[0] if found else FileSlice(FileGroupId(partition, new_file_id(_SAME_FOR_ALL, bucket=bucket)), None)

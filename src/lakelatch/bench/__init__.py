@@ -1,0 +1,21 @@
+"""The contention lab: how locks, strategies and other systems fare with given writers on a given store (docs/bench.md)."""
+
+from .results import Cell, Results, Spread, read
+from .runner import Contender, Plan, Progress, contenders, measure
+from .scenario import Role, Scenario, load, names
+
+__all__ = [
+    "Cell",
+    "Contender",
+    "Plan",
+    "Progress",
+    "Results",
+    "Role",
+    "Scenario",
+    "Spread",
+    "contenders",
+    "load",
+    "measure",
+    "names",
+    "read",
+]

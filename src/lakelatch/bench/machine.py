@@ -1,0 +1,42 @@
+"""Where figures were taken: they belong to this machine and these versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+
+def facts(packages: Iterable[str]) -> dict[str, Any]:
+    """CPU, memory, kernel, Python, versions of packages, and the load before."""
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": f"{platform.python_version()} {platform.python_implementation()}",
+        "executable_optimized": "--enable-optimizations" in (sysconfig_flags() or ""),
+        "load": load(),
+        "versions": {name: _version(name) for name in sorted({"lakelatch", "pyarrow", *packages})},
+    }
+
+
+def sysconfig_flags() -> str | None:
+    """How this Python was built: with profile-guided optimization it is a third faster."""
+    import sysconfig
+
+    return sysconfig.get_config_var("CONFIG_ARGS") if sys.platform != "win32" else None
+
+
+def load() -> float:
+    """Processes that want to run, over the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"

@@ -1,0 +1,99 @@
+"""The report as text: tables that a pull request can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..results import Cell, Results
+from .advice import advise
+
+
+def markdown(results: Results) -> str:
+    """The whole report."""
+    return "\n".join(_lines(results)) + "\n"
+
+
+def _lines(results: Results) -> Iterator[str]:
+    yield "# Contention"
+    yield ""
+    if results.partial:
+        yield "**Ended before its end: the last run is not counted, and others are missing.**"
+        yield ""
+    yield conditions(results)
+    for scenario, cells in results.scenarios().items():
+        yield ""
+        yield f"## {scenario}"
+        yield ""
+        yield f"{_plain(cells[0].about)[:1].upper()}{_plain(cells[0].about)[1:]}."
+        yield ""
+        yield from table(cells)
+        if advice := advise(cells):
+            yield ""
+            for each in advice:
+                yield f"- {_plain(each.words)}" + (f" *{each.rule}*" if each.rule else "")
+        reasons = [line for cell in cells for line in _reasons(cell)]
+        if reasons:
+            yield ""
+            yield "Attempts lost and operations aborted, by reason:"
+            yield ""
+            yield from reasons
+    yield ""
+    yield "## Configurations"
+    yield ""
+    for system, words in {cell.system: cell.configuration for cell in results.cells()}.items():
+        yield f"- {_plain(system)}: {_plain(words)}"
+    for words in results.skipped:
+        yield f"- not measured: {_plain(words)}"
+
+
+def conditions(results: Results) -> str:
+    """Machine, versions and parameters, in one paragraph."""
+    machine, plan = results.machine, results.machine["plan"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    length = f"{plan['operations']} operations by each writer" if plan["operations"] else f"{plan['seconds']:g} s"
+    return (
+        f"{machine['cores']} cores, {machine['memory_mib']:,} MiB, {machine['system']}, Python {machine['python']}; {versions}; "
+        f"load before {machine['load']:g}. {length} in {plan['rounds']} rounds, systems in turns, seed {plan['seed']}, in "
+        f"{_plain(str(plan['place']))}. Medians; in brackets the least and the greatest of the rounds. Figures belong "
+        "to this machine; ratios of one run say something."
+    )
+
+
+def table(cells: list[Cell]) -> Iterator[str]:
+    """One row for each system and number of writers."""
+    yield (
+        "| writers | system | /s | aborted | attempts a commit | p50 ms | p99 ms | lock held | slowest to fastest "
+        "| longest silence s |"
+    )
+    yield "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    for cell in cells:
+        if cell.wrong or not cell.good:
+            words = cell.wrong or "ended before its end"
+            yield f"| {cell.writers} | {_plain(cell.system)} | **{_plain(words)}** | | | | | | | |"
+            continue
+        latency = [cell.spread(lambda run, p=p: run["latency_ms"][p]).text() for p in ("p50", "p99")]  # type: ignore[misc]
+        held = cell.spread(lambda run: run["lock_held_share"]).median
+        yield (
+            f"| {cell.writers} | {_plain(cell.system)} | {cell.goodput.text()} | {aborted(cell)} "
+            f"| {cell.spread(lambda run: run['attempts_per_commit']).text(2)} | {latency[0]} | {latency[1]} "
+            f"| {f'{held:.0%}' if held else ''} | {cell.spread(lambda run: run['fairness']['ratio']).text(2)} "
+            f"| {cell.spread(lambda run: run['longest_silence_s']).text(2)} |"
+        )
+
+
+def aborted(cell: Cell) -> str:
+    """How many operations aborted, and how many failed for another reason than a conflict."""
+    failed = cell.count("failed_operations")
+    return f"{cell.count('aborted')}" + (f", {failed} failed" if failed else "")
+
+
+def _reasons(cell: Cell) -> Iterator[str]:
+    for what, name in (("lost", "lost_tries"), ("aborted", "aborts"), ("failed", "errors")):
+        for reason, count in cell.reasons(name).most_common(5):
+            words = reason or "its writer was killed"
+            yield f"- {cell.writers} x {_plain(cell.system)}: {count} {what}: {_plain(words)}"
+
+
+def _plain(text: str) -> str:
+    """Text of others, which must not end a cell of a table."""
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -1,0 +1,111 @@
+"""The report as one page that needs nothing else: text, tables, pictures; for light and dark, for a screen and a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from ..results import Cell, Results
+from .advice import Advice, advise
+from .charts import Chart, charts
+from .lanes import LANES_MAX, lanes
+from .markdown import aborted, conditions
+
+BYTES_MAX = 1_000_000
+_TIMELINES = 3  # of one scenario: ours, and the best of the others
+_LANE_KEYS = (
+    ("landed", "landed"),
+    ("lost", "lost; the arrow leads to the winner"),
+    ("waits", "waits for the lock"),
+    ("held", "holds the lock"),
+)
+
+
+def page(results: Results) -> str:
+    """The whole page, of at most `BYTES_MAX`: timelines are left out where it would be more."""
+    for timelines in (_TIMELINES, 1, 0):
+        found = "".join(_parts(results, timelines))
+        if len(found.encode()) <= BYTES_MAX:
+            return found
+    return found
+
+
+def _parts(results: Results, timelines: int) -> Iterator[str]:
+    css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    yield (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>Contention</title><style>{css}</style></head><body><h1>Contention</h1>'
+    )
+    if results.partial:
+        yield '<p class="bad">Ended before its end: the last run is not counted, and others are missing.</p>'
+    yield f'<p class="soft">{escape(conditions(results))}</p>'
+    systems = list(dict.fromkeys(cell.system for cell in results.cells()))
+    colours = {system: number for number, system in enumerate(systems)}
+    for scenario, cells in results.scenarios().items():
+        yield f"<h2>{escape(scenario)}</h2><p>{escape(cells[0].about[:1].upper() + cells[0].about[1:])}.</p>"
+        if advice := advise(cells):
+            yield f'<div class="advice">{"".join(map(_advice, advice))}</div>'
+        yield f'<div class="charts">{"".join(map(_figure, charts(cells, colours)))}</div>'
+        yield from _timelines(results, cells, timelines)
+        yield _table(cells)
+    yield "<h2>Configurations</h2>"
+    for system, words in {cell.system: cell.configuration for cell in results.cells()}.items():
+        yield f"<p><strong>{escape(system)}</strong>: {escape(words)}</p>"
+    for words in results.skipped:
+        yield f"<p>not measured: {escape(words)}</p>"
+    yield "</body></html>\n"
+
+
+def _advice(each: Advice) -> str:
+    rule = f'<p class="soft">{escape(each.rule)}</p>' if each.rule else ""
+    return f"<p>{escape(each.words)}</p>{rule}"
+
+
+def _figure(chart: Chart) -> str:
+    return f"<figure><h3>{escape(chart.title)}</h3>{chart.picture}{_legend(chart.legend)}</figure>"
+
+
+def _legend(keys: tuple[tuple[str, str], ...]) -> str:
+    inside = "".join(f'<span><i class="key {colour}"></i>{escape(words)}</span>' for colour, words in keys)
+    return f'<div class="legend">{inside}</div>' if keys else ""
+
+
+def _timelines(results: Results, cells: list[Cell], count: int) -> Iterator[str]:
+    """Of the number of writers that has most lanes and still fits: ours, then the others by their rate."""
+    good = [cell for cell in cells if cell.good]
+    fitting = [cell.writers for cell in good if cell.writers <= LANES_MAX] or [cell.writers for cell in good]
+    there = [cell for cell in good if cell.writers == max(fitting, default=0)]
+    there.sort(key=lambda cell: (not cell.ours, -cell.goodput.median))
+    for cell in there[:count]:
+        run = max(cell.good, key=lambda each: sum(each["lost_tries"].values()))
+        if drawn := lanes(*results.operations(run)):
+            title = f"{cell.system}, {cell.writers} writers: where most attempts lost"
+            yield f'<figure class="wide"><h3>{escape(title)}</h3>{drawn}{_legend(_LANE_KEYS)}</figure>'
+
+
+def _table(cells: list[Cell]) -> str:
+    names = (
+        "writers", "system", "a second", "aborted", "attempts a commit", "p50 ms", "p99 ms", "lock held",
+        "slowest to fastest", "longest silence s",
+    )  # fmt: skip
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return f'<div class="table"><table><tr>{head}</tr>{"".join(map(_row, cells))}</table></div>'
+
+
+def _row(cell: Cell) -> str:
+    first = f"<td>{cell.writers}</td><td>{escape(cell.system)}</td>"
+    if cell.wrong or not cell.good:
+        return f'<tr>{first}<td class="bad" colspan="8">{escape(cell.wrong or "ended before its end")}</td></tr>'
+    held = cell.spread(lambda run: run["lock_held_share"]).median
+    values = (
+        cell.goodput.text(),
+        aborted(cell),
+        cell.spread(lambda run: run["attempts_per_commit"]).text(2),
+        cell.spread(lambda run: run["latency_ms"]["p50"]).text(),
+        cell.spread(lambda run: run["latency_ms"]["p99"]).text(),
+        f"{held:.0%}" if held else "",
+        cell.spread(lambda run: run["fairness"]["ratio"]).text(2),
+        cell.spread(lambda run: run["longest_silence_s"]).text(2),
+    )
+    return f"<tr>{first}{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"

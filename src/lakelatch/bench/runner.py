@@ -1,0 +1,398 @@
+"""The lab: plans the runs of some scenarios, makes them one after another, and keeps what they found.
+
+Systems take turns within a round, and each round begins with another one, so that none has the better half of a disk's day.
+Each run has a table of its own, in a folder of the lab's own, which is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ..arguments import number
+from ..errors import ConfigError, LakeLatchError
+from ..locks import check_url, shown
+from ..occ.log import Settings
+from ..storage import open_store
+from . import machine, oracle, rows
+from .crew import Crew, refuse_too_many
+from .measures import figures
+from .operations import Operation, read_operations
+from .results import RESULTS
+from .scenario import Scenario
+from .systems import System, load
+from .systems.registry import OURS
+from .worker import CELLS, OVERLAPS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER = "lakelatch-bench"
+WRITERS_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A system as it is set."""
+
+    system: str
+    configuration: str
+    words: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tries: int = 1
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.system if self.configuration == "best" else f"{self.system} {self.configuration}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure, and how.
+
+    Attributes:
+        writers: numbers of writers, one after another; empty: as each scenario says.
+        seconds: of each contender, scenario and number of writers, in ``rounds`` parts.
+        operations: so many by each writer in each part, instead of seconds.
+        place: URL of a folder or bucket in which to make tables; None: a temporary folder.
+        keep: leave the tables.
+    """
+
+    scenarios: tuple[Scenario, ...]
+    contenders: tuple[Contender, ...]
+    out: Path
+    writers: tuple[int, ...] = ()
+    seconds: float = 20.0
+    rounds: int = 3
+    operations: int = 0
+    place: str | None = None
+    keep: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        number(self.seconds, "seconds", least=0.1, most=86400, error=ConfigError)
+        number(self.rounds, "rounds", least=1, most=1000, whole=True, error=ConfigError)
+        number(self.operations, "operations", least=0, whole=True, error=ConfigError)
+        for each in self.writers:
+            number(each, "writers", least=1, most=WRITERS_MAX, whole=True, error=ConfigError)
+        for scenario, writers in self.cells():
+            scenario.cast(writers)
+            refuse_too_many(-(-writers // scenario.per_process))
+
+    def cells(self) -> Iterator[tuple[Scenario, int]]:
+        """Each scenario with each number of writers."""
+        for scenario in {each.name: each for each in self.scenarios}.values():
+            asked = self.writers or (scenario.writers,)
+            # Of several numbers those that are too small for the roles of one scenario need not fit all of them.
+            fitting = [max(each, scenario.smallest()) for each in asked] if len(asked) > 1 else asked
+            for writers in dict.fromkeys(fitting):
+                yield scenario, writers
+
+    def turns(self) -> Iterator[tuple[Scenario, int, int, Contender]]:
+        """Every run in its order: scenario, writers, round, contender."""
+        for scenario, writers in self.cells():
+            for turn in range(self.rounds):
+                first = turn % len(self.contenders)
+                for contender in self.contenders[first:] + self.contenders[:first]:
+                    yield scenario, writers, turn, contender
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a display shows while a run goes on."""
+
+    scenario: str = ""
+    writers: int = 0
+    contender: str = ""
+    round: int = 0
+    run: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    elapsed: float = 0.0
+    done: int = 0
+    aborted: int = 0
+    lost: int = 0
+    finished: list[dict[str, Any]] = field(default_factory=list)
+
+
+Tell = Callable[[Progress], None]
+
+
+def contenders(
+    *,
+    locks: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+    isolations: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    peers: Sequence[str] = (),
+    ours: bool = True,
+) -> tuple[list[Contender], list[str]]:
+    """Everything to compare, and a sentence about each peer that cannot be here.
+
+    Args:
+        locks: URLs, ``table`` or ``none://``; as are ``strategies`` and ``isolations`` measured each with each.
+        settings: further ones of our tables.
+        peers: adapters by name, in all their configurations; ``name/configuration`` is one of them.
+    """
+    found, skipped = [], []
+    if ours:
+        for lock, strategy, isolation in product(locks or (None,), strategies or (None,), isolations or (None,)):
+            if lock is not None and lock not in ("table", "none://"):
+                check_url(lock)
+            own = {"lock": lock, "strategy": strategy, "isolation": isolation}
+            chosen = {name: value for name, value in own.items() if value is not None} | dict(settings or {})
+            Settings().changed(**chosen)  # refused here, before anything is made
+            words = ", ".join(f"{n}={shown(v) if n == 'lock' else v}" for n, v in chosen.items())
+            found.append(Contender(OURS, words or "default", words or "all settings of the table as they come", chosen))
+    for name in peers:
+        adapter, _, wanted = name.partition("/") if ":" not in name else (name, "", "")
+        try:
+            system = load(adapter)
+        except ConfigError as e:
+            if "missing" not in e.details:
+                raise
+            skipped.append(f"skipped {adapter}: {e}")
+            continue
+        chosen_ones = [each for each in system.configurations if wanted in ("", each.name)]
+        if not chosen_ones:
+            known = ", ".join(each.name for each in system.configurations)
+            raise ConfigError(f"{adapter} has no configuration {wanted!r}; it has {known}")
+        for each in chosen_ones:
+            lock_urls = {"locks": list(locks)} if locks else {}
+            found.append(Contender(adapter, each.name, each.words, {**each.settings, **lock_urls}, each.tries))
+    if not found:
+        raise ConfigError(f"nothing is left to measure: {'; '.join(skipped) or 'no peer was named'}")
+    return found, skipped
+
+
+def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
+    """Make all runs. Each is written to ``results.jsonl`` when it ends; the answer has them all.
+
+    Ctrl-C ends the processes that were started, removes the tables, and marks the run that it met as partial.
+
+    Raises:
+        ConfigError: the folder for results exists already, or a contender cannot work here.
+        KeyboardInterrupt: after what was found so far has been kept.
+    """
+    _make(plan.out)
+    with _place(plan) as base, (plan.out / RESULTS).open("a", encoding="utf-8") as out:
+
+        def keep(line: dict[str, Any]) -> None:
+            out.write(json.dumps(line, default=str) + "\n")
+            out.flush()
+
+        packages = {load(each.system).package for each in plan.contenders}
+        keep({"what": "machine", **machine.facts(packages), "plan": _facts(plan)})
+        turns = list(plan.turns())
+        progress = Progress(runs=len(turns))
+        told: set[tuple[str, str]] = set()
+        for count, (scenario, writers, turn, contender) in enumerate(turns, 1):
+            progress.scenario, progress.writers, progress.contender = scenario.name, writers, contender.label
+            progress.round, progress.run = turn, count
+            missing = scenario.works - load(contender.system).works
+            if missing:
+                if (scenario.name, contender.system) not in told:
+                    told.add((scenario.name, contender.system))
+                    words = f"{contender.system} cannot {', '.join(sorted(missing))}"
+                    keep({"what": "skipped", "scenario": scenario.name, "system": contender.label, "why": words})
+                continue
+            run = _Run(plan, scenario, writers, turn, contender, f"{base}/{count:04d}", progress, tell)
+            try:
+                found = run.perform(plan.out / "runs" / f"{count:04d}")
+            except KeyboardInterrupt:
+                keep(run.facts | {"partial": True, "folder": f"runs/{count:04d}"} | run.found_so_far())
+                raise
+            progress.finished.append(found)
+            keep(found | {"folder": f"runs/{count:04d}"})
+            tell(progress)
+        return progress.finished
+
+
+class _Run:
+    """One contender in one scenario, once."""
+
+    def __init__(
+        self, plan: Plan, scenario: Scenario, writers: int, turn: int, contender: Contender, place: str,
+        progress: Progress, tell: Tell,
+    ) -> None:  # fmt: skip
+        self._plan, self._scenario, self._contender, self._place = plan, scenario, contender, place
+        self._progress, self._tell = progress, tell
+        self._cast = scenario.cast(writers)
+        self._partitions = scenario.partitions or writers
+        self._operations = plan.operations or scenario.operations
+        self._seconds = 0.0 if self._operations else plan.seconds / plan.rounds
+        settings = dict(contender.settings)
+        if contender.system == OURS:
+            settings = {**scenario.settings, **settings}
+        self._settings = settings
+        self._system: System = load(contender.system)(settings)
+        self._seed = f"{plan.seed}/{scenario.name}/{writers}/{turn}"
+        self._folder = Path()
+        self._crew: Crew | None = None
+        self.facts: dict[str, Any] = {
+            "what": "run",
+            "scenario": scenario.name,
+            "about": scenario.about,
+            "writers": writers,
+            "round": turn,
+            "system": contender.label,
+            "ours": contender.system == OURS,
+            "configuration": contender.words,
+            "settings": {n: shown(v) if n == "lock" else v for n, v in settings.items() if n != "locks"},
+            "tries": contender.tries,
+            "seed": self._seed,
+        }
+
+    def perform(self, folder: Path) -> dict[str, Any]:
+        """Figures, or ``failed`` with the reason and no rate."""
+        folder.mkdir(parents=True)
+        self._folder = folder
+        (folder / "cells").write_bytes(bytes(8 * CELLS))
+        self.facts["load"] = machine.load()
+        first = rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
+        self._crew = Crew(self._jobs(), folder, self._show)
+        try:
+            self._system.create(self._place, first)
+            self._crew.perform(self._seconds)
+            operations = self.operations()
+            told = self.facts | {"start": self._crew.start, "strikes": self._crew.strikes}
+            (folder / "run.json").write_text(json.dumps(told, default=str))
+            faults = oracle.judge(first, operations, self._final()) + self._overlaps()
+        except LakeLatchError as e:
+            return self.facts | {"failed": str(e)}
+        except Exception as e:  # noqa: BLE001 - whatever a system raises belongs to its row, and the others go on
+            return self.facts | {"failed": f"{type(e).__name__}: {e}"}
+        if faults:
+            return self.facts | {
+                "failed": f"the oracle found wrong rows: {oracle.summary(faults)}",
+                "wrong": len(faults),
+            }
+        found = self._figures(operations)
+        if found["failed_operations"] > found["done"]:
+            return self.facts | {
+                "failed": f"{found['failed_operations']} operations failed and {found['done']} landed: {found['errors']}"
+            }
+        return self.facts | found
+
+    def found_so_far(self) -> dict[str, Any]:
+        """Figures of what there is, unjudged."""
+        if self._crew is None or not self._crew.start:
+            return {}
+        self._seconds = min(self._seconds, max(time.monotonic() - self._crew.start, 0.001)) if self._seconds else 0.0
+        (self._folder / "run.json").write_text(
+            json.dumps(self.facts | {"start": self._crew.start, "partial": True}, default=str)
+        )
+        return self._figures(self.operations())
+
+    def operations(self) -> list[Operation]:
+        """What the writers did, in seconds since the start."""
+        assert self._crew is not None
+        return read_operations(self._folder.glob("writer-*.jsonl"), start=self._crew.start)
+
+    def _figures(self, operations: list[Operation]) -> dict[str, Any]:
+        assert self._crew is not None
+        found = figures(operations, self._seconds)
+        found["cpu_s"] = round(sum(each["cpu_s"] for each in self._crew.done), 3)
+        found["never_begun"] = sum(each["overdue"] for each in self._crew.done)
+        found["strikes"] = len(self._crew.strikes)
+        return found
+
+    def _final(self) -> pa.Table:
+        """The rows afterwards; a bare lock has no table."""
+        if self._scenario.works <= {"hold"}:
+            return rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
+        return self._system.rows(self._place)
+
+    def _overlaps(self) -> list[oracle.Fault]:
+        cells = memoryview((self._folder / "cells").read_bytes()).cast("q")
+        met = cells[OVERLAPS]
+        return [oracle.Fault("doubled", f"two held the lock at the same time, {met} times")] if met else []
+
+    def _jobs(self) -> list[dict[str, Any]]:
+        size = self._scenario.per_process
+        cast = list(enumerate(self._cast))
+        common = {
+            "system": self._contender.system,
+            "settings": self._settings,
+            "tries": self._contender.tries,
+            "place": self._place,
+            "folder": str(self._folder.resolve()),
+            "scenario": asdict(self._scenario),
+            "partitions": self._partitions,
+            "seconds": self._seconds,
+            "operations": self._operations,
+            "seed": self._seed,
+            "generation": 0,
+            "first": 1,
+        }
+        groups = [cast[at : at + size] for at in range(0, len(cast), size)]
+        return [common | {"writers": [(number, role.name) for number, role in group]} for group in groups]
+
+    def _show(self, crew: Crew) -> None:
+        progress = self._progress
+        progress.seconds = self._seconds
+        progress.elapsed = max(time.monotonic() - crew.start, 0.0) if crew.start else 0.0
+        for what, value in crew.progress.items():
+            setattr(progress, what, value)
+        self._tell(progress)
+
+
+def _make(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists already; name another folder with --out, nothing is overwritten")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ConfigError(f"the folder {out} for results cannot be made: {e}") from e
+
+
+@contextmanager
+def _place(plan: Plan) -> Iterator[str]:
+    """Where this lab's tables go: a folder of its own, removed at the end."""
+    if plan.place is None:
+        with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
+            yield folder
+        return
+    base = f"{plan.place.rstrip('/')}/{FOLDER}-{uuid4().hex[:12]}"
+    try:
+        yield base
+    finally:
+        if not plan.keep:
+            remove(base)
+
+
+def remove(place: str) -> None:
+    """Delete all that lies in a folder or below a prefix."""
+    store = open_store(place)
+    if store.url.startswith("file:"):
+        shutil.rmtree(_local(place), ignore_errors=True)
+        return
+    for entry in store.list("", recursive=True):
+        store.delete(entry.path)
+
+
+def _local(place: str) -> str:
+    return place.removeprefix("file://")
+
+
+def _facts(plan: Plan) -> dict[str, Any]:
+    return {
+        "scenarios": [each.name for each in plan.scenarios],
+        "contenders": [each.label for each in plan.contenders],
+        "writers": list(plan.writers),
+        "seconds": plan.seconds,
+        "rounds": plan.rounds,
+        "operations": plan.operations,
+        "place": plan.place or "a temporary folder",
+        "seed": plan.seed,
+    }

@@ -1,0 +1,209 @@
+"""Lock libraries without tables, for the scenarios of bare locks: each on the first ``--lock`` server that it can use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import urlsplit
+
+from ...errors import ConfigError
+from .. import rows
+from ..works import Note
+from .interface import Configuration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LEASE_S = 30  # as ours
+
+
+class _Client(Protocol):
+    """One process's connection."""
+
+    def acquire(self) -> None: ...
+    def release(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _BareLock:
+    """A system that only holds; a subclass makes its client."""
+
+    works: ClassVar[frozenset[str]] = frozenset({"hold"})
+    schemes: ClassVar[tuple[str, ...]] = ()
+    modules: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self._urls: Sequence[str] = settings.get("locks", ())
+
+    @property
+    def url(self) -> str:
+        """The server. Raises `ConfigError` where none was named."""
+        for url in self._urls:
+            if urlsplit(url).scheme in self.schemes:
+                return url
+        raise ConfigError(f"{type(self).__name__} needs a server: say --lock {self.schemes[0]}://...")
+
+    def create(self, place: str, first: pa.Table) -> None:  # noqa: ARG002 - there is no table
+        client = self.client(place)
+        client.acquire()
+        client.release()
+        client.close()
+
+    def open(self, place: str, writer: str, priority: int) -> _Session:  # noqa: ARG002 - all are the same
+        return _Session(self.client(place))
+
+    def rows(self, place: str) -> pa.Table:  # noqa: ARG002 - there is no table
+        return rows.SCHEMA.empty_table()
+
+    def client(self, place: str) -> _Client:
+        raise NotImplementedError
+
+
+class _Session:
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+
+    def hold(self, note: Note) -> None:
+        note.attempt()
+        self._client.acquire()
+        try:
+            note.think()
+        finally:
+            self._client.release()
+        note.landed("", [])
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _name(place: str) -> str:
+    """The same for all processes of a run, and for no other run."""
+    return f"lakelatch-bench-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+
+
+class RedisPy(_BareLock):
+    """`redis.lock.Lock`."""
+
+    package: ClassVar[str] = "redis"
+    schemes = ("redis",)
+    modules = ("redis",)
+    configurations: ClassVar[tuple[Configuration, ...]] = (
+        Configuration("best", "looks every 5 ms, lease 30 s", {"sleep": 0.005}),
+        Configuration("default", "looks every 100 ms, lease 30 s", {"sleep": 0.1}),
+    )
+
+    def client(self, place: str) -> _Client:
+        import redis
+
+        connection = redis.Redis.from_url(self.url.partition("?")[0])
+        lock = connection.lock(_name(place), timeout=_LEASE_S, sleep=self.settings.get("sleep", 0.1))
+        return _Held(lock, connection)
+
+
+class PythonRedisLock(_BareLock):
+    """`redis_lock.Lock`, without its renewal, which is a thread for every turn."""
+
+    package: ClassVar[str] = "python-redis-lock"
+    schemes = ("redis",)
+    modules = ("redis", "redis_lock")
+    configurations: ClassVar[tuple[Configuration, ...]] = (Configuration("best", "lease 30 s, without renewal"),)
+
+    def client(self, place: str) -> _Client:
+        import redis
+        import redis_lock
+
+        connection = redis.StrictRedis.from_url(self.url.partition("?")[0])
+        return _Held(redis_lock.Lock(connection, _name(place), expire=_LEASE_S), connection)
+
+
+class _Held:
+    """A lock object and the connection that it uses."""
+
+    def __init__(self, lock: Any, connection: Any) -> None:
+        self._lock, self._connection = lock, connection
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Kazoo(_BareLock):
+    """`kazoo.recipe.lock.Lock`."""
+
+    package: ClassVar[str] = "kazoo"
+    schemes = ("zk",)
+    modules = ("kazoo",)
+    configurations: ClassVar[tuple[Configuration, ...]] = (
+        Configuration("best", "the recipe as it comes, session 30 s"),
+    )
+
+    def client(self, place: str) -> _Client:
+        return _ZooKeeper(self.url, _name(place))
+
+
+class _ZooKeeper:
+    def __init__(self, url: str, name: str) -> None:
+        from kazoo.client import KazooClient
+
+        parts = urlsplit(url)
+        self._client = KazooClient(hosts=parts.netloc, timeout=_LEASE_S)
+        self._client.start(timeout=60)
+        self._path = f"{parts.path.rstrip('/')}/{name}"
+        self._lock = self._client.Lock(self._path)
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        from kazoo.exceptions import NoNodeError, NotEmptyError
+
+        with suppress(NoNodeError, NotEmptyError):  # the last one removes it
+            self._client.delete(self._path)
+        self._client.stop()
+        self._client.close()
+
+
+class FileLocks(_BareLock):
+    """`filelock.FileLock`, in the folder of the run."""
+
+    package: ClassVar[str] = "filelock"
+    modules = ("filelock",)
+    configurations: ClassVar[tuple[Configuration, ...]] = (
+        Configuration("best", "looks every 5 ms", {"poll_interval": 0.005}),
+        Configuration("default", "looks every 50 ms", {"poll_interval": 0.05}),
+    )
+
+    def client(self, place: str) -> _Client:
+        from filelock import FileLock
+
+        if "://" in place and not place.startswith("file://"):
+            raise ConfigError(f"filelock is measured in a local folder only, not at {place.partition('://')[0]}://")
+        folder = Path(place.removeprefix("file://"))
+        folder.mkdir(parents=True, exist_ok=True)
+        return _File(FileLock(folder / "lock", poll_interval=self.settings.get("poll_interval", 0.05)))
+
+
+class _File:
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,206 @@
+"""What writers do: each work makes the rows of one operation and says which verb of a system writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from . import rows
+from .operations import Operation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ZIPF = 1.2
+VALUES = 8  # of appended rows; a delete takes those of one
+
+
+class Note(Protocol):
+    """What a session tells while it works on one operation."""
+
+    def attempt(self) -> None:
+        """Another attempt begins; the one before has lost."""
+        ...
+
+    def think(self) -> None:
+        """Spend the time that the scenario wants between the reading and the commit."""
+        ...
+
+    def saw(self, found: pa.Table) -> None:
+        """These rows were read, and will be changed."""
+        ...
+
+    def landed(self, commit: str, losses: list[tuple[str, str]]) -> None:
+        """The system's name of the commit; why earlier attempts lost, and against which commit."""
+        ...
+
+
+Key = tuple[str, str]  # partition, id
+Change = Callable[["pa.Table"], "pa.Table"]
+
+
+class Session(Protocol):
+    """One writer's open handle on the table of a system.
+
+    Each verb is one transaction. It returns when that has landed and raises `Aborted` when nothing of it has, for a reason
+    that another attempt can mend; whatever else it raises ends the operation as failed. A system leaves out the verbs that
+    it does not have, and `System.works` says so.
+    """
+
+    def append(self, new: pa.Table, note: Note) -> None:
+        """Add rows with new keys."""
+        ...
+
+    def replace(self, part: str, new: pa.Table, note: Note) -> None:
+        """Make a partition hold these rows and no others."""
+        ...
+
+    def upsert(self, new: pa.Table, note: Note) -> None:
+        """Insert rows, or replace those with the same key, whatever others did to them."""
+        ...
+
+    def modify(self, keys: list[Key], change: Change, note: Note) -> None:
+        """Read rows and write what ``change`` makes of them; lost if somebody changes them in between."""
+        ...
+
+    def delete(self, value: int, note: Note) -> None:
+        """Delete the appended rows (keys from "a-") with this value."""
+        ...
+
+    def serve(self, note: Note) -> None:
+        """Do some of the table's maintenance, such as compaction."""
+        ...
+
+    def hold(self, note: Note) -> None:
+        """Take a lock, call ``note.think()``, and give it back."""
+        ...
+
+    def close(self) -> None:
+        """Close the handle. Idempotent."""
+        ...
+
+
+class Aborted(Exception):
+    """Nothing of the operation landed; another writer was in the way.
+
+    Attributes:
+        reason: in few words, the same for the same cause.
+        winner: the commit that it lost against, "" where nobody says.
+        losses: of all attempts, where the session made several.
+    """
+
+    def __init__(self, reason: str, winner: str = "", losses: list[tuple[str, str]] | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.winner, self.losses = reason, winner, losses or []
+
+
+@dataclass(slots=True)
+class Hand:
+    """One writer: what of it and of its role the works need."""
+
+    writer: int
+    chance: Random
+    partitions: int
+    keys: int
+    pick: str
+    spread: int
+    rows: int
+
+    def parts(self) -> list[int]:
+        """The partitions of one operation; always in order, so that two operations do not wait for each other in a circle."""
+        if self.pick == "own":
+            return [self.writer % self.partitions]
+        spread = min(self.spread, self.partitions)
+        if self.pick == "any":
+            return sorted(self.chance.sample(range(self.partitions), spread))
+        weights = [1 / (n + 1) ** _ZIPF for n in range(self.partitions)]
+        found: set[int] = set()
+        while len(found) < spread:
+            found.add(self.chance.choices(range(self.partitions), weights)[0])
+        return sorted(found)
+
+    def shared(self, count: int) -> list[int]:
+        """Some of the rows that are there before."""
+        return sorted(self.chance.sample(range(self.keys), count))
+
+
+Act = Callable[[Any, Note], None]
+Work = Callable[[Hand, Operation], Act]
+
+
+def _append(hand: Hand, op: Operation) -> Act:
+    parts = [rows.partition_name(part) for part in hand.parts() for _ in range(hand.rows)]
+    op.parts, op.rows, op.value = tuple(dict.fromkeys(parts)), len(parts), hand.chance.randrange(VALUES)
+    new = rows.rows_of(
+        [f"{rows.APPENDED}{op.name}-{n}" for n in range(len(parts))], parts, [op.value] * len(parts), op.name
+    )
+    return lambda session, note: session.append(new, note)
+
+
+def _replace(hand: Hand, op: Operation) -> Act:
+    part = rows.partition_name(hand.parts()[0])
+    op.parts, op.rows = (part,), hand.rows
+    keys = [f"{rows.REPLACED}{hand.writer}-{n}" for n in range(hand.rows)]
+    new = rows.rows_of(keys, [part] * hand.rows, [0] * hand.rows, op.name)
+    return lambda session, note: session.replace(part, new, note)
+
+
+def _upsert(hand: Hand, op: Operation) -> Act:
+    parts = hand.parts()
+    op.parts, op.rows = tuple(map(rows.partition_name, parts)), hand.rows * len(parts)
+    keys = [f"{rows.UPSERTED}{hand.writer}-{part}-{n}" for part in parts for n in range(hand.rows)]
+    names = [rows.partition_name(part) for part in parts for _ in range(hand.rows)]
+    new = rows.rows_of(keys, names, [0] * len(keys), op.name)
+    return lambda session, note: session.upsert(new, note)
+
+
+def _increment(hand: Hand, op: Operation) -> Act:
+    return _modify(hand, op, hand.shared(1), [1])
+
+
+def _transfer(hand: Hand, op: Operation) -> Act:
+    amount = hand.chance.randrange(1, 10)
+    return _modify(hand, op, hand.shared(2), hand.chance.choice(([amount, -amount], [-amount, amount])))
+
+
+def _modify(hand: Hand, op: Operation, numbers: list[int], by: list[int]) -> Act:
+    keys = [(rows.partition_name(n % hand.partitions), rows.shared_key(n)) for n in numbers]
+    more = dict(zip((key for _, key in keys), by, strict=True))
+    op.keys, op.parts, op.rows = tuple(more), tuple(dict.fromkeys(part for part, _ in keys)), len(keys)
+
+    def change(found: pa.Table) -> pa.Table:
+        names = found[rows.KEY].to_pylist()
+        values = found[rows.VALUE].to_pylist()
+        return rows.rows_of(
+            names, found[rows.PARTITION].to_pylist(), [v + more[n] for n, v in zip(names, values, strict=True)], op.name
+        )
+
+    return lambda session, note: session.modify(keys, change, note)
+
+
+def _delete(hand: Hand, op: Operation) -> Act:
+    op.value = int(op.name.rpartition("-")[2]) % VALUES
+    op.parts = tuple(map(rows.partition_name, range(hand.partitions)))
+    return lambda session, note: session.delete(op.value, note)
+
+
+def _serve(hand: Hand, op: Operation) -> Act:  # noqa: ARG001 - it writes no rows
+    return lambda session, note: session.serve(note)
+
+
+def _hold(hand: Hand, op: Operation) -> Act:  # noqa: ARG001 - it writes no rows
+    return lambda session, note: session.hold(note)
+
+
+WORKS: dict[str, Work] = {
+    "append": _append,
+    "replace": _replace,
+    "upsert": _upsert,
+    "increment": _increment,
+    "transfer": _transfer,
+    "delete": _delete,
+    "serve": _serve,
+    "hold": _hold,
+}

@@ -1,0 +1,1 @@
+"""The contention lab's commands."""

@@ -1,0 +1,69 @@
+"""``lakelatch bench list``, ``compare`` and ``report``.
+
+JSON of ``list``: ``scenarios`` (``name``, ``about``, ``writers``), ``peers`` (``name``, ``configurations``, ``missing``). Of
+``compare``: ``differences`` (``scenario``, ``writers``, ``system``, ``first``, ``second``, ``ratio``, ``certain``, ``note``) and
+``doubts``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...bench import load, names, read
+from ...bench.report import compare as compared
+from ...bench.report import write
+from ...bench.systems import known
+from ...bench.systems import load as adapter
+from ...errors import ConfigError
+from ..output import print_json, print_table, say
+
+
+def list_(*, json: bool) -> None:
+    """Print what there is to measure."""
+    scenarios = [load(name) for name in names()]
+    peers = [_peer(name) for name in known()]
+    if json:
+        facts = [{"name": each.name, "about": each.about, "writers": each.writers} for each in scenarios]
+        print_json({"scenarios": facts, "peers": peers})
+        return
+    print_table(("scenario", "writers", "what"), [(s.name, str(s.writers), s.about) for s in scenarios], fold=("what",))
+    say()
+    shown = [(p["name"], c["name"], c["words"]) for p in peers for c in p["configurations"]]
+    shown += [(p["name"], "", f"not here: {p['missing']}") for p in peers if p["missing"]]
+    print_table(("peer", "configuration", "what"), shown, fold=("what",))
+
+
+def _peer(name: str) -> dict[str, Any]:
+    try:
+        found = adapter(name).configurations
+    except ConfigError as e:
+        return {"name": name, "configurations": [], "missing": str(e)}
+    return {"name": name, "configurations": [{"name": c.name, "words": c.words} for c in found], "missing": ""}
+
+
+def compare(first: Path, second: Path, *, json: bool) -> None:
+    """Print how the second differs from the first."""
+    differences, doubts = compared(read(first), read(second))
+    if json:
+        print_json({"differences": [asdict(each) for each in differences], "doubts": doubts})
+        return
+    rows = [
+        (
+            each.scenario, str(each.writers), each.system, each.first.text(), each.second.text(),
+            f"{each.ratio:.2f}" if each.ratio else "", each.note or ("" if each.certain else "rounds overlap"),
+        )
+        for each in differences
+    ]  # fmt: skip
+    headers = ("scenario", "writers", "system", "first /s", "second /s", "ratio", "")
+    print_table(headers, rows, right=headers[3:6], fold=("",))
+    if not differences:
+        say("they have nothing in common")
+    for doubt in doubts:
+        say(f"mind that {doubt}")
+
+
+def report(folder: Path) -> None:
+    """Write the report again."""
+    say(f"report: {', '.join(map(str, write(read(folder))))}")

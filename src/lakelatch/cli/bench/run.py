@@ -1,0 +1,157 @@
+"""``lakelatch bench run``: makes the plan, shows how it goes, writes the report.
+
+JSON: each run as one line, as ``results.jsonl`` has it (docs/bench.md).
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ...bench import Plan, Progress, contenders, load, measure, read
+from ...bench.report import aborted, advise, write
+from ...errors import ConfigError
+from ...occ.log import Settings
+from ..outcome import INTERRUPTED
+from ..output import Waiting, print_json, print_table, say, wrapped
+
+
+def run(
+    names: Sequence[str],
+    *,
+    locks: Sequence[str],
+    strategies: Sequence[str],
+    isolations: Sequence[str],
+    settings: Sequence[str],
+    writers: str,
+    seconds: float,
+    rounds: int,
+    operations: int,
+    place: str | None,
+    keep: bool,
+    peers: Sequence[str],
+    ours: bool,
+    out: Path | None,
+    seed: int,
+    json: bool,
+) -> None:
+    """Measure, and write the report; see `lakelatch bench run`."""
+    found, skipped = contenders(
+        locks=locks, strategies=strategies, isolations=isolations, settings=_settings(settings), peers=peers, ours=ours
+    )
+    plan = Plan(
+        tuple(map(load, names)),
+        tuple(found),
+        out or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}"),
+        writers=_numbers(writers),
+        seconds=seconds,
+        rounds=rounds,
+        operations=operations,
+        place=place,
+        keep=keep,
+        seed=seed,
+    )
+    for words in skipped:
+        say(words, err=True)
+    try:
+        with _terminated_as_interrupted(), Waiting("making the first table") as status:
+            measure(plan, lambda progress: status(_line(progress)))
+    except KeyboardInterrupt:
+        _tell(plan.out, json=json)
+        say(f"interrupted; what was found so far is in {plan.out}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if _tell(plan.out, json=json):
+        raise typer.Exit(1)
+
+
+def _tell(out: Path, *, json: bool) -> bool:
+    """Write the report and print the figures; whether any run was wrong."""
+    results = read(out)
+    made = write(results)
+    if json:
+        for each in results.runs:
+            print_json(each, indent=None)
+        return bool(results.wrong)
+    rows = []
+    for cell in results.cells():
+        if cell.wrong or not cell.good:
+            words = cell.wrong or "ended before its end"
+            rows.append((cell.scenario, str(cell.writers), cell.system, "no rate", "", "", "", words))
+            continue
+        p50, p99 = (cell.spread(lambda run, p=p: run["latency_ms"][p]).median for p in ("p50", "p99"))  # type: ignore[misc]
+        attempts = cell.spread(lambda run: run["attempts_per_commit"]).median
+        rows.append((
+            cell.scenario, str(cell.writers), cell.system, cell.goodput.text(), aborted(cell), f"{attempts:.2f}",
+            f"{p50:.1f} / {p99:.1f}", "",
+        ))  # fmt: skip
+    headers = ("scenario", "writers", "system", "per second", "aborted", "attempts", "p50 / p99 ms", "")
+    print_table(headers, rows, right=headers[3:7], fold=("", "system"))
+    say()
+    for scenario, cells in results.scenarios().items():
+        for advice in advise(cells):
+            typer.echo(wrapped(f"{scenario}: {advice.words}"))
+    for words in results.skipped:
+        say(f"not measured: {words}")
+    say(f"report: {', '.join(map(str, made))}")
+    return bool(results.wrong)
+
+
+def _line(progress: Progress) -> str:
+    return (
+        f"{progress.run}/{progress.runs} {progress.scenario}, {progress.writers} x {progress.contender}: "
+        f"{progress.elapsed:.0f} s, {progress.done} done, {progress.lost} attempts lost, {progress.aborted} aborted"
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each) for each in text.split(",")) if text else ()
+    except ValueError:
+        raise ConfigError(f"--writers {text!r} is no list of numbers; write 1,4,16") from None
+
+
+def _settings(given: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE, each with the type of its field."""
+    found: dict[str, Any] = {}
+    known = Settings().to_json()
+    for each in given:
+        name, there, text = each.partition("=")
+        if not there or name not in known:
+            raise ConfigError(
+                f"--setting {each!r} is no setting; write NAME=VALUE with one of {', '.join(sorted(known))}"
+            )
+        found[name] = _value(name, text, known[name])
+    return found
+
+
+def _value(name: str, text: str, default: object) -> Any:
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"--setting {name}={text} is neither true nor false")
+        return text.lower() == "true"
+    if isinstance(default, int | float) or name == "bucket_count":
+        try:
+            return float(text) if isinstance(default, float) else int(text)
+        except ValueError:
+            raise ConfigError(f"--setting {name}={text} is no number") from None
+    return text.split(",") if name == "unique_constraints" or (name == "statistics" and text != "all") else text
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the lab as Ctrl-C does, with its processes and tables."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

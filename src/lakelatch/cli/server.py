@@ -1,0 +1,55 @@
+"""``lakelatch server``: a dashboard, an API and metrics of some tables, until it is stopped."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import typer
+
+from ..errors import ConfigError, LakeLatchError
+from .output import say
+
+
+def server(
+    tables: list[str], *, host: str, port: int, token_file: str, tls: tuple[str, str], plain_http: bool, every_s: float
+) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    try:
+        from .. import server as room
+    except ModuleNotFoundError as e:
+        raise ConfigError(
+            f"the server needs {e.name}, which is not installed; run pip install 'lakelatch[server]'"
+        ) from e
+    import lakelatch
+
+    from ..locks import metrics
+
+    address = room.Address(host, port, *tls, plain=plain_http)
+    address.refuse_unsafe()
+    access = room.Access.from_file(token_file) if token_file else room.Access.made()
+    access.cookie = f"lakelatch-{port}"
+    with ExitStack() as stack:
+        watched = {}
+        for name, url in room.named(tables).items():
+            table = lakelatch.open(url)
+            stack.callback(table.close)
+            try:
+                watched[name] = room.Watched(name, table)
+            except LakeLatchError as e:
+                e.add_note(f"nothing is served; leave out --table {name} or adopt it")
+                raise
+        application = room.Application(watched, access, every_s=every_s, secure=address.secure)
+
+        def listening(url: str) -> None:
+            say(f"serving {', '.join(watched)} at {url}")
+            if token_file:
+                say(f"the dashboard: {url}/?token=, and the token from {token_file}")
+            else:
+                say(f"the dashboard, printed only now: {url}/?token={access.token}")
+
+        metrics.enable()
+        try:
+            room.Server(application, address, listening=listening).run_here()
+        finally:
+            metrics.disable()
+    typer.echo("stopped", err=True)

@@ -1,0 +1,120 @@
+"""``lakelatch streams``.
+
+JSON of ``list``: a list of ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``, ``foreign_readers``, ``defaults``
+(``column``, ``value``, ``since``). Of ``explain``: a list, one for each partition that knows the key, of ``partition``,
+``file_id``, ``there``, ``cells`` (``column``, ``value``, ``stream``, ``ordering``, ``instant``, ``completion``, ``slot``,
+``why``, ``beat``: pairs of value and T) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
+``slot``, ``counted``). ``slot`` is null for values of base files, and where the log does not reach back so far. Values that
+JSON lacks are texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...occ.table import Table
+    from ...streams import RowHistory
+
+
+def list_(url: str, *, json: bool) -> None:
+    """Print the streams."""
+    import lakelatch
+
+    from ...streams import described
+
+    with lakelatch.open(url) as table:
+        found = table.streams
+    if json:
+        print_json([asdict(each) for each in found])
+        return
+    for each in found:
+        say(f"{each.name}: {described(each)}")
+    if not found:
+        say("no streams")
+
+
+def add(url: str, name: str, *, columns: Sequence[str], ordering: str, on_delete: str) -> None:
+    """Declare a stream, and print what it is now."""
+    import lakelatch
+
+    from ...streams import described
+
+    with lakelatch.open(url) as table:
+        made = table.stream(name, columns=list(columns), ordering=ordering, on_delete=on_delete).declaration
+    say(f"{made.name}: {described(made)}")
+
+
+def explain(url: str, key: str, partition: str | None, *, json: bool) -> None:
+    """Print what made a row."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        found = table.explain_row(key, partition=partition)
+        slots = _slots(table)
+    if json:
+        print_json([_plain(each, slots) for each in found])
+        return
+    for each in found:
+        _print(each, slots)
+    if not found:
+        say(f"no row and no event of {key}")
+
+
+def _slots(table: Table) -> dict[str, int]:
+    from ...occ.log import Commit
+
+    return {each.instant: each.slot for each in table.session.log.entries() if isinstance(each, Commit)}
+
+
+def _plain(row: RowHistory, slots: dict[str, int]) -> dict[str, Any]:
+    def told(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: told(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [told(each) for each in value]
+        return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+    plain: dict[str, Any] = told(asdict(row))
+    for each in (*plain["cells"], *plain["events"]):
+        each["slot"] = slots.get(each["instant"]) if each["completion"] else None
+    return plain
+
+
+def _print(row: RowHistory, slots: dict[str, int]) -> None:
+    place = f"partition {row.partition}, " if row.partition else ""
+    say(f"{place}file group {row.file_id}: " + ("a row" if row.there else "no row"))
+    if row.there:
+        headers = ["column", "value", "stream", "ordering", "slot", "why", "beat"]
+        cells = [
+            [
+                each.column,
+                repr(each.value),
+                each.stream,
+                "" if each.ordering is None else str(each.ordering),
+                str(slots.get(each.instant, "")) if each.completion else "",
+                each.why,
+                ", ".join(f"{value!r} of {instant}" for value, instant in each.beat),
+            ]
+            for each in row.cells
+        ]
+        print_table(headers, cells, right=["slot"], fold=["value", "why", "beat"])
+    if row.events:
+        say()
+        events = [
+            [
+                str(slots.get(each.instant, "")),
+                each.stream,
+                each.kind,
+                str(each.ordering),
+                each.instant,
+                "" if each.counted else "too old",
+            ]
+            for each in row.events
+        ]
+        print_table(["slot", "stream", "event", "ordering", "T", ""], events, right=["slot"])

@@ -1,0 +1,112 @@
+"""By which rule the rows of one key become one row: a merger for each column, and which row is newer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from ..errors import ConfigError, InputError
+from .choice import Last, LastNonNull, LastUnless
+from .interface import Merger
+from .named import find
+from .rows import Ties, combine
+
+EVERY = "*"  # the merger of all columns that name none
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a table says of its rows. Pickles.
+
+    Attributes:
+        columns: column -> name of its merger (`find`); `EVERY` is for those that are not named.
+        ordering: columns by which one row is newer than another; without any the later one is.
+        ties: which of two rows with equal ordering values is newer.
+        fixed: columns that are the same in all rows of a key, or say which is newer: they have no merger.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    ordering: tuple[str, ...] = ()
+    ties: Ties = "last"
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def as_hudi(self) -> bool:
+        """Whether every reader of a log file would follow it."""
+        return self.plain and (self.ties == "last" or not self.ordering)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the newest row stands as it is."""
+        return not self.columns
+
+    @cached_property
+    def _found(self) -> dict[str, Merger]:
+        return {name: find(spec) for name, spec in self.columns.items()}
+
+    def merger(self, column: str) -> Merger | None:
+        """The merger of a column; None: it has the newest row's value."""
+        if column in self.fixed or column in self.ordering:
+            return None
+        return self._found.get(column, self._found.get(EVERY))
+
+    def refuse(self, schema: pa.Schema | None) -> None:
+        """Raise `ConfigError` where rows can't be merged so, in a table with these columns; None: nobody knows them yet.
+
+        A merger that can't be imported here, of a package that is not installed, is one reason.
+        """
+        for name, spec in self.columns.items():
+            try:
+                find(spec)
+            except ConfigError as e:
+                raise ConfigError(f"column {name!r}: {e}", column=name, merger=spec) from e
+            if name in (*self.fixed, *self.ordering):
+                raise ConfigError(f"merge names {name!r}, which is a key, partition or ordering column; leave it out")
+            if schema is not None and name not in (EVERY, *schema.names):
+                raise ConfigError(
+                    f"merge names the column {name!r}, which the table lacks; it has {', '.join(schema.names)}"
+                )
+        if self.ties == "first" and not self.ordering:
+            raise ConfigError(
+                "ties='first' is about rows with equal ordering values, and the table has no ordering field; leave it out"
+            )
+        for column in schema or ():
+            self._refuse_column(column)
+
+    def _refuse_column(self, column: pa.Field) -> None:
+        if (merger := self.merger(column.name)) is None:
+            return
+        spec = self.columns.get(column.name, self.columns.get(EVERY))
+        try:
+            laws = merger.laws(column.type)
+        except InputError as e:
+            raise ConfigError(f"column {column.name!r} can't have the merger {spec}: {e}", column=column.name) from e
+        if self.ordering and not laws.commutative and not isinstance(merger, Last | LastNonNull | LastUnless):
+            raise ConfigError(
+                f"column {column.name!r} can't have the merger {spec}: it takes rows in order, and a row that comes late would "
+                f"need the ordering value of each that was merged before, which nobody keeps. Leave out the ordering field "
+                f"({', '.join(self.ordering)}), or use a merger whose result does not depend on the order",
+                column=column.name,
+            )
+
+    def commutes(self, schema: pa.Schema) -> bool:
+        """Whether the order in which rows arrive makes no difference."""
+        rest = [each for each in schema if each.name not in self.fixed]
+        mergers = [(self.merger(each.name), each.type) for each in rest]
+        return all(merger is not None and merger.laws(kind).commutative for merger, kind in mergers)
+
+    def lifted(self, rows: pa.Table) -> pa.Table:
+        """The rows with what each contributes (`Merger.lift`)."""
+        for place, column in enumerate(rows.schema):
+            if (merger := self.merger(column.name)) is not None:
+                values = rows.column(place).combine_chunks()
+                rows = rows.set_column(place, column, merger.lift(values, column.type))
+        return rows
+
+    def one_of_each(self, rows: pa.Table, key: str) -> pa.Table:
+        """One row for each key. ``rows`` come in order of arrival, and hold contributions or merged values."""
+        mergers = {name: merger for name in rows.column_names if (merger := self.merger(name)) is not None}
+        return combine(rows, key=key, mergers=mergers, ordering=self.ordering, ties=self.ties)

@@ -1,0 +1,81 @@
+"""Who may ask: one token for the whole server, and a cookie for the browser that was opened with it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from ..errors import ConfigError
+
+LEAST = 16  # characters of a token: fewer can be guessed
+Headers = list[tuple[bytes, bytes]]
+
+
+class Access:
+    """Checks each request's token, in a time that does not depend on how much of it is right.
+
+    A program sends ``Authorization: Bearer TOKEN``. A browser is opened once with ``/?token=TOKEN`` and gets a cookie,
+    from which the token cannot be told; it lets look, never change.
+    """
+
+    def __init__(self, token: str, *, cookie: str = "lakelatch") -> None:
+        if len(token) < LEAST or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(
+                f"the server's token must have {LEAST} characters or more, printable ASCII without blanks; "
+                "`openssl rand -hex 32` makes one"
+            )
+        self.token, self.cookie = token, cookie
+        self._session = hmac.new(token.encode(), b"lakelatch dashboard", hashlib.sha256).hexdigest()
+
+    @classmethod
+    def from_file(cls, path: str) -> Access:
+        """The first line of a file is the token. `ConfigError` when it cannot be read or holds none."""
+        try:
+            lines = Path(path).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as e:
+            reason = e.strerror if isinstance(e, OSError) else "it is no text"
+            raise ConfigError(f"the token file {path} cannot be read: {reason}", path=path) from e
+        return cls(lines[0].strip() if lines else "")
+
+    @classmethod
+    def made(cls) -> Access:
+        """A new token, for this run."""
+        return cls(secrets.token_urlsafe(32))
+
+    def bears(self, headers: Headers) -> bool:
+        """Whether the request bears the token itself."""
+        given = [value for name, value in headers if name == b"authorization"]
+        if len(given) != 1:
+            return False
+        scheme, _, word = given[0].partition(b" ")
+        return scheme.lower() == b"bearer" and _same(word.strip(), self.token)
+
+    def knows(self, headers: Headers) -> bool:
+        """Whether the request comes from a browser that was opened with the token."""
+        for name, value in headers:
+            if name == b"cookie":
+                for each in value.split(b";"):
+                    key, _, word = each.strip().partition(b"=")
+                    if key == self.cookie.encode() and _same(word, self._session):
+                        return True
+        return False
+
+    def opens(self, query: bytes) -> bool:
+        """Whether the dashboard's link was followed."""
+        try:
+            given = [value for name, value in parse_qsl(query.decode("latin-1"), max_num_fields=50) if name == "token"]
+        except ValueError:
+            return False
+        return len(given) == 1 and _same(given[0].encode(), self.token)
+
+    def set_cookie(self, *, secure: bool) -> str:
+        """What the browser is to keep."""
+        return f"{self.cookie}={self._session}; Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
+
+
+def _same(given: bytes, right: str) -> bool:
+    # Of equal length, whatever was given: the comparison tells nothing of the token's.
+    return hmac.compare_digest(hashlib.sha256(given).digest(), hashlib.sha256(right.encode()).digest())

@@ -1,0 +1,222 @@
+"""What can be asked of the server, each with its parameters; `described` says the same as OpenAPI.
+
+A parameter that is not declared is refused, and so is one that is given twice: a misspelled one must not pass for none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ..errors import InputError
+from .watched import Watched
+
+Values = Mapping[str, Any]
+_NUMBER = re.compile(r"-?[0-9]{1,16}", re.ASCII)
+_ERROR = {"$ref": "#/components/schemas/Error"}
+_MS = 4_102_444_800_000  # the year 2100
+_TEXT_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a query; a number where it has bounds, else a text."""
+
+    name: str
+    means: str
+    least: int | None = None
+    most: int | None = None
+    default: int | str | None = None
+    pattern: str = ""
+
+    def value(self, given: str) -> int | str:
+        """What was given. `InputError` when it is no such thing."""
+        if self.least is None or self.most is None:
+            if len(given) > _TEXT_MAX or (self.pattern and not re.fullmatch(self.pattern, given, re.ASCII)):
+                raise InputError(f"{self.name} is {given[:60]!r}; give {self.means}")
+            return given
+        if not _NUMBER.fullmatch(given) or not self.least <= int(given) <= self.most:
+            raise InputError(f"{self.name} is {given[:60]!r}; give a whole number from {self.least} to {self.most}")
+        return int(given)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON schema."""
+        if self.least is not None:
+            shape: dict[str, Any] = {"type": "integer", "minimum": self.least, "maximum": self.most}
+        else:
+            shape = {"type": "string", "maxLength": _TEXT_MAX} | (
+                {"pattern": f"^(?:{self.pattern})$"} if self.pattern else {}
+            )
+        return shape | ({} if self.default is None else {"default": self.default})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One question about a table: ``call`` answers it, on a thread of its own.
+
+    Attributes:
+        path: below ``/api/v1/tables/{table}``.
+        holds: the fields of the answer, for the description.
+    """
+
+    path: str
+    means: str
+    call: Callable[[Watched, Values], dict[str, Any]]
+    parameters: tuple[Parameter, ...] = ()
+    holds: tuple[str, ...] = ()
+
+    @property
+    def instant(self) -> bool:
+        """Whether the path names an instant."""
+        return "{instant}" in self.path
+
+
+INSTANT = "[0-9]{14}|[0-9]{17}"
+_LIMIT = Parameter("limit", "how many", 1, 1000, 100)
+_BEFORE = Parameter("before", "a requested time (T): only older ones", pattern=INSTANT)
+
+ENDPOINTS = (
+    Endpoint(
+        "",
+        "What the table is: numbers, properties and settings",
+        lambda table, _: {
+            "summary": table.summary(), "properties": table.properties(), "settings": table.settings(),
+        },
+        holds=("summary", "properties", "settings"),
+    ),
+    Endpoint(
+        "/timeline",
+        "The newest transactions and services, newest first",
+        lambda table, q: table.timeline(limit=q["limit"], before=q["before"] or ""),
+        (_LIMIT, _BEFORE),
+        ("instants", "before"),
+    ),
+    Endpoint(
+        "/lanes",
+        "A stretch of time as lanes, one a writer, with no more detail than fits a picture",
+        lambda table, q: table.lanes(
+            since_ms=q["since_ms"], until_ms=q["until_ms"], lanes=q["lanes"], skip=q["skip"], writer=q["writer"] or ""
+        ),
+        (
+            Parameter("since_ms", "the beginning, in milliseconds since 1970; 0 is the first that is known", 0, _MS),
+            Parameter("until_ms", "the end, in milliseconds since 1970; now by itself", 0, _MS),
+            Parameter("lanes", "how many lanes", 1, 200, 40),
+            Parameter("skip", "leave out so many of the first lanes", 0, 1_000_000, 0),
+            Parameter("writer", "a part of the writers' names"),
+        ),
+        ("since_ms", "until_ms", "now_ms", "lanes", "lanes_total", "arrows", "overview", "total"),
+    ),
+    Endpoint(
+        "/files",
+        "The file slices that readers see now",
+        lambda table, q: table.files(partition=q["partition"], limit=q["limit"], after=q["after"] or ""),
+        (
+            Parameter("partition", "a partition's path"),
+            _LIMIT,
+            Parameter("after", "the `after` of the answer before"),
+        ),
+        ("slices", "after"),
+    ),
+    Endpoint(
+        "/sizes", "Partitions with their file groups and bytes", lambda table, _: table.sizes(),
+        holds=("partitions", "file_groups", "log_files", "bytes", "largest"),
+    ),
+    Endpoint(
+        "/lock", "Who holds the table's lock, and who waits for it", lambda table, _: table.lock(),
+        holds=("lock", "generation", "last_token", "holder", "queue"),
+    ),
+    Endpoint(
+        "/open", "Open transactions: signs of life, reservations, and behind whom each waits",
+        lambda table, _: {"open": table.open()}, holds=("open",),
+    ),
+    Endpoint(
+        "/reservations", "What open transactions have reserved, in the order in which they go",
+        lambda table, _: {"reservations": [each for each in table.open() if each["reserved"] or each["behind"]]},
+        holds=("reservations",),
+    ),
+    Endpoint(
+        "/services", "Plans of table services, and readers' leases", lambda table, _: table.services(),
+        holds=("plans", "readers"),
+    ),
+    Endpoint(
+        "/why/{instant}", "What became of a transaction and why, as `lakelatch why T --json` tells it",
+        lambda table, q: table.why(q["instant"]), holds=("instant", "outcome", "winner", "rule", "overlap", "ways"),
+    ),
+)  # fmt: skip
+
+
+def values(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """The parameters of a query, with their defaults. `InputError` names what is wrong."""
+    known = {each.name: each for each in parameters}
+    found: dict[str, Any] = {each.name: each.default for each in parameters}
+    try:
+        given = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        raise InputError("the query is no UTF-8 in percent signs, or has more than 50 parameters; correct it") from None
+    names = [name for name, _ in given]
+    for name, text in given:
+        if name not in known:
+            raise InputError(f"there is no parameter {name[:60]!r} here; there are {', '.join(known) or 'none'}")
+        if names.count(name) > 1:
+            raise InputError(f"{name} is given {names.count(name)} times; give it once")
+        found[name] = known[name].value(text)
+    return found
+
+
+def described(tables: Sequence[str]) -> dict[str, Any]:
+    """The API as an OpenAPI document."""
+    paths: dict[str, Any] = {
+        "/healthz": _path("Whether the server runs; needs no token", ("status",), free=True),
+        "/api/v1/tables": _path("The tables that this server watches", ("tables",)),
+    }
+    for each in ENDPOINTS:
+        parameters: list[dict[str, Any]] = [_in_path("table", {"type": "string", "enum": list(tables)})]
+        if each.instant:
+            parameters.append(_in_path("instant", {"type": "string", "pattern": f"^(?:{INSTANT})$"}))
+        parameters += [
+            {"name": p.name, "in": "query", "required": False, "description": p.means, "schema": p.schema()}
+            for p in each.parameters
+        ]
+        paths[f"/api/v1/tables/{{table}}{each.path}"] = _path(each.means, each.holds, parameters=parameters)
+    error = {
+        "type": "object",
+        "required": ["error"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["type", "message"],
+                "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
+            }
+        },
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "LakeLatch server", "version": version("lakelatch"), "description": "Who does what, and why"},
+        "paths": paths,
+        "security": [{"token": []}],
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": error},
+        },
+    }  # fmt: skip
+
+
+def _in_path(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _path(
+    means: str, holds: Sequence[str], *, parameters: Sequence[dict[str, Any]] = (), free: bool = False
+) -> dict[str, Any]:
+    shape = {"type": "object", "required": list(holds)}
+    answers = {"200": _response(means, shape), "default": _response("An error as a sentence", _ERROR)}
+    question = {"summary": means, "parameters": list(parameters), "responses": answers}
+    return {"get": question | ({"security": []} if free else {})}
+
+
+def _response(means: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": means, "content": {"application/json": {"schema": schema}}}

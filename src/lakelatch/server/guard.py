@@ -1,0 +1,124 @@
+"""What every request passes: limits of size and rate, the token, and the headers that every answer bears."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import MutableHeaders
+
+from .access import Access
+from .answers import refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from ..environment import Environment
+
+_PEERS_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client, and all of them, may ask of the server.
+
+    Attributes:
+        body_bytes: of a request.
+        requests_s: a client's requests a second; twice as many at once.
+        failures_s: a client's requests a second with a wrong token.
+        connections: at once; ``streams`` of these may be live views.
+        calls: how many look at tables at a time; ``calls_waiting`` more may wait for that.
+        answer_s: after so long a request gets 504.
+        headers_s: so long a client may take to send a request's head.
+        write_s: so long a client may let an answer lie unread.
+        drain_s: so long requests may go on when the server is told to stop.
+    """
+
+    body_bytes: int = 1 << 20
+    requests_s: float = 100.0
+    failures_s: float = 5.0
+    connections: int = 256
+    streams: int = 64
+    calls: int = 8
+    calls_waiting: int = 64
+    answer_s: float = 30.0
+    headers_s: float = 10.0
+    write_s: float = 20.0
+    drain_s: float = 10.0
+
+
+class _Rates:
+    """A bucket for each client: it fills at so many a second and holds twice as many."""
+
+    def __init__(self, env: Environment, per_s: float) -> None:
+        self._env, self._per_s = env, per_s
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, peer: str) -> float:
+        """Seconds to wait until there is room; 0 when there was some, which is taken."""
+        now, most = self._env.monotonic(), 2 * self._per_s
+        left, at = self._left.pop(peer, (most, now))
+        left = min(most, left + (now - at) * self._per_s)
+        wait_s = 0.0 if left >= 1.0 else (1.0 - left) / self._per_s
+        self._left[peer] = (left if wait_s else left - 1.0, now)
+        if len(self._left) > _PEERS_MAX:
+            self._left.popitem(last=False)
+        return wait_s
+
+
+class Guard:
+    """The outermost part of the application."""
+
+    def __init__(
+        self, app: ASGIApp, access: Access, limits: Limits, env: Environment, headers: Mapping[str, str]
+    ) -> None:
+        self._app, self._access, self._limits, self._headers = app, access, limits, headers
+        self._requests, self._failures = _Rates(env, limits.requests_s), _Rates(env, limits.failures_s)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_body = _has_body(scope)
+
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                if has_body:
+                    headers["connection"] = "close"  # what nobody reads must not pass for the next request
+            await send(message)
+
+        await (self._refused(scope) or self._app)(scope, receive, send_on)
+
+    def _refused(self, scope: Scope) -> ASGIApp | None:
+        peer = scope["client"][0] if scope.get("client") else ""
+        if wait_s := self._requests.take(peer):
+            return refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; ask more slowly", retry_s=wait_s)
+        headers = scope["headers"]
+        length = next((value for name, value in headers if name == b"content-length"), b"0")
+        if not length.isdigit() or int(length[:20]) > self._limits.body_bytes:
+            most = self._limits.body_bytes
+            return refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is too large; send {most:,} bytes at most")
+        path = scope["path"]
+        if path == "/healthz" or self._access.bears(headers) or self._access.knows(headers):
+            return None
+        if path == "/" and self._access.opens(scope["query_string"]):
+            return None
+        if wait_s := self._failures.take(peer):  # who has the right one is never kept out by those who guess
+            return refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong tokens; wait, then try again", retry_s=wait_s)
+        return refusal(
+            HTTPStatus.UNAUTHORIZED,
+            "no token, or a wrong one; send it as `Authorization: Bearer TOKEN`, or open the dashboard's link, /?token=TOKEN",
+        )
+
+
+def _has_body(scope: Scope) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+        for name, value in scope["headers"]
+    )

@@ -1,0 +1,185 @@
+"""What one table's log adds up to for people who look on: each transaction as a stretch of time, and counts. Pure.
+
+The log has no clock. A begin bears T and a commit C, which are times; a loss says how long it took; of another end only
+that it came after the largest time before it, unless somebody saw it happen.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..conflict import INGESTION, kind_of
+from ..hudi.timeline import COMMIT_ACTIONS, Instant, to_epoch_ms
+from ..occ.log import Begin, Commit, End, LogEntry, LogState, Open
+
+SPANS_MAX = 250_000
+EARLIER = "(before the log)"  # the lane of what the log tells nothing of
+REASONS_MAX = 40
+_WAITED = "it waits for its turn"  # the abort of a transaction that begins anew later (`occ.turns`)
+_VARIES = re.compile(r"\s*\([^)]*\)|(?<=has reserved ).*(?= and goes first)|(?<=under isolation ).*")
+
+
+@dataclass(slots=True)
+class Span:
+    """One transaction from its begin to its end.
+
+    Attributes:
+        end_ms: None while it is open.
+        outcome: ``open``, ``planned``, ``landed``, ``merged`` (landed after it was merged again), ``lost``, ``waited`` (ended to
+            begin anew when it was its turn), ``aborted``, ``rolled back`` or ``taken back`` (by a restore).
+        winner: T of the one that it lost against.
+        age: what all attempts of one work have in common; ``attempt`` counts them from 1.
+        service: it rearranges or removes files, and changes no row.
+        exact: False where the end is only known to be not earlier.
+    """
+
+    instant: str
+    operation: str
+    writer: str
+    begin_ms: int
+    end_ms: int | None = None
+    outcome: str = "open"
+    completion: str = ""
+    winner: str = ""
+    reason: str = ""
+    reserved: str = ""
+    age: int = -1
+    attempt: int = 1
+    wasted_s: float = 0.0
+    service: bool = False
+    exact: bool = True
+
+
+class Ledger:
+    """All that is known of a table's transactions; fed by one thread.
+
+    Attributes:
+        state: of the log at the last entry.
+        slot: of that entry.
+        counts: of ended transactions by (outcome, operation).
+        conflicts: of losses by reason; ``wasted_s`` is what they cost together.
+    """
+
+    def __init__(self) -> None:
+        self.state = LogState()
+        self.slot = -1
+        self.spans: dict[str, Span] = {}
+        self.lanes: dict[str, list[Span]] = defaultdict(list)
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.conflicts: Counter[str] = Counter()
+        self.wasted_s = 0.0
+        self._attempts: dict[int, int] = {}
+
+    def apply(self, entry: LogEntry, *, seen_ms: int | None = None) -> Span | None:
+        """Add the next entry; returns the transaction that it changed. ``seen_ms``: when it was put, where that was seen."""
+        span = None
+        match entry:
+            case Begin():
+                span = self._begin(entry)
+            case Commit() if entry.instant in self.state.open:
+                span = self._commit(entry)
+            case End() if entry.instant in self.state.open:
+                span = self._end(entry, seen_ms)
+            case Open():
+                for begin in entry.open:
+                    self._begin(begin)
+        self.state.apply(entry)
+        self.slot = entry.slot
+        return span
+
+    def add_earlier(self, instants: Iterable[Instant]) -> None:
+        """Completed instants that the log does not tell of (any more), of whom nobody knows the writer."""
+        found = []
+        for each in instants:
+            if each.requested in self.spans or not each.completed:
+                continue
+            begin_ms, end_ms = to_epoch_ms(each.requested), to_epoch_ms(each.completed)
+            service = each.action not in COMMIT_ACTIONS
+            span = Span(
+                each.requested, each.action, EARLIER, begin_ms, max(end_ms, begin_ms), "landed", each.completed, service=service
+            )  # fmt: skip
+            self.spans[span.instant] = span
+            found.append(span)
+        lane = self.lanes[EARLIER] + found
+        lane.sort(key=lambda span: span.begin_ms)
+        if lane:
+            self.lanes[EARLIER] = lane[-SPANS_MAX:]
+        else:
+            del self.lanes[EARLIER]
+
+    def newest(self, limit: int, *, before: str = "") -> list[Span]:
+        """The newest transactions by T, newest first; ``before``: only older ones."""
+        names = sorted(self.spans)
+        end = bisect_left(names, before) if before else len(names)
+        return [self.spans[name] for name in reversed(names[max(end - limit, 0) : end])]
+
+    def _begin(self, entry: Begin) -> Span:
+        known = self.spans.get(entry.instant)
+        if known is not None and known.age == entry.age:
+            return known
+        outcome = "planned" if entry.plan is not None else "open"
+        service = entry.plan is not None or kind_of(entry.operation) not in INGESTION
+        span = Span(
+            entry.instant, entry.operation, entry.writer, to_epoch_ms(entry.instant), outcome=outcome, service=service,
+            reserved=str(entry.reserved) if entry.reserved else "", age=entry.age,
+            attempt=self._attempts.get(entry.age, 0) + 1,
+        )  # fmt: skip
+        self.spans[entry.instant] = span
+        self.lanes[entry.writer].append(span)
+        if len(self.spans) > 1.1 * SPANS_MAX:
+            self._forget()
+        return span
+
+    def _commit(self, entry: Commit) -> Span | None:
+        span = self.spans.get(entry.instant)
+        if span is None:
+            return None
+        begin = self.state.open[entry.instant]
+        merged = entry.action == "replacecommit" and begin.action != "replacecommit"
+        self._close(span, "merged" if merged else "landed", to_epoch_ms(entry.completion))
+        span.completion = entry.completion
+        if entry.restores:
+            for name in entry.undone:
+                if gone := self.spans.get(name.partition("_")[0]):
+                    gone.outcome = "taken back"
+        return span
+
+    def _end(self, entry: End, seen_ms: int | None) -> Span | None:
+        span = self.spans.get(entry.instant)
+        if span is None:
+            return None
+        if entry.lost is not None:
+            span.winner, span.reason, span.wasted_s = entry.lost.winner, entry.lost.rule, entry.lost.took_s
+            self.wasted_s += span.wasted_s
+            self.conflicts[self._reason(span.reason)] += 1
+            self._close(span, "lost", span.begin_ms + round(span.wasted_s * 1000))
+            self._attempts[span.age] = span.attempt
+            return span
+        waited = entry.kind == "abort" and entry.reason == _WAITED
+        if waited:
+            self._attempts[span.age] = span.attempt
+        outcome = "rolled back" if entry.kind == "rollback" else "waited" if waited else "aborted"
+        span.reason, span.exact = entry.reason, seen_ms is not None
+        self._close(span, outcome, seen_ms or to_epoch_ms(self.state.top))
+        return span
+
+    def _close(self, span: Span, outcome: str, end_ms: int) -> None:
+        span.outcome, span.end_ms = outcome, max(end_ms, span.begin_ms)
+        self.counts[outcome, span.operation] += 1
+
+    def _reason(self, rule: str) -> str:
+        """The rule without what is different each time: it labels a metric, of which there must not be many."""
+        found = " ".join(_VARIES.sub("", rule).split()) or "unknown"
+        return found if found in self.conflicts or len(self.conflicts) < REASONS_MAX else "another"
+
+    def _forget(self) -> None:
+        kept = set(sorted(self.spans)[-SPANS_MAX:]) | set(self.state.open)
+        self.spans = {name: span for name, span in self.spans.items() if name in kept}
+        lanes = {writer: [each for each in lane if each.instant in kept] for writer, lane in self.lanes.items()}
+        self.lanes = defaultdict(list, {writer: lane for writer, lane in lanes.items() if lane})
+        ages = {span.age for span in self.spans.values()}
+        self._attempts = {age: count for age, count in self._attempts.items() if age in ages}

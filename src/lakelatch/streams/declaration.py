@@ -1,0 +1,272 @@
+"""What a table says of a stream: its columns, the column that orders its events, and what its deletes do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ..arguments import flag, names, text
+from ..errors import ConfigError, InputError
+from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, TableConfig
+
+ROW, CLEAR, IGNORE = ON_DELETE = ("row", "clear", "ignore")
+KEEP, WRITE = NULL = ("keep", "write")
+_WORDS = {"on_delete": ON_DELETE, "null": NULL}
+IGNORE_DEFAULTS = "IGNORE_DEFAULTS"  # Hudi's name for: a null keeps what was there
+_VERSION = 9  # the first with that mode
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """What a column holds in rows that appear, or are cleared, by commits that complete after ``since``."""
+
+    column: str
+    value: bool | int | float | str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream of a table.
+
+    Attributes:
+        name: by which it is written.
+        columns: its values, which no other stream writes.
+        ordering: the column by whose value a later event replaces an earlier one; also of this stream alone.
+        on_delete: what its deletes do: ``row`` takes the row away, ``clear`` empties the stream's columns, ``ignore`` nothing.
+        null: ``keep``: a null leaves the value that was there. ``write``: it takes its place.
+        foreign_readers: whether Hudi's own readers shall see what they can see of it before a compaction.
+        defaults: what stands in columns that no event has set.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    ordering: str
+    on_delete: str = CLEAR
+    null: str = KEEP
+    foreign_readers: bool = True
+    defaults: tuple[Default, ...] = ()
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """All columns that it writes, the ordering column first."""
+        return (self.ordering, *self.columns)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Stream:
+        """From the plain values of a log entry (`dataclasses.asdict`). `ConfigError` for what is none."""
+        try:
+            made = cls(
+                **value
+                | {
+                    "columns": tuple(value["columns"]),
+                    "defaults": tuple(Default(**each) for each in value.get("defaults", ())),
+                }
+            )
+        except (TypeError, KeyError) as e:
+            raise ConfigError(f"{value!r:.80} declares no stream that this version knows; upgrade lakelatch") from e
+        strange = made.on_delete not in ON_DELETE or made.null not in NULL
+        if strange or not all(isinstance(each, str) for each in (made.name, *made.own)):
+            raise ConfigError(f"stream {made.name!r} is declared as this version cannot read it; upgrade lakelatch")
+        return made
+
+
+def declared(
+    name: Any,
+    *,
+    columns: Any,
+    ordering: Any,
+    on_delete: Any = CLEAR,
+    null: Any = KEEP,
+    default: Mapping[str, Any] | None = None,
+    foreign_readers: Any = True,
+) -> Stream:
+    """The declaration that these arguments of `Table.stream` make; nothing of it is compared with a table yet.
+
+    Raises:
+        InputError: one of them is no name, word or value.
+    """
+    order = text(ordering, "ordering")
+    given = tuple(each for each in names(columns, "columns") if each != order)
+    for what, value in (("on_delete", on_delete), ("null", null)):
+        if value not in _WORDS[what]:
+            raise InputError(f"{what}={value!r} is unknown; say {' or '.join(map(repr, _WORDS[what]))}")
+    flag(foreign_readers, "foreign_readers")
+    if null == WRITE and foreign_readers:
+        raise InputError(
+            f"stream {name!r} writes nulls, and Hudi's own readers take a null for 'keep what was there' until the table is "
+            "compacted; say foreign_readers=False if only this library reads the table, or null='keep'"
+        )
+    if default is not None and not isinstance(default, Mapping):
+        raise InputError(f'default={default!r} is no dict; give values by column, as {{"clicks": 0}}')
+    return Stream(
+        text(name, "name"),
+        given,
+        order,
+        on_delete,
+        null,
+        foreign_readers,
+        tuple(Default(column, _plain(column, value), "") for column, value in (default or {}).items()),
+    )
+
+
+def _plain(column: Any, value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
+        raise InputError(
+            f"default of column {column!r} is {value!r}; give a truth value, a number or a text (times and decimals as text)",
+            column=column,
+        )
+    return value
+
+
+def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str) -> tuple[Stream, ...]:
+    """All streams of a table with this one, which may be new, or one of them with more columns.
+
+    Args:
+        since: the newest time of the table; what has completed until then knows nothing of new defaults.
+
+    Raises:
+        InputError: it is declared otherwise already, or another stream has one of its columns.
+    """
+    old = next((each for each in streams if each.name == wanted.name), None)
+    if old is not None:
+        wanted = _extended(old, wanted, table)
+    known = {each.column: each for each in old.defaults} if old else {}
+    defaults = tuple(known.get(each.column) or replace(each, since=since) for each in wanted.defaults)
+    made, others = replace(wanted, defaults=defaults), [each for each in streams if each.name != wanted.name]
+    for other in others:
+        if shared := [column for column in made.own if column in other.own]:
+            raise InputError(
+                f"stream {other.name!r} of {table} writes {', '.join(shared)} already, and a column belongs to one stream; "
+                "give each stream columns and an ordering column of its own",
+                columns=shared,
+            )
+        if made.on_delete == other.on_delete == ROW:
+            raise InputError(
+                f"stream {other.name!r} of {table} owns the life of its rows (on_delete='row'), and only one can; declare "
+                f"{made.name!r} with on_delete='clear' or 'ignore'"
+            )
+    return tuple(made if each is old else each for each in streams) if old else (*streams, made)
+
+
+def _extended(old: Stream, wanted: Stream, table: str) -> Stream:
+    now = {each.column: each.value for each in old.defaults}
+    asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
+    bare = [replace(each, columns=(), defaults=()) for each in (old, wanted)]
+    if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or any(now.get(n) != asked[n] for n in asked):
+        raise InputError(
+            f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it, and "
+            "nothing else changed"
+        )
+    more = tuple(each for each in wanted.columns if each not in old.columns)
+    new = tuple(each for each in wanted.defaults if each.column in more)
+    return replace(old, columns=(*old.columns, *more), defaults=(*old.defaults, *new))
+
+
+def described(stream: Stream) -> str:
+    """The declaration in words."""
+    more = [f"null {stream.null}"] * (stream.null != KEEP) + ["for our readers alone"] * (not stream.foreign_readers)
+    defaults = [f"{each.column} = {each.value!r} by default" for each in stream.defaults]
+    what = [f"{', '.join(stream.columns) or 'no columns'} by {stream.ordering}", f"on delete {stream.on_delete}"]
+    return "; ".join((*what, *defaults, *more))
+
+
+# --- and the table ---------------------------------------------------------------------------------------------------
+
+
+def refuse_table(config: TableConfig, table: str, *, buckets: int | None, rules: bool) -> None:
+    """Raise `ConfigError` for a table that cannot have streams, with what it would have to be."""
+    lacks = [
+        (not config.merge_on_read, 'be merge-on-read (type="merge_on_read")'),
+        (config.version < _VERSION, f"have version {_VERSION} (table_version={_VERSION})"),
+        (buckets is None, "have a bucket index (bucket_count=...), so that all writers agree on the file of a key"),
+        (
+            config.merge_mode not in (None, COMMIT_TIME_ORDERING) or config.ordering_field is not None,
+            "have no ordering_field: each stream has one",
+        ),
+        (rules, "have no unique constraints, and no rule of merging of its own"),
+        (config.partial_update_mode not in (None, IGNORE_DEFAULTS), "have no other mode of partial updates"),
+    ]
+    if missing := [what for lack, what in lacks if lack]:
+        raise ConfigError(f"{table} cannot have streams: it would have to {', and to '.join(missing)}", table=table)
+
+
+def refuse_columns(stream: Stream, schema: pa.Schema | None, config: TableConfig, table: str) -> None:
+    """Raise `InputError` for a declaration that does not fit the table's columns."""
+    if schema is None:
+        raise InputError(f"{table} has no columns yet; create it with `schema`, then declare its streams")
+    if unknown := [column for column in stream.own if column not in schema.names]:
+        raise InputError(
+            f"stream {stream.name!r}: {table} has no column {', '.join(unknown)}; add it with `add_column` first",
+            columns=unknown,
+        )
+    taken = {*config.record_key_fields, *config.partition_fields, *META_COLUMNS}
+    if shared := [column for column in stream.own if column in taken]:
+        raise InputError(
+            f"stream {stream.name!r}: {', '.join(shared)} of {table} is part of the key or partition, which every stream "
+            "writes; leave it out",
+            columns=shared,
+        )
+    if not stream.columns:
+        raise InputError(f"stream {stream.name!r} of {table} has no columns beside its ordering column; name some")
+    kind = schema.field(stream.ordering).type
+    if not any(is_kind(kind) for is_kind in _ORDERS):
+        raise InputError(
+            f"stream {stream.name!r}: column {stream.ordering} of type {kind} orders nothing; take a number, a text, a date "
+            "or a time",
+            column=stream.ordering,
+        )
+    for each in stream.defaults:
+        if each.column not in stream.columns:
+            raise InputError(
+                f"stream {stream.name!r}: default of {each.column!r}, which is no value of it; leave it out"
+            )
+        scalar(each, schema.field(each.column).type)
+
+
+_ORDERS = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+)
+
+
+def scalar(default: Default, kind: pa.DataType) -> pa.Scalar:
+    """The default in the type of its column.
+
+    Raises:
+        InputError: it cannot be held unchanged.
+    """
+    fits = isinstance(default.value, str) or pa.types.is_boolean(kind) == isinstance(default.value, bool)
+    try:
+        if fits:
+            return pa.scalar(default.value).cast(kind)
+    except pa.ArrowException:
+        pass
+    raise InputError(
+        f"default {default.value!r} of column {default.column!r} is no value of type {kind}", column=default.column
+    )
+
+
+def of_name(streams: Iterable[Stream], name: str, table: str) -> Stream:
+    """The stream of that name. Raises `InputError` naming those that there are."""
+    for each in streams:
+        if each.name == name:
+            return each
+    known = ", ".join(sorted(each.name for each in streams)) or "none"
+    raise InputError(
+        f"{table} has no stream {name!r}; there are: {known}. Declare it: stream(name, columns=[...], ordering=...)"
+    )
+
+
+def shared_columns(streams: Iterable[Stream], columns: Collection[str]) -> list[str]:
+    """Those of the columns that no stream has: keys, partitions, and columns that nobody writes."""
+    own = {column for each in streams for column in each.own}
+    return [column for column in columns if column not in own]

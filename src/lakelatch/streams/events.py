@@ -1,0 +1,112 @@
+"""The events of a file slice's log files, in slot order: blocks of one stream each.
+
+Slot order is the order of C, because a commit's C is picked at its slot, larger than every one before it. T says nothing: a
+writer that began early may land late, and a compaction holds exactly the commits before its slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import CorruptTableError, UnsupportedTableError
+from ..hudi.files import DELETE, PARQUET, Block, LogFile, Torn, read_blocks
+from ..hudi.merge import told_of_torn
+from ..hudi.table import META_COLUMNS
+from ..storage import Store
+from .declaration import Stream, of_name
+from .notes import DELETED, BlockNote
+
+
+@dataclass(frozen=True)
+class Events:
+    """The rows of one block. ``log`` tells T and C of its commit, ``schema`` all columns of the table then."""
+
+    stream: Stream
+    note: BlockNote
+    log: LogFile
+    rows: pa.Table
+    schema: pa.Schema
+
+
+def events_of(
+    store: Store,
+    streams: Sequence[Stream],
+    logs: Sequence[LogFile],
+    *,
+    columns: Collection[str] | None = None,
+    strict: bool = False,
+) -> Iterator[Events]:
+    """Yield the blocks of log files in slot order.
+
+    Args:
+        columns: of the values, those that are read; None: all. Meta columns and ordering columns always are.
+        strict: raise for a torn block, which readers leave out.
+
+    Raises:
+        CorruptTableError: a file is gone, or a block cannot be decoded.
+        UnsupportedTableError: a block that no stream wrote.
+    """
+    for log in sorted(logs, key=slot_order):
+        stored = store.get(log.path)
+        if stored is None:
+            raise CorruptTableError(
+                f"Log file {log.path} has vanished since it was listed: it was compacted and cleaned meanwhile. Read the "
+                "table again; readers with a lease (`Table.pinned`) keep their files",
+                path=log.path,
+            )
+        said = False  # a delete of a stream is said twice: in a way that only Hudi's readers look at, too
+        for block in read_blocks(stored.body, log.path):
+            if isinstance(block, Torn):
+                told_of_torn(block, strict=strict)
+                continue
+            if block.instant != log.instant or (block.kind == DELETE and said):
+                continue
+            events = _read(block, streams, log, columns)
+            said = events.note.kind == DELETED
+            yield events
+
+
+def slot_order(log: LogFile) -> tuple[str, int, str]:
+    """Sort key of log files: the slots of their commits, then the writes of one commit."""
+    return (log.completed, log.version, log.write_token)
+
+
+def _read(block: Block, streams: Sequence[Stream], log: LogFile, columns: Collection[str] | None) -> Events:
+    note = file = None
+    if block.kind == PARQUET:
+        try:
+            file = pq.ParquetFile(pa.BufferReader(block.content))
+        except pa.ArrowException as e:
+            raise CorruptTableError(
+                f"A block of commit {block.instant} in log file {block.path} cannot be decoded ({e}). Restore the file "
+                "from a copy",
+                path=block.path,
+            ) from e
+        note = BlockNote.of(file.metadata.metadata, block.path)
+    if file is None or note is None:
+        raise UnsupportedTableError(
+            f"Log file {block.path} of commit {block.instant} was not written by a stream, and the table has streams, whose "
+            "events have an order of their own. Roll that commit back, and write through streams only",
+            path=block.path,
+            feature="streams",
+        )
+    stream = of_name(streams, note.stream, f"the table of log file {block.path}")
+    carried = {*META_COLUMNS, stream.ordering, *note.columns}
+    carried |= set(file.schema_arrow.names) - {column for each in streams for column in each.own}
+    wanted = [
+        name
+        for name in file.schema_arrow.names
+        if name in carried and (columns is None or name in columns or name in META_COLUMNS or name == stream.ordering)
+    ]
+    rows = file.read(wanted, use_threads=False)
+    if stream.ordering not in wanted or rows.column(stream.ordering).null_count:
+        raise CorruptTableError(
+            f"Log file {block.path} has events of stream {stream.name!r} without {stream.ordering}, which orders them. Restore "
+            "the file from a copy",
+            path=block.path,
+        )
+    return Events(stream, note, log, rows, file.schema_arrow)

@@ -1,0 +1,82 @@
+"""What a block of a stream's log file says of itself, and what a base file keeps of rows that it does not hold.
+
+Both stand in the key-value metadata of a Parquet footer, which Hudi's readers pass over.
+
+    lakelatch.stream      of a block: the stream, what its rows do, and the columns that they carry
+    lakelatch.floors      of a base file: keys without a row, each with the newest ordering value of every stream, so that
+                          an event older than a delete stays lost after the compaction
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import CorruptTableError
+
+STREAM, FLOORS = "lakelatch.stream", "lakelatch.floors"
+UPSERT, CLEARED, DELETED = KINDS = ("upsert", "clear", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNote:
+    """``kind``: the rows set values, clear the stream's columns, or delete their rows. ``columns`` are those with values."""
+
+    stream: str
+    kind: str
+    columns: tuple[str, ...]
+
+    def to_footer(self) -> dict[str, str]:
+        """As key-value metadata."""
+        content = {"stream": self.stream, "kind": self.kind, "columns": list(self.columns)}
+        return {STREAM: json.dumps(content, ensure_ascii=False)}
+
+    @classmethod
+    def of(cls, metadata: Mapping[bytes, bytes] | None, path: str) -> BlockNote | None:
+        """The note of a block; None for one that no stream wrote.
+
+        Raises:
+            CorruptTableError: it says what no block can say.
+        """
+        stored = (metadata or {}).get(STREAM.encode())
+        if stored is None:
+            return None
+        try:
+            raw = json.loads(stored)
+            note = cls(raw["stream"], raw["kind"], tuple(raw["columns"]))
+        except (ValueError, KeyError, TypeError) as e:
+            raise _damaged(path, "a note of its stream that cannot be read") from e
+        if note.kind not in KINDS or not all(isinstance(each, str) for each in (note.stream, *note.columns)):
+            raise _damaged(path, f"a note of its stream that is none: {stored!r:.80}")
+        return note
+
+
+def floors_to_footer(floors: pa.Table) -> dict[str, str]:
+    """The floors as key-value metadata; nothing where there are none."""
+    if not floors.num_rows:
+        return {}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, floors.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(floors.combine_chunks())
+    return {FLOORS: base64.b64encode(sink.getvalue()).decode()}
+
+
+def floors_of(metadata: Mapping[bytes, bytes] | None, path: str) -> pa.Table | None:
+    """The floors of a base file, None where it has none. Raises `CorruptTableError` when they cannot be read."""
+    stored = (metadata or {}).get(FLOORS.encode())
+    if stored is None:
+        return None
+    try:
+        return pa.ipc.open_stream(base64.b64decode(stored, validate=True)).read_all()
+    except (ValueError, pa.ArrowException) as e:
+        raise _damaged(path, "floors of deleted rows that cannot be read") from e
+
+
+def _damaged(path: str, what: str) -> CorruptTableError:
+    details: dict[str, Any] = {"path": path}
+    return CorruptTableError(f"{path} has {what}. Restore the file from a copy", **details)

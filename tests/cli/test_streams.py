@@ -1,0 +1,63 @@
+"""`lakelatch streams`."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("a", pa.int64()), ("a_at", pa.date32()), ("b", pa.string()), ("b_at", pa.int64())]
+)
+
+
+@pytest.fixture
+def url(tmp_path):
+    given = {"type": "merge_on_read", "table_version": 9, "bucket_count": 2}
+    lakelatch.create(str(tmp_path / "t"), record_key="id", schema=SCHEMA, **given).close()
+    return str(tmp_path / "t")
+
+
+def test_streams_are_declared_and_listed(run, url):
+    assert run("streams", "list", url).stdout == "no streams\n"
+    told = run("streams", "add", url, "one", "--columns", "a", "--ordering", "a_at", "--on-delete", "row").stdout
+    assert told == "one: a by a_at; on delete row\n"
+    assert (
+        "owns the life"
+        in run(
+            "streams", "add", url, "two", "--columns", "b", "--ordering", "b_at", "--on-delete", "row", code=2
+        ).stderr
+    )
+    assert run("streams", "list", url).stdout == told
+    (one,) = run.json("streams", "list", url)
+    assert (one["name"], one["columns"], one["ordering"], one["on_delete"]) == ("one", ["a"], "a_at", "row")
+
+
+def test_a_row_is_explained_by_its_events(run, url):
+    assert "has no streams" in run("streams", "explain", url, "x", code=2).stderr
+    with lakelatch.open(url) as table:
+        table.stream("one", columns="a", ordering="a_at", on_delete="row")
+        table.stream("two", columns="b", ordering="b_at", default={"b": "-"})
+        table.stream("one").upsert([{"id": "x", "a": 1, "a_at": date(2020, 1, 2)}])
+        first = table.session.log.state.last
+        table.stream("one").upsert([{"id": "x", "a": 2, "a_at": date(2020, 1, 1)}])
+        table.stream("one").upsert([{"id": "x", "a": 3, "a_at": date(2020, 1, 3)}])
+        last = table.session.log.state.last
+    (told,) = run.json("streams", "explain", url, "x")
+    cells = {each["column"]: each for each in told["cells"]}
+    assert cells["a"]["value"] == 3
+    assert (cells["a"]["stream"], cells["a"]["ordering"], cells["a"]["slot"]) == ("one", "2020-01-03", last.slot)
+    assert cells["a"]["beat"] == [[1, first.instant]]
+    assert (cells["b"]["value"], cells["b"]["why"]) == ("-", "default of a row that appeared")
+    assert [each["counted"] for each in told["events"]] == [True, False, True]
+    text = run("streams", "explain", url, "x").stdout
+    assert "too old" in text
+    assert f"1 of {first.instant}" in text
+    assert run("streams", "explain", url, "nobody").stdout == "no row and no event of nobody\n"
+    with lakelatch.open(url) as table:
+        table.stream("one").delete([{"id": "x", "a_at": date(2020, 1, 4)}])
+    assert "no row" in run("streams", "explain", url, "x").stdout
+    assert run.json("streams", "explain", url, "x")[0]["there"] is False

@@ -1,0 +1,210 @@
+"""Writing the events of streams: what is refused, who waits for whom, and a store that fails at each call."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.environment import Process
+from lakelatch.errors import InputError, LakeLatchError
+from lakelatch.hudi.files import list_data_files
+from lakelatch.occ.check.check import check
+from lakelatch.occ.table import Table
+from lakelatch.storage.local import LocalStore
+from lakelatch.testing import FakeEnvironment
+from lakelatch.testing.faults import PUTS, At, FaultStore, Late, LoseReply, Refuse
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("part", pa.string())]
+    + [(name, pa.int64()) for name in ("a", "a_at", "b")]
+    + [("b_at", pa.float64())]
+)
+
+
+def make(url, **given):
+    settings = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1, "env": FakeEnvironment(seed=1)} | given
+    table = lakelatch.create(str(url), record_key="id", partition_by="part", schema=SCHEMA, **settings)
+    table.stream("a", columns=["a"], ordering="a_at", on_delete="row")
+    table.stream("b", columns=["b"], ordering="b_at")
+    return table
+
+
+@pytest.fixture
+def table(folder):
+    with make(folder / "t") as made:
+        yield made
+
+
+def row(key="x", **values):
+    return {"id": key, "part": "p"} | values
+
+
+def content(table):
+    return {each["id"]: (each["a"], each["b"]) for each in table.read().to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("stream", "rows", "words"),
+    [
+        ("a", [row(a=1)], "the rows lack a_at of stream 'a'"),
+        ("a", [row(a_at=1)], "the rows lack a of stream 'a'"),
+        ("a", [row(a=1, a_at=1, b=1)], "have b, which stream 'b' writes; leave it out"),
+        ("a", [row(a=1, a_at=1, new=1)], "have new, which it does not write"),
+        ("a", [row(a=1, a_at=None), row("y", a=1, a_at=1)], "1 rows of stream 'a' of .* have no a_at .id 'x'"),
+        ("b", [row(b=1, b_at=float("nan"))], "have no b_at"),
+        ("a", [row(a=1.5, a_at=1)], "'a'"),
+        ("a", [row(a="1", a_at=1)], "'a'"),
+        ("a", [row(None, a=1, a_at=1)], "no record key"),
+        ("a", [{"id": "x", "a": 1, "a_at": 1}], "lack part"),
+        ("a", 5, "rows can't be int"),
+    ],
+)
+def test_events_that_are_not_whole_are_refused_before_anything_is_written(table, stream, rows, words):
+    with pytest.raises(InputError, match=words):
+        table.stream(stream).upsert(rows)
+    assert not list_data_files(table.store).logs
+    assert content(table) == {}
+
+
+def test_a_delete_is_an_event_with_an_ordering_value(table):
+    with pytest.raises(InputError, match="lack a_at of stream 'a'"):
+        table.stream("a").delete([row()])
+    with pytest.raises(InputError, match="have no a_at"):
+        table.stream("a").delete([row(a_at=None)])
+
+
+def test_no_events_are_no_commit(table):
+    for rows in ([], SCHEMA.empty_table().select(["id", "part", "a", "a_at"])):
+        assert table.stream("a").upsert(rows).instant is None
+    assert table.stream("a").delete([]).instant is None
+
+
+def test_events_land_while_somebody_holds_the_lock(table):
+    with lakelatch.open(table.url, env=table.env, writer="holder") as other, other.lock.lease("for long"):
+        table.stream("a").upsert([row(a=1, a_at=1)])
+        table.stream("b").upsert([row(b=1, b_at=1)])
+    assert content(table) == {"x": (1, 1)}
+    table.compact()  # which takes it
+    assert content(table) == {"x": (1, 1)}
+
+
+def test_two_who_begin_a_bucket_at_once_write_one_file_group(table):
+    with lakelatch.open(table.url, env=table.env, writer="other") as other:
+        one, two, three = (each.transaction() for each in (table, other, other))
+        one.stream("a").upsert([row(a=1, a_at=1)])
+        two.stream("b").upsert([row(b=1, b_at=1)])
+        three.stream("a").upsert([row(a=2, a_at=1)])
+        for txn in (three, two, one):  # the later T first
+            assert txn.commit() is not None
+        assert len(table.snapshot()) == 1
+        assert content(other) == {"x": (1, 1)}, (
+            "of equal ordering values that which landed later stands, whatever its T"
+        )
+        table.compact()
+        assert content(other) == {"x": (1, 1)}
+
+
+def test_events_of_several_streams_land_together_or_not_at_all(table):
+    with table.transaction() as txn:
+        txn.stream("a").upsert([row(a=1, a_at=1)])
+        txn.stream("b").upsert([row(b=1, b_at=1)])
+        assert content(table) == {}
+    assert content(table) == {"x": (1, 1)}
+    txn = table.transaction()
+    txn.stream("a").upsert([row(a=2, a_at=2)])
+    txn.abort()
+    assert content(table) == {"x": (1, 1)}
+    assert len(list_data_files(table.store).logs) == 2
+
+
+def test_writers_in_threads_never_lose(folder):
+    """Four processes' worth of handles on two streams, real threads and the real clock; no attempt is lost."""
+    table, failures = make(folder / "t", env=lakelatch.environment.SYSTEM), []
+
+    def work(name: str, number: int) -> None:
+        try:
+            with lakelatch.open(table.url, writer=f"{name}{number}") as mine:
+                for n in range(8):
+                    values = {"a": n, "a_at": n} if name == "a" else {"b": n, "b_at": n}
+                    done = mine.stream(name).upsert([row(f"k{number}", **values), row("all", **values)])
+                    if done.losses:
+                        failures.append(done.losses)
+        except LakeLatchError as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(name, number)) for name in "ab" for number in (0, 1)]
+    for each in threads:
+        each.start()
+    for _ in range(3):
+        table.compact()
+    for each in threads:
+        each.join()
+    assert not failures
+    assert content(table) == {"k0": (7, 7), "k1": (7, 7), "all": (7, 7)}
+    assert not [each for each in check(table.store).findings if each.severity != "note"]
+    table.close()
+
+
+# --- a store that fails ------------------------------------------------------------------------------------------
+
+
+def work(table):
+    """Two log files, one of them the first of its partition."""
+    with table.transaction() as txn:
+        txn.stream("a").upsert([row(a=5, a_at=5), row("z", a=1, a_at=1) | {"part": "new"}])
+        txn.stream("b").delete([row(b_at=9)])
+    return txn.result
+
+
+def compaction(table):
+    return table.compact()
+
+
+BEFORE, AFTER = {"x": (1, 1)}, {"x": (5, None), "z": (1, None)}
+
+
+@pytest.mark.parametrize(("act", "after"), [(work, AFTER), (compaction, BEFORE)])
+def test_a_store_that_fails_at_any_call_loses_no_event_and_tells_the_truth(folder, act, after):
+    def world(name):
+        url = folder / name
+        made = make(url)
+        made.stream("a").upsert([row(a=1, a_at=1), row("gone", a=1, a_at=5)])
+        made.stream("a").delete([row("gone", a_at=6)])
+        made.stream("b").upsert([row(b=1, b_at=1)])
+        made.close()
+        env = made.env.peer(process=Process("host-b", "boot", 7, "7"))
+        return Table(FaultStore(LocalStore(url)), env=env, writer="A")
+
+    dry = world("dry")
+    dry.store.reset()
+    act(dry)
+    calls = dry.store.calls
+    dry.close()
+    faults = [LoseReply(At(each.number)) for each in calls if each.writes]
+    faults += [Late(At(each.number)) for each in calls if each.op in PUTS] + [Refuse(At(each.number)) for each in calls]
+    for number, fault in enumerate(faults):
+        table = world(str(number))
+        table.store.reset()
+        table.store.add(fault)
+        try:
+            act(table)
+            landed = True
+        except LakeLatchError as e:
+            landed = e.landed
+        table.store.reset()
+        expected = [BEFORE, after] if landed is None else [after if landed else BEFORE]
+        fresh = Table(LocalStore(folder / str(number)), env=table.env.peer(process=Process("host-c", "boot", 1, "1")))
+        fresh.rollback_failed_writes(wait=True)
+        table.store.land()
+        assert content(fresh) in expected, f"{fault}: told {landed}"
+        fresh.stream("a").upsert([row("gone", a=1, a_at=5)])
+        fresh.stream("b").upsert([row(b=9, b_at=9)])
+        fresh.compact()
+        assert content(fresh) == {key: (a, 9 if key == "x" else b) for key, (a, b) in content(fresh).items()}
+        assert "gone" not in content(fresh), "a late event of a row that was deleted"
+        assert not [each for each in check(fresh.store).findings if each.severity == "error"], str(fault)
+        table.close()
+        fresh.close()

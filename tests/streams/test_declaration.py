@@ -1,0 +1,277 @@
+"""What declares a stream, and what is refused of it."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.errors import ConfigError, ConflictError, InputError
+from lakelatch.testing import FakeEnvironment
+from lakelatch.testing.faults import FaultStore, On, Refuse
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("part", pa.string())]
+    + [(name, pa.int64()) for name in ("a", "a_at", "b", "b_at", "c")]
+    + [("flags", pa.list_(pa.int64())), ("day", pa.date32()), ("ratio", pa.decimal128(5, 2)), ("ok", pa.bool_())]
+)
+MADE = {
+    "record_key": "id",
+    "partition_by": "part",
+    "schema": SCHEMA,
+    "type": "merge_on_read",
+    "table_version": 9,
+    "bucket_count": 2,
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    with lakelatch.create(str(tmp_path / "t"), env=FakeEnvironment(seed=1), **MADE) as made:
+        yield made
+
+
+def row(**values):
+    return {"id": "x", "part": "p"} | values
+
+
+def test_every_writer_knows_a_stream_that_one_has_declared(table):
+    table.stream("one", columns=["a", "ok"], ordering="a_at", on_delete="row", default={"a": 5, "ok": True})
+    with lakelatch.open(table.url, env=table.env) as other:
+        stream = other.stream("one")
+        assert stream.declaration == table.streams[0]
+        assert (stream.declaration.columns, stream.declaration.ordering) == (("a", "ok"), "a_at")
+        assert repr(stream) == (
+            f"<stream one of {table.url}: a, ok by a_at; on delete row; a = 5 by default; ok = True by default>"
+        )
+    text = table.store.body(".hoodie/hoodie.properties").decode()
+    assert "hoodie.table.partial.update.mode=IGNORE_DEFAULTS" in text
+
+
+def test_a_declaration_survives_the_epochs_of_the_log(table):
+    table.stream("one", columns="a", ordering="a_at", default={"a": 1})
+    before = table.streams
+    table.session.log.close_epoch()
+    table.stream("one").upsert([row(a=1, a_at=1)])
+    with lakelatch.open(table.url, env=table.env) as other:
+        assert other.streams == before
+        assert (
+            json.loads(json.dumps(other.settings.to_json()))
+            == table.settings.to_json() | {"streams": json.loads(json.dumps(table.settings.to_json()["streams"]))}
+            or other.settings == table.settings
+        )
+
+
+def test_to_declare_a_stream_again_changes_nothing(table):
+    for _ in range(2):
+        table.stream("one", columns=["a", "a_at"], ordering="a_at")
+    slots = table.session.log.next_slot
+    table.stream("one", columns=["a"], ordering="a_at")
+    assert table.session.log.next_slot == slots
+
+
+def test_a_stream_gets_more_columns_while_its_writers_are_open(table):
+    table.stream("one", columns=["a"], ordering="a_at")
+    with lakelatch.open(table.url, env=table.env) as other:
+        txn = other.transaction()
+        txn.stream("one").upsert([row(a=1, a_at=1)])
+        table.add_column("d", "string")
+        table.stream("one", columns=["a", "d"], ordering="a_at", default={"d": "?"})
+        table.stream("two", columns=["b"], ordering="b_at")
+        txn.commit()
+        table.stream("one").upsert([row(id="y", a=2, a_at=1, d=None)])
+        found = {each["id"]: (each["a"], each["d"]) for each in other.read().to_pylist()}
+        assert found == {"x": (1, "?"), "y": (2, "?")}, "both landed after the declaration"
+        with pytest.raises(InputError, match="the rows lack d of stream 'one'"):
+            other.stream("one").upsert([row(a=1, a_at=1)])
+
+
+def test_a_default_is_for_rows_that_appear_after_it_was_declared(table):
+    """So a row is the same before and after a compaction, whenever that was."""
+    table.stream("one", columns=["a"], ordering="a_at")
+    table.stream("one").upsert([row(a=1, a_at=1)])
+    table.stream("two", columns=["b"], ordering="b_at", default={"b": 7})
+    table.stream("one").upsert([row(id="y", a=1, a_at=1)])
+    before = sorted((each["id"], each["b"]) for each in table.read().to_pylist())
+    assert before == [("x", None), ("y", 7)]
+    table.compact()
+    assert sorted((each["id"], each["b"]) for each in table.read().to_pylist()) == before
+    table.stream("two").delete([row(b_at=1)])
+    assert sorted((each["id"], each["b"]) for each in table.read().to_pylist()) == [("x", 7), ("y", 7)]
+
+
+REFUSED = [
+    ({"name": ""}, "name='' is no text"),
+    ({"name": 5}, "name=5 is no text"),
+    ({"columns": None}, "columns=None names no columns"),
+    ({"columns": ["a", "a"]}, "names a column twice"),
+    ({"columns": []}, "has no columns beside its ordering column"),
+    ({"columns": ["nope"]}, "no column nope; add it with `add_column` first"),
+    ({"columns": ["a", "id"]}, "id of .* is part of the key or partition"),
+    ({"columns": ["part"]}, "part of .* is part of the key or partition"),
+    ({"columns": ["_hoodie_record_key"]}, "no column _hoodie_record_key"),
+    ({"ordering": None}, "ordering=None is no text"),
+    ({"ordering": "nope"}, "no column nope"),
+    ({"ordering": "flags"}, "column flags of type list<.*> orders nothing"),
+    ({"ordering": "ok"}, "column ok of type bool orders nothing"),
+    ({"on_delete": "drop"}, "on_delete='drop' is unknown; say 'row' or 'clear' or 'ignore'"),
+    ({"on_delete": None}, "on_delete=None is unknown"),
+    ({"null": "skip"}, "null='skip' is unknown"),
+    ({"null": "write"}, "say foreign_readers=False"),
+    ({"foreign_readers": "no"}, "neither True nor False"),
+    ({"default": 5}, "default=5 is no dict"),
+    ({"default": {"a": None}}, "default of column 'a' is None"),
+    ({"default": {"a": float("nan")}}, "default of column 'a' is nan"),
+    ({"default": {"a": "five"}}, "default 'five' of column 'a' is no value of type int64"),
+    ({"default": {"a": True}}, "default True of column 'a' is no value of type int64"),
+    ({"default": {"a": 1.5}}, "default 1.5 of column 'a' is no value of type int64"),
+    ({"default": {"c": 1}}, "default of 'c', which is no value of it"),
+    ({"columns": ["ratio"], "default": {"ratio": "1000000"}}, "is no value of type decimal"),
+    ({"columns": ["day"], "default": {"day": "1.1.2020"}}, "is no value of type date32"),
+    ({"columns": ["b"]}, "stream 'two' of .* writes b already"),
+    ({"columns": ["b_at"]}, "stream 'two' of .* writes b_at already"),
+    ({"ordering": "b_at"}, "stream 'two' of .* writes b_at already"),
+    ({"on_delete": "row"}, "stream 'two' of .* owns the life of its rows"),
+    (
+        {"name": "two", "columns": ["b"], "ordering": "a_at"},
+        "stream 'two' of .* is declared otherwise: b by b_at; on delete row",
+    ),
+    ({"name": "two", "columns": ["a"], "ordering": "b_at", "on_delete": "row"}, "declared otherwise"),
+    ({"name": "two", "columns": ["b"], "ordering": "b_at"}, "declared otherwise"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED)
+def test_a_declaration_that_cannot_be_kept_is_refused_and_leaves_nothing(table, given, words):
+    table.stream("two", columns=["b"], ordering="b_at", on_delete="row")
+    before = table.session.log.next_slot
+    arguments = {"name": "one", "columns": ["a"], "ordering": "a_at"} | given
+    with pytest.raises(InputError, match=words):
+        table.stream(arguments.pop("name"), **arguments)
+    assert table.session.log.next_slot == before
+
+
+def test_a_stream_that_nobody_has_declared_is_refused_with_those_that_there_are(table):
+    with pytest.raises(InputError, match=r"no stream 'one'; there are: none\. Declare it"):
+        table.stream("one")
+    table.stream("two", columns=["b"], ordering="b_at")
+    for ask in (lambda: table.stream("one"), lambda: table.transaction().stream("one")):
+        with pytest.raises(InputError, match="no stream 'one'; there are: two"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"type": "copy_on_write"}, "be merge-on-read"),
+        ({"table_version": 8}, "have version 9"),
+        ({"bucket_count": None}, "have a bucket index"),
+        ({"ordering_field": "c"}, "have no ordering_field: each stream has one"),
+    ],
+)
+def test_a_table_that_cannot_have_streams_says_what_it_would_have_to_be(tmp_path, given, words):
+    with lakelatch.create(str(tmp_path / "t"), **(MADE | given)) as table:
+        before = table.store.body(".hoodie/hoodie.properties")
+        with pytest.raises(ConfigError, match=words):
+            table.stream("one", columns=["a"], ordering="a_at")
+        assert not table.streams
+        assert table.store.body(".hoodie/hoodie.properties") == before
+
+
+def test_streams_are_no_setting_that_somebody_may_write(table):
+    with pytest.raises(ConfigError, match="no such setting: streams"):
+        table.change_settings(streams=())
+
+
+@pytest.mark.parametrize(
+    "streams", [5, {"a": 1}, [5], [{}], [{"name": "x", "columns": ["a"], "ordering": "b", "more": 1}]]
+)
+def test_a_declaration_of_a_newer_version_stops_this_one(table, streams):
+    plain = table.settings.to_json() | {"streams": streams}
+    with pytest.raises(ConfigError, match=r"upgrade lakelatch|must be a list"):
+        type(table.settings).from_json(plain)
+
+
+# --- beside other writes -----------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_there_already_are_older_than_every_event(table):
+    table.upsert([row(a=1, a_at=9, b=1, b_at=None, c=3, flags=None, day=None, ratio=None, ok=None)])
+    table.stream("one", columns=["a"], ordering="a_at")
+    table.stream("two", columns=["b"], ordering="b_at")
+    table.stream("one").upsert([row(a=2, a_at=8)])
+    table.stream("two").upsert([row(b=2, b_at=-8)])
+    found = table.read().to_pylist()[0]
+    assert (found["a"], found["b"], found["c"]) == (1, 2, 3)
+
+
+def test_log_files_of_other_writes_are_compacted_before_the_first_stream(table):
+    for n in (1, 2):
+        table.upsert(pa.Table.from_pylist([row(a=n)], schema=SCHEMA))
+    with pytest.raises(ConfigError, match=r"has log files of other writes .* Compact it"):
+        table.stream("one", columns=["a"], ordering="a_at")
+    table.compact()
+    table.stream("one", columns=["a"], ordering="a_at")
+
+
+def test_a_table_with_streams_takes_no_other_writes(table):
+    table.stream("one", columns=["a"], ordering="a_at")
+    table.stream("one").upsert([row(a=1, a_at=1)])
+    whole = pa.Table.from_pylist([row(a=5)], schema=SCHEMA)
+    other = lakelatch.open(table.url, env=table.env)
+    for write in (
+        lambda: other.upsert(whole),
+        lambda: other.insert(whole),
+        lambda: other.overwrite(whole),
+        lambda: other.overwrite_table(whole),
+        lambda: other.delete([row()]),
+        lambda: other.delete_where("a = 1"),
+        lambda: other.delete_all(),
+        lambda: other.run(lambda txn: txn.new_file("part=p").write(whole), operation="insert"),
+        lambda: other.run(lambda txn: txn.overwrites("part=p"), operation="delete_partition"),
+    ):
+        with pytest.raises(
+            InputError, match=r"has streams \(one\), and rows are written and deleted through them only"
+        ):
+            write()
+    assert [each["a"] for each in other.read().to_pylist()] == [1]
+    other.close()
+
+
+def test_what_began_before_the_first_stream_does_not_land(table):
+    with lakelatch.open(table.url, env=table.env) as other:
+        txn = other.transaction()
+        txn.upsert(pa.Table.from_pylist([row(a=1)], schema=SCHEMA))
+        table.stream("one", columns=["a"], ordering="a_at")
+        with pytest.raises(ConflictError, match="the table has streams since"):
+            txn.commit()
+        assert other.read().count() == 0
+
+
+def test_properties_that_were_not_written_are_written_before_the_first_event(tmp_path):
+    """The declaration is in the log when its writer dies; the next one mends the properties, which foreign readers go by."""
+    url = str(tmp_path / "t")
+    lakelatch.create(url, env=FakeEnvironment(seed=1), **MADE).close()
+    store = FaultStore(lakelatch.open(url).store)
+    table = lakelatch.occ.table.Table(store, env=FakeEnvironment(seed=2))
+    store.add(Refuse(On("replace_if_match"), forever=True))
+    with pytest.raises(lakelatch.StorageError):
+        table.stream("one", columns=["a"], ordering="a_at")
+    store.reset()
+    with lakelatch.open(url) as other:
+        assert not other.config.for_streams
+        other.stream("one").upsert([row(a=1, a_at=1)])
+        assert other.config.for_streams
+    assert [each["a"] for each in table.read().to_pylist()] == [1]
+    table.close()
+
+
+def test_a_table_whose_log_is_gone_is_not_read_by_other_rules(table):
+    table.stream("one", columns=["a"], ordering="a_at")
+    table.stream("one").upsert([row(a=1, a_at=2)])
+    with lakelatch.open(table.url, env=table.env) as reader:
+        reader.session.writable = False
+        with pytest.raises(lakelatch.UnsupportedTableError, match="has streams, whose order is in its commit log"):
+            reader.read().to_arrow()

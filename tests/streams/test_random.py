@@ -1,0 +1,221 @@
+"""Streams at random against a model in memory, after every step: events late and repeated, deletes, open transactions that
+land in any order, compactions, cleanings, new handles, columns that a stream gets on the way."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+import lakelatch
+from lakelatch.occ.check.check import check
+from lakelatch.streams import CLEARED, DELETED, UPSERT
+from lakelatch.testing import FakeEnvironment
+
+from .model import Model, Row
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("part", pa.string()),
+        *[("a1", pa.int64()), ("a2", pa.string()), ("a_at", pa.int64())],
+        *[("b1", pa.float64()), ("b2", pa.string()), ("b_at", pa.timestamp("us", "UTC"))],
+        *[("c1", pa.string()), ("c2", pa.int32()), ("c3", pa.int64()), ("c_at", pa.string())],
+    ]
+)
+DECLARED: dict[str, dict[str, Any]] = {
+    "a": {"columns": ["a1", "a2"], "ordering": "a_at", "on_delete": "row"},
+    "b": {
+        "columns": ["b1", "b2"],
+        "ordering": "b_at",
+        "default": {"b1": 0.5},
+        "null": "write",
+        "foreign_readers": False,
+    },
+    "c": {"columns": ["c1", "c2"], "ordering": "c_at", "on_delete": "ignore", "default": {"c2": -1}},
+}
+KINDS = {"a": DELETED, "b": CLEARED}
+IDS, PARTS = ["k", "ü𝄞{}%s", "k2", "k3"], ["p", "q"]
+_TEXTS = st.none() | st.sampled_from(["", "x", "{}%𝄞"])
+_VALUES = {
+    "a1": st.none() | st.integers(-3, 3),
+    "a2": _TEXTS,
+    "a_at": st.integers(-2, 4),
+    "b1": st.none() | st.sampled_from([-0.0, 1.5, float("inf")]),
+    "b2": _TEXTS,
+    "b_at": st.sampled_from([-(10**16), -1, 0, 1, 2]),
+    "c1": _TEXTS,
+    "c2": st.none() | st.integers(0, 2),
+    "c3": st.none() | st.integers(7, 9),
+    "c_at": st.sampled_from(["", "1", "2", "ü", "𝄞"]),
+}
+
+
+def _epoch(value: int) -> Any:
+    return pa.scalar(value, pa.timestamp("us", "UTC")).as_py()
+
+
+class Machine(RuleBasedStateMachine):
+    """Two handles write; `open` are transactions that have staged events and not landed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        url = str(Path(self.folder.name) / "t")
+        self.env = FakeEnvironment(seed=1)
+        self.table = lakelatch.create(
+            url,
+            record_key="id",
+            partition_by="part",
+            schema=SCHEMA,
+            type="merge_on_read",
+            table_version=9,
+            bucket_count=2,
+            env=self.env,
+        )
+        for name, given in DECLARED.items():
+            self.table.stream(name, **given)
+        self.other = lakelatch.open(url, env=self.env, writer="other")
+        self.model = Model(("part", "id"), list(self.table.streams))
+        self.open: list[tuple[Any, list[tuple[str, str, list[Row]]]]] = []
+        self.states: list[tuple[str, Any]] = []
+
+    @rule(data=st.data(), name=st.sampled_from(sorted(DECLARED)), delete=st.booleans(), second=st.booleans())
+    def write(self, data: Any, name: str, *, delete: bool, second: bool) -> None:
+        """One commit of one stream."""
+        table = self.other if second else self.table
+        batch = self.batch(data, name, delete=delete)
+        stream = table.stream(name)
+        (stream.delete if delete else stream.upsert)(batch)
+        self.landed([(name, delete, batch)])
+
+    @precondition(lambda self: len(self.open) < 3)
+    @rule(
+        data=st.data(),
+        names=st.lists(st.tuples(st.sampled_from(sorted(DECLARED)), st.booleans()), min_size=1, max_size=3),
+    )
+    def begin(self, data: Any, names: list[tuple[str, bool]]) -> None:
+        """Stage events, of several streams perhaps, in a transaction that lands later."""
+        txn, staged = self.table.transaction("upsert"), []
+        for name, delete in names:
+            batch = self.batch(data, name, delete=delete)
+            stream = txn.stream(name)
+            (stream.delete if delete else stream.upsert)(batch)
+            staged.append((name, delete, batch))
+        self.open.append((txn, staged))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), lands=st.sampled_from([True, True, True, False]))
+    def end(self, data: Any, *, lands: bool) -> None:
+        """One of the open ones ends, in whatever order."""
+        txn, staged = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        if not lands:
+            txn.abort()
+            return
+        txn.commit()
+        self.landed(staged)
+
+    @rule(second=st.booleans())
+    def compact(self, *, second: bool) -> None:
+        """Whoever is open meanwhile lands on the new base files."""
+        (self.other if second else self.table).compact()
+
+    @rule(data=st.data())
+    def compact_beside(self, data: Any) -> None:
+        """What lands between a plan and its execution is on top of it."""
+        planned = self.other.plan_compaction()
+        self.write(data, "a", delete=False, second=False)
+        if planned:
+            self.table.execute(planned)
+
+    @rule()
+    def clean(self) -> None:
+        """Old slices go."""
+        self.table.clean(retain_commits=1)
+        self.states.clear()  # the newest state may be that of a compaction since
+
+    @rule()
+    def extend(self) -> None:
+        """A stream gets a column, with a default for rows that appear from now on."""
+        self.other.stream("c", **{**DECLARED["c"], "columns": ["c1", "c2", "c3"], "default": {"c2": -1, "c3": 7}})
+        self.model.declare(next(each for each in self.other.streams if each.name == "c"))
+
+    @invariant()
+    def same(self) -> None:
+        """What is read is the serial merge of all that landed, with all columns and with a few."""
+        expected = self.model.rows()
+        for table in (self.table, self.other):
+            assert self.content(table) == expected
+        fresh = lakelatch.open(self.table.url, env=self.env)
+        assert self.content(fresh, ["part", "id", "b1"]) == {key: {"b1": row["b1"]} for key, row in expected.items()}
+        assert fresh.read().count() == len(expected)
+        fresh.close()
+        if self.states:
+            moment, rows = self.states[-1]
+            read = self.table.read(as_of_completion=moment).to_pylist()
+            assert {(row["part"], row["id"]): row["a1"] for row in read} == rows
+
+    def batch(self, data: Any, name: str, *, delete: bool) -> list[Row]:
+        stream = next(each for each in self.table.session.streams if each.name == name)
+        columns = [stream.ordering, *(() if delete else stream.columns)]
+        size = data.draw(st.integers(0, 5))
+        return [
+            {"id": data.draw(st.sampled_from(IDS)), "part": data.draw(st.sampled_from(PARTS))}
+            | {each: data.draw(_VALUES[each].map(_epoch) if each == "b_at" else _VALUES[each]) for each in columns}
+            for _ in range(size)
+        ]
+
+    def landed(self, staged: list[tuple[str, bool, list[Row]]]) -> None:
+        for name, delete, batch in staged:
+            if not delete or name in KINDS:
+                self.model.apply(name, KINDS[name] if delete else UPSERT, batch)
+        last = self.table.session.log.catch_up().last
+        assert last is not None
+        self.states.append((last.completion, {key: row["a1"] for key, row in self.model.rows().items()}))
+
+    def content(self, table: lakelatch.Table, columns: list[str] | None = None) -> dict[Any, Row]:
+        names = columns or [n for n in SCHEMA.names if n != "c3" or "c3" in self.model.streams["c"].columns]
+        read = table.read(columns=names).to_pylist()
+        found = {(row.pop("part"), row.pop("id")): row for row in read}
+        assert len(found) == len(read), "a key twice"
+        return found
+
+    def explained(self) -> None:
+        """What is told of each row is what is read of it."""
+        found = {}
+        for key in IDS:
+            for told in self.table.explain_row(key):
+                if told.there:
+                    cells = {each.column: each.value for each in told.cells}
+                    found[cells.pop("part"), cells.pop("id")] = cells
+        names = [n for n in SCHEMA.names if n != "c3" or "c3" in self.model.streams["c"].columns]
+        expected = self.content(self.table)
+        assert {key: {n: row[n] for n in names if n in row} for key, row in found.items()} == expected
+
+    def teardown(self) -> None:
+        for txn, _ in self.open:
+            txn.abort()
+        self.explained()
+        findings = check(self.table.store).findings
+        self.table.close()
+        self.other.close()
+        self.folder.cleanup()
+        assert not [each for each in findings if each.severity != "note"]
+
+
+def test_what_is_read_is_the_serial_merge_of_all_events_whatever_happens_beside():
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=25,
+            deadline=None,
+            phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a story takes minutes; its steps are told
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
