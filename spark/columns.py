@@ -62,15 +62,15 @@ def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = Fal
         refuse_key_type(name, schema.field(name).type)
 
 
-def refuse_no_condition(condition: Any, url: str) -> None:
+def refuse_no_condition(condition: Any, url: str, what: str, way: str) -> None:
     """Raise `InputError` for an empty condition, which would mean every row."""
     empty = (
         not condition.strip() if isinstance(condition, str) else isinstance(condition, list | tuple) and not condition
     )
     if condition is None or empty:
         raise InputError(
-            f"no condition says which rows of {url} are to be deleted ({condition!r}); nothing was written. Give SQL text or a "
-            "Column, or say `delete_all`"
+            f"no condition says which rows of {url} are to be {what} ({condition!r}); nothing was written. Give SQL text or a "
+            f"Column, {way}"
         )
 
 

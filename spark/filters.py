@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..conditions import Given, condition_on
+from ..conditions import Given, Sql, condition_on, value_on
+from ..errors import InputError
 from .columns import spark_schema
 from .partition_pruning import analysed, conjuncts
 
@@ -26,6 +27,23 @@ def in_spark(schema: pa.Schema, given: Given) -> Any:
     from pyspark.sql import Column
 
     return given if isinstance(given, str | Column) else condition_on(schema, given).sql
+
+
+def one_of(filter: Any | None, where: Any | None) -> Any | None:  # noqa: A002 - the word Spark's users look for
+    """The condition, under whichever of its two names it was given."""
+    if filter is not None and where is not None:
+        raise InputError(f"filter={filter!r} and where={where!r} are two names of one condition; give one")
+    return filter if where is None else where
+
+
+def value_in_spark(schema: pa.Schema, given: Any) -> Any:
+    """A value of `update_where` as a Column: SQL text and columns go to Spark as they are."""
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    if isinstance(given, Column):
+        return given
+    return F.expr(given.text if isinstance(given, Sql) else value_on(schema, given).sql)
 
 
 def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any, ...]]:

@@ -39,10 +39,13 @@ class Merge:
     Args:
         planned: None when there is nothing to merge into.
         run: a task over the source's rows; each time over the same shuffled ones.
+        task: merges the rows of a plan; ``targets`` only says where.
     """
 
     planned: Callable[[Transaction], Planned | None]
     run: Callable[[Transaction, Planned, Task], list[Answer]]
+    task: Callable[[Plan], Task] = MergeTask
+    targets: Callable[[Plan], Task] = TargetsTask
 
     def take_turn(self, txn: Transaction) -> None:
         """See `occ.turns.take_turn`."""
@@ -54,7 +57,7 @@ class Merge:
             if made.here is not None:
                 found = targets(plan, made.here)
             else:
-                found = looked_at(self.run(txn, made, TargetsTask(plan)))
+                found = looked_at(self.run(txn, made, self.targets(plan)))
             return {txn.workspace.changes.place_of(group) for group in found}
 
         take_turn(txn, aimed_at)
@@ -64,7 +67,7 @@ class Merge:
         if (made := self.planned(txn)) is None:
             return []
         if made.here is None:
-            return self.run(txn, made, MergeTask(made.plan))
+            return self.run(txn, made, self.task(made.plan))
         with Files(made.plan.spec, 0) as files:
             files.kept = kept
             return [applied(made.plan, made.here, files)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from ..errors import InputError, StorageError
 from ..hudi.table import META_COLUMNS
 from ..hudi.timeline import FileSlice, Time
+from ..occ.session import Partition, chosen_partitions
 from ..occ.table import Table
 from .columns import spark_schema
 from .filters import in_spark
@@ -91,6 +92,7 @@ def read(
     *,
     columns: Sequence[str] | None,
     condition: Any | None,
+    partitions: Iterable[Partition] | None = None,
     as_of: Time | None,
     as_of_completion: Time | None,
     meta: bool,
@@ -103,6 +105,9 @@ def read(
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
     full = with_meta(schema) if meta else schema
     slices = view.snapshot.file_slices()
+    if partitions is not None:
+        chosen = set(chosen_partitions(table.store, table.config, schema, view.snapshot, partitions))
+        slices = [s for s in slices if s.partition in chosen]
     if condition is not None:
         condition = in_spark(schema, condition)
         wanted = matching_partitions(spark, table.config, schema, view.snapshot.partitions(), condition)

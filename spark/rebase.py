@@ -16,7 +16,8 @@ from ..hudi.merge import Effects
 from ..hudi.timeline import FileSlice, WriteStat
 from ..occ.rebase import Lost, merge_rows, refuse_same_rows
 from ..occ.staging import Plan, slices_by_partition
-from .tasks import Answer, RebaseTask, RemoveTask
+from ..occ.transaction import NewValues
+from .tasks import Answer, ChosenTask, RebaseTask
 
 Collect = Callable[[Any, Any], list[Answer]]
 Named = Callable[[Any, list[FileSlice]], Any]
@@ -54,7 +55,7 @@ class RowsAgain:
 
 
 class ConditionAgain:
-    """A transaction's delete conditions, evaluated again on rows that others have changed since.
+    """What a transaction changes by conditions, evaluated again on rows that others have changed since.
 
     Args:
         collect: runs a task over rows.
@@ -66,23 +67,28 @@ class ConditionAgain:
         self._collect = collect
         self._conditions: list[Any] = []
         self._named: Named | None = None
+        self._values: NewValues | None = None
 
-    def add(self, condition: Any, named: Named) -> None:
-        """One more condition.
+    def add(self, condition: Any, named: Named, values: NewValues | None = None) -> bool:
+        """One more condition; False when all of them cannot be evaluated at once, because new values are among them.
 
-        ``named``: the rows of some slices for which one is true, by file and position.
+        Args:
+            condition: of the rows that are deleted, or have new values.
+            named: the rows of some slices for which one is true, by file and position.
+            values: the new values.
         """
         self._conditions.append(condition)
-        self._named = named
+        self._named, self._values = named, values or self._values
+        return self._values is None or len(self._conditions) == 1
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         assert self._named is not None
         for mine in lost.appended:
-            refuse_same_rows(lost, mine)
+            refuse_same_rows(lost, mine, read=True)
         now = {each.group: each for unit in lost.units for each in unit.current}
         now |= {each.group: each for each in (*(mine.current for mine in lost.appended), *lost.appeared)}
         slices = list(now.values())
-        task = RemoveTask(Plan(lost.spec, slices_by_partition(slices), delete=True), lost)
+        task = ChosenTask(Plan(lost.spec, slices_by_partition(slices)), self._values, lost)
         return stats_of(self._collect(self._named(self._any(), slices), task)) if slices else []
 
     def _any(self) -> Any:

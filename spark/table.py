@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ..hudi.timeline import Time
+from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult
 from . import read as reads
+from .filters import one_of
 from .session import settle
 from .sizes import SIZES, JobSizes
 from .transaction import SparkTransaction
@@ -59,6 +61,8 @@ class SparkTable(Writing):
         columns: Sequence[str] | None = None,
         filter: Any | None = None,  # noqa: A002 - the word Spark's users look for
         *,
+        where: Any | None = None,
+        partitions: Iterable[Partition] | None = None,
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
         meta: bool = False,
@@ -69,6 +73,9 @@ class SparkTable(Writing):
             columns: names; all data columns otherwise.
             filter: SQL text, Column, terms or an expression of pyarrow (docs/conditions.md). Partitions that it rules out
                 are not even listed for Spark.
+            where: the same as ``filter``, by the name that it has in plain Python.
+            partitions: only of these, by value (``{"origin": "JFK"}``; of some columns, where there are several) or by
+                path. Null and an empty text have one partition.
             as_of: requested time T, as Hudi's readers travel in time; an instant, a date (its start), a time or a
                 datetime, as for `Table.snapshot`.
             as_of_completion: completion time C.
@@ -78,7 +85,8 @@ class SparkTable(Writing):
             self.spark,
             self.table,
             columns=columns,
-            condition=filter,
+            condition=one_of(filter, where),
+            partitions=partitions,
             as_of=as_of,
             as_of_completion=as_of_completion,
             meta=meta,
@@ -91,6 +99,16 @@ class SparkTable(Writing):
         in the order of completion times, so none is skipped. Deleted rows are not reported.
         """
         return reads.read_incremental(self.spark, self.table, after=after, until=until, meta=meta)
+
+    def change_feed(
+        self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
+    ) -> Any:
+        """Return what commits have inserted, updated and deleted, row by row, as a DataFrame; see `Table.change_feed`.
+
+        The driver computes it and holds it: meant for spans of moderate size.
+        """
+        feed = self.table.change_feed(after=after, until=until, columns=columns)
+        return self.spark.createDataFrame(feed.to_arrow())
 
     def __repr__(self) -> str:
         return f"<lakelatch.spark.SparkTable {self.table.url}>"

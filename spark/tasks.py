@@ -21,11 +21,12 @@ import pyarrow as pa
 
 from ..errors import LakeLatchError
 from ..hudi.files import FileGroupId
-from ..hudi.merge import alone, remove_where
+from ..hudi.merge import Merged, alone, remove_where
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
 from ..occ.rebase import Lost, merge_unit, write_changes
 from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, read_slice, refuse_if_over
+from ..occ.transaction import NewValues, replaced
 from ..occ.turns import targets
 from ..storage import Store
 
@@ -167,7 +168,7 @@ class InsertTask(Task):
         """Write as the rows come; memory is one row group for each open file."""
         groups: dict[str, NewGroups] = {}
         with Files(self.spec, task, keep_hashes=self.check) as files:
-            chunks = [_table(list(batches))] if self.exact else _chunks(batches, self.spec.row_group_rows)
+            chunks = [table_of(list(batches))] if self.exact else _chunks(batches, self.spec.row_group_rows)
             for chunk in chunks:
                 if not chunk.num_rows:
                     continue
@@ -208,7 +209,7 @@ class MergeTask(Task):
         """Memory is the task's rows and one base file."""
         refuse_if_over(self.plan.spec.store, self.plan.spec.instant)
         with Files(self.plan.spec, task) as files:
-            return applied(self.plan, _table(list(batches)), files)
+            return applied(self.plan, table_of(list(batches)), files)
 
 
 @dataclass
@@ -219,7 +220,7 @@ class TargetsTask(Task):
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
         """Memory is the task's rows and the keys of one base file."""
-        return Answer(looked=targets(self.plan, _table(list(batches))))
+        return Answer(looked=targets(self.plan, table_of(list(batches))))
 
 
 def looked_at(answers: Iterable[Answer]) -> set[FileGroupId]:
@@ -228,26 +229,40 @@ def looked_at(answers: Iterable[Answer]) -> set[FileGroupId]:
 
 
 @dataclass
-class RemoveTask(Task):
-    """Rows named by file and position out of their file groups: a condition was evaluated by Spark's own scan."""
+class ChosenTask(Task):
+    """Rows named by file and position: a condition was evaluated by Spark's own scan. They are deleted, or have new values.
+
+    Attributes:
+        values: the new values, of which Spark has computed some beside the names; None: the rows are deleted.
+        lost: in a round of a rebase.
+    """
 
     plan: Plan
-    lost: Lost | None = None  # in a round of a rebase
+    values: NewValues | None = None
+    lost: Lost | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
-        """Memory is two numbers for each row to remove and one base file."""
-        rows = _table(list(batches))
+        """Memory is two numbers for each chosen row, its new values, and one base file."""
+        rows = table_of(list(batches))
         slices = {name_of(s): s for group in self.plan.slices.values() for s in group}
         with Files(self.plan.spec, task, round=self.lost.round if self.lost else 0) as files:
             if rows.num_rows:
                 named = rows.column(FILE_COLUMN).combine_chunks().dictionary_encode()
-                codes, positions = np.asarray(named.indices), np.asarray(rows.column(ROW_COLUMN))
+                codes = np.asarray(named.indices)
                 for code, name in enumerate(named.dictionary.to_pylist()):
                     old = read_slice(self.plan.spec, slices[name])
-                    gone = np.zeros(old.num_rows, bool)
-                    gone[positions[codes == code]] = True
-                    write_changes(files, slices[name], old, remove_where(old, gone), self.lost)
+                    merged = self._changed(old, rows.filter(pa.array(codes == code)))
+                    write_changes(files, slices[name], old, merged, self.lost)
             return Answer(files.stats())
+
+    def _changed(self, old: pa.Table, chosen: pa.Table) -> Merged:
+        places = np.asarray(chosen.column(ROW_COLUMN))
+        if self.values is None:
+            gone = np.zeros(old.num_rows, bool)
+            gone[places] = True
+            return remove_where(old, gone)
+        found = self.values.of(chosen)
+        return Merged(replaced(old, places, lambda _: found), updates=len(places))
 
 
 @dataclass
@@ -290,7 +305,8 @@ def _task_number() -> int:
     return int(context.partitionId()) if context is not None else 0
 
 
-def _table(batches: list[pa.RecordBatch]) -> pa.Table:
+def table_of(batches: list[pa.RecordBatch]) -> pa.Table:
+    """The rows of all batches."""
     return pa.Table.from_batches(batches).combine_chunks() if batches else pa.table({})
 
 
@@ -302,10 +318,10 @@ def _chunks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
         waiting.append(batch)
         count += batch.num_rows
         if count >= rows:
-            yield _table(waiting)
+            yield table_of(waiting)
             waiting, count = [], 0
     if waiting:
-        yield _table(waiting)
+        yield table_of(waiting)
 
 
 def _by_partition(rows: pa.Table, spec: FileSpec) -> Iterator[tuple[str, pa.Table]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..conflict import SNAPSHOT
 from ..errors import InputError
 from ..hudi.timeline import FileSlice
+from ..occ.session import Partition, chosen_partitions
 from ..occ.table import Table
 from ..occ.transaction import Transaction
-from .filters import comparisons, in_spark
+from .filters import comparisons, in_spark, one_of
 from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
 from .sizes import SIZES, JobSizes
@@ -36,6 +37,8 @@ class SparkTransaction(Writing):
         columns: Sequence[str] | None = None,
         filter: Any | None = None,  # noqa: A002 - the word Spark's users look for
         *,
+        where: Any | None = None,
+        partitions: Iterable[Partition] | None = None,
         meta: bool = False,
     ) -> Any:
         """Return the rows of the snapshot, with the transaction's own writes so far, as a DataFrame.
@@ -50,25 +53,34 @@ class SparkTransaction(Writing):
             raise InputError(
                 f"{self._table.url} has no schema yet, because nothing was written to it; write some rows first"
             )
+        filter = one_of(filter, where)  # noqa: A001 - as above
         if filter is not None:
             filter = in_spark(schema, filter)  # noqa: A001 - as above
-        rows = scan(self._spark, self._table, self._declared(schema, filter), with_meta(schema) if meta else schema)
+        chosen = None
+        if partitions is not None:
+            table, now = self._table, self.txn.current
+            chosen = set(chosen_partitions(table.store, table.config, schema, now, partitions))
+        slices = self._declared(schema, filter, chosen)
+        rows = scan(self._spark, self._table, slices, with_meta(schema) if meta else schema)
         if filter is not None:
             rows = rows.where(filter)
         return rows.select(*columns) if columns is not None else rows
 
-    def _declared(self, schema: Any, condition: Any | None) -> list[FileSlice]:
+    def _declared(self, schema: Any, condition: Any | None, chosen: set[str] | None) -> list[FileSlice]:
         """The slices to read; the transaction knows of them, and of the rows that are not there."""
         if condition is None:
-            return self.txn.mark_scanned(None)
+            return [each for path in _some(chosen) for each in self.txn.mark_scanned(path)]
         spark, config = self._spark, self._table.config
         # Its statistics are looked up only where they count.
         where = comparisons(spark, schema, condition) if self.txn.isolation != SNAPSHOT else ()
         pinned = pinned_partitions(spark, config, schema, condition)
-        slices = [
-            each
-            for partition in (sorted(pinned) if pinned is not None else [None])
-            for each in self.txn.mark_scanned(partition, where=where)
-        ]
+        if chosen is not None:
+            pinned = chosen if pinned is None else chosen & pinned
+        slices = [each for partition in _some(pinned) for each in self.txn.mark_scanned(partition, where=where)]
         wanted = matching_partitions(spark, config, schema, sorted({s.partition for s in slices}), condition)
         return [each for each in slices if each.partition in wanted]
+
+
+def _some(partitions: set[str] | None) -> list[str | None]:
+    """The partitions, or None for all of them."""
+    return [None] if partitions is None else [*sorted(partitions)]

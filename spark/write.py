@@ -10,7 +10,7 @@ Batches that Spark knows to be small are merged on the driver: no job but the on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,15 +22,29 @@ from ..conflict import Region, where_of
 from ..errors import InputError
 from ..hudi.files import FileGroupId
 from ..hudi.merge import Effects
+from ..hudi.table import partition_paths
 from ..hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..occ.log import slices_that_may_match
-from ..occ.session import refuse_misspelled, several
-from ..occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Plan, slices_by_partition
+from ..occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
+from ..occ.staging import GROUP_COLUMN, NULL, PARTITION_COLUMN, REFUSE, Incoming, Plan, slices_by_partition
 from ..occ.table import Table
-from ..occ.transaction import Transaction, WriteResult
+from ..occ.transaction import (
+    Asked,
+    Clauses,
+    Computed,
+    NewValues,
+    Retries,
+    Transaction,
+    WriteResult,
+    refuse_unknown,
+    stage_merge,
+)
+from ..occ.transaction import Merge as MergeInto
 from ..occ.turns import take_turn
 from . import columns
-from .filters import comparisons, in_spark
+from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
+from .columns import spark_schema
+from .filters import comparisons, in_spark, value_in_spark
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect
 from .merge_plan import Merge, Planned, in_each, plan_here
@@ -39,7 +53,7 @@ from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan_base_files, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
-from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, InsertTask, RemoveTask, Task, looked_at, repeated_keys
+from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 
 
 class _RepeatedKeys(Exception):
@@ -49,8 +63,34 @@ class _RepeatedKeys(Exception):
 class Writes:
     """The writes of one table in one session, each a transaction of its own, or one of those of ``txn``."""
 
-    def __init__(self, spark: Any, table: Table, sizes: JobSizes, txn: Transaction | None = None) -> None:
-        self._spark, self._table, self._sizes, self._txn = spark, table, sizes, txn
+    def __init__(
+        self, spark: Any, table: Table, sizes: JobSizes, txn: Transaction | None = None, retries: Retries | None = None
+    ) -> None:
+        self._spark, self._table, self._sizes, self._txn, self._retries = spark, table, sizes, txn, retries or Retries()
+
+    def within(self, retries: Retries) -> Writes:
+        """The same writes, run again within these bounds. `InputError` for unknown ones, and in a transaction."""
+        refuse_unknown(retries)
+        if self._txn is not None:
+            raise InputError(
+                f"{min(retries)!r} is for a write of its own, and this one is part of a transaction; give it to `run`; "
+                "nothing was written"
+            )
+        return Writes(self._spark, self._table, self._sizes, retries=retries)
+
+    def filled(self, rows: Any, missing: str) -> Any:
+        """The rows, with null in the columns that they lack where ``missing`` says so."""
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+        if missing not in (REFUSE, NULL):
+            raise InputError(f'missing={missing!r} is neither "refuse" nor "null"; nothing was written')
+        schema = self._table.schema() if self._txn is None else self._txn.written_schema
+        if missing == REFUSE or schema is None:
+            return rows
+        config, there = self._table.config, {name.lower() for name in rows.columns}
+        needed = {*config.record_key_fields, *config.partition_fields, config.ordering_field}
+        lacking = [each for each in spark_schema(schema) if each.name.lower() not in there and each.name not in needed]
+        return rows.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
 
     # Insert ------------------------------------------------------------------------------------------------------
 
@@ -62,12 +102,9 @@ class Writes:
             return self.upsert(rows)
         return self._insert(rows, schema, operation, lambda _txn, _stats: None)
 
-    def overwrite(self, rows: Any, *, partitions: Sequence[str] | None) -> WriteResult:
+    def overwrite(self, rows: Any, *, partitions: Iterable[Partition] | None) -> WriteResult:
         """The partitions of the rows hold these rows and no others."""
-        given = several(partitions)
-        for each in given or ():
-            refuse_misspelled(self._table.url, self._table.config, each)
-        named = None if given is None else set(given)
+        named = None if partitions is None else self._paths(listed(partitions), self._checked(rows))
         self._refuse_overwrite("overwrite", "insert_overwrite")
 
         def drop(txn: Transaction, stats: Sequence[WriteStat]) -> None:
@@ -83,6 +120,13 @@ class Writes:
                 txn.drop_file_groups(txn.current.file_slices(partition))
 
         return self._overwrite(rows, "insert_overwrite", drop)
+
+    def _paths(self, named: Iterable[Partition], schema: pa.Schema) -> set[str]:
+        url, config = self._table.url, self._table.config
+        found = {partition_path_of(url, config, schema, each) for each in named}
+        for each in found:
+            refuse_misspelled(url, config, each)
+        return found
 
     def overwrite_table(self, rows: Any) -> WriteResult:
         """The table holds these rows and no others."""
@@ -191,11 +235,20 @@ class Writes:
             return self._run(work, operation)
 
     def _merge_of(
-        self, planned: Callable[[Transaction], Planned | None], source: Source, schema: pa.Schema, operation: str
+        self,
+        planned: Callable[[Transaction], Planned | None],
+        source: Source,
+        schema: pa.Schema,
+        operation: str,
+        *,
+        by_clauses: bool = False,
     ) -> Merge:
         def run(txn: Transaction, made: Planned, task: Task) -> list[Answer]:
             return self._collect(txn, self._shuffled(made.plan, source, schema, made.everywhere), task, operation)
 
+        if by_clauses:
+            url = self._table.url
+            return Merge(planned, run, partial(ClausesTask, url=url), partial(ClausesTargetsTask, url=url))
         return Merge(planned, run)
 
     def _shuffled(
@@ -304,30 +357,43 @@ class Writes:
             merge = self._merge_of(planned, source, schema, "delete")
             return self._run(work, "delete")
 
-    def delete_where(self, condition: Given) -> WriteResult:
+    def delete_where(self, condition: Given, *, partition: Partition | None) -> WriteResult:
         """The rows for which the condition is true are gone, also ones that other writers add meanwhile."""
         self._refuse_merge("delete_where")
-        columns.refuse_no_condition(condition, self._table.url)
-        return self._delete_where(condition)
+        columns.refuse_no_condition(condition, self._table.url, "deleted", "or say `delete_all`")
+        return self._by_condition(condition, partition, "delete")
 
-    def delete_all(self) -> WriteResult:
+    def delete_all(self, *, partition: Partition | None) -> WriteResult:
         """All rows are gone, also ones that other writers add meanwhile."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
         self._refuse_merge("delete_all")
-        return self._delete_where(F.lit(True))
+        return self._by_condition(F.lit(True), partition, "delete")
 
-    def _delete_where(self, given: Given) -> WriteResult:
-        def matching(txn: Transaction, schema: pa.Schema, condition: Any) -> list[FileSlice]:
+    def update_where(self, condition: Given, given: Mapping[str, Any], *, partition: Partition | None) -> WriteResult:
+        """The rows for which the condition is true have new values, also ones that other writers add meanwhile."""
+        self._refuse_merge("update_where")
+        columns.refuse_no_condition(condition, self._table.url, "changed", "or 'true' for all")
+        return self._by_condition(condition, partition, "upsert", given)
+
+    def _by_condition(
+        self, given: Given, named: Partition | None, operation: str, new: Mapping[str, Any] | None = None
+    ) -> WriteResult:
+        def path_of(txn: Transaction) -> str | None:
+            schema = txn.written_schema
+            return None if named is None else partition_path_of(self._table.url, self._table.config, schema, named)
+
+        def matching(txn: Transaction, schema: pa.Schema, condition: Any, path: str | None) -> list[FileSlice]:
             now = txn.current
-            wanted = matching_partitions(self._spark, self._table.config, schema, now.partitions(), condition)
-            return [s for s in now.file_slices() if s.partition in wanted]
+            there = now.partitions() if path is None else [path]
+            wanted = matching_partitions(self._spark, self._table.config, schema, there, condition)
+            return [s for s in now.file_slices(path) if s.partition in wanted]
 
         def aimed_at(txn: Transaction, near: Region) -> set[FileGroupId]:
             if (schema := txn.written_schema) is None:
                 return set()
             condition = in_spark(schema, given)
-            slices = [each for each in matching(txn, schema, condition) if near.covers(each.partition)]
+            slices = [s for s in matching(txn, schema, condition, path_of(txn)) if near.covers(s.partition)]
             where = where_of(comparisons(self._spark, schema, condition))
             found = slices_that_may_match(self._table.store, slices, where)
             return {txn.workspace.changes.place_of(each.group) for each in found}
@@ -335,39 +401,116 @@ class Writes:
         def work(txn: Transaction) -> list[WriteStat]:
             take_turn(txn, partial(aimed_at, txn))
             txn.workspace.next_write()
-            schema, config = txn.written_schema, self._table.config
+            schema, config, path = txn.written_schema, self._table.config, path_of(txn)
+            if path is not None:
+                path = known_partition(self._table.store, config, txn.current, path)
             if schema is None:
                 return []
             condition = in_spark(schema, given)
-            pinned = pinned_partitions(self._spark, config, schema, condition)
+            values, computed = (None, []) if new is None else self._new_values(new, schema)
+            pinned = pinned_partitions(self._spark, config, schema, condition) if path is None else {path}
             where = comparisons(self._spark, schema, condition)
             for partition in sorted(pinned) if pinned is not None else [None]:
                 txn.depends_on(partition, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_complete()
-            slices = matching(txn, schema, condition)
-            run = partial(self._collect, txn, operation="delete")
+            slices = matching(txn, schema, condition, path)
+            run = partial(self._collect, txn, operation=operation)
             again = txn.workspace.hook_of(ConditionAgain, run)
-            again.add(condition, lambda each, slices: self._named(each, schema, slices))
+            if not again.add(condition, lambda each, slices: self._named(each, schema, slices, computed), values):
+                txn.workspace.rebase = None
             if not slices:
                 return []
-            plan = Plan(txn.file_spec(schema), slices_by_partition(slices), delete=True)
-            stats = stats_of(run(self._named(condition, schema, slices), RemoveTask(plan)))
+            plan = Plan(txn.file_spec(schema), slices_by_partition(slices))
+            stats = stats_of(run(self._named(condition, schema, slices, computed), ChosenTask(plan, values)))
             txn.add(stats)
             return stats
 
-        return self._run(work, "delete")
+        return self._run(work, operation)
 
-    def _named(self, condition: Any, schema: pa.Schema, slices: list[FileSlice]) -> Any:
-        """The rows of some slices for which the condition is true, by file and position; a file's rows meet in a task."""
+    def _new_values(self, given: Mapping[str, Any], schema: pa.Schema) -> tuple[NewValues, list[Any]]:
+        """The values that are set, and the columns by which Spark computes some of them."""
+        computed: list[Any] = []
+        made = dict(given) if isinstance(given, Mapping) else given
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            if is_expression(value):
+                alias = f"_lakelatch_set_{len(computed)}"
+                made[name] = Computed(alias)
+                computed.append(value_in_spark(schema, value).alias(alias))
+        return NewValues(made, schema, schema, self._table.url, self._table.config), computed
+
+    def _named(self, condition: Any, schema: pa.Schema, slices: list[FileSlice], more: Sequence[Any] = ()) -> Any:
+        """The rows of some slices for which the condition is true, by file and position; a file's rows meet in a task.
+
+        ``more``: columns that are computed of them.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
         whole, logged = [each for each in slices if not each.logs], [each for each in slices if each.logs]
         found = scan_base_files(self._spark, self._table, whole, schema).where(condition)
         if whole:
-            named = found.selectExpr(f"_metadata.file_name as {FILE_COLUMN}", f"_metadata.row_index as {ROW_COLUMN}")
+            place = F.expr("_metadata.file_name").alias(FILE_COLUMN), F.expr("_metadata.row_index").alias(ROW_COLUMN)
+            named = found.select(*place, *more)
         if logged:
             rows = merged(self._spark, self._table, logged, schema, named=True).where(condition)
-            rows = rows.select(FILE_COLUMN, ROW_COLUMN)
+            rows = rows.select(FILE_COLUMN, ROW_COLUMN, *more)
             named = named.unionAll(rows) if whole else rows
         return named.repartition(min(self._tasks(None), len(slices)), FILE_COLUMN)
+
+    # Merge by clauses --------------------------------------------------------------------------------------------
+
+    def merge(self, rows: Any) -> MergeInto[WriteResult]:
+        """A merge that is put together, and run by its `run`."""
+        self._table.session.require_open()
+        self._refuse_merge("merge")
+        source = columns.arrow_schema(rows.schema)
+        return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, source))
+
+    def _merge_by_clauses(self, rows: Any, given: pa.Schema, matched: Asked, new: Asked) -> WriteResult:
+        self._refuse_merge("merge")
+        url, config = self._table.url, self._table.config
+
+        def asked(txn: Transaction) -> tuple[pa.Schema | None, pa.Schema, Asked, Asked]:
+            known = txn.written_schema
+            source = Incoming(given.empty_table(), url, config).source(known).schema
+            s, t = (pa.field(name, pa.struct(list(each))) for name, each in (("s", source), ("t", known or source)))
+            sides = pa.schema([s, t]), pa.schema([s])
+            return known, source, *(in_sql(self._spark, *each) for each in zip((matched, new), sides, strict=True))
+
+        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
+
+            def planned(txn: Transaction) -> Planned:
+                known, columns_of, when, new_ones = asked(txn)
+                spec = txn.file_spec(known or columns_of)
+                clauses = Clauses.of(when, new_ones, spec.schema, columns_of, url, config)
+                return Planned(Plan(spec, slices_by_partition(txn.current.file_slices()), combine=clauses))
+
+            def work(txn: Transaction) -> list[WriteStat]:
+                if source.small is not None and self._fits(txn, source.small):
+                    before = set(txn.files)
+                    _, _, *clauses = asked(txn)
+                    stage_merge(txn, Incoming(source.small, url, config), *clauses)
+                    return [each for each in txn.files if each not in before]
+                merge.take_turn(txn)
+                txn.workspace.next_write()
+                answers = merge.answers(txn, {})
+                stats = stats_of(answers)
+                txn.add(stats)
+                for place in looked_at(answers):
+                    txn.mark_lookup(*place)
+                txn.workspace.hook_of(NotAgain)
+                txn.workspace.rebase = None
+                return stats
+
+            merge = self._merge_of(planned, source, given, "upsert", by_clauses=True)
+            return self._run(work, "upsert")
+
+    def _fits(self, txn: Transaction, rows: pa.Table) -> bool:
+        """Whether the driver merges these rows by itself."""
+        if rows.num_rows > self._sizes.small_rows:
+            return False
+        partitions = partition_paths(rows, self._table.config).unique().to_pylist() if rows.num_rows else []
+        sizes = (each.total_size for path in partitions for each in txn.current.file_slices(path))
+        return sum(sizes) <= self._sizes.driver_bytes
 
     # Common ------------------------------------------------------------------------------------------------------
 
@@ -409,7 +552,7 @@ class Writes:
         if self._txn is not None:
             with self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
-        return WriteResult.of(operation, self._table.run(attempt, operation=operation))
+        return WriteResult.of(operation, self._table.run(attempt, operation=operation, **self._retries))
 
     @property
     def _cores(self) -> int:

@@ -2,57 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
 
-from ..occ.transaction import WriteResult
+from ..occ.session import Partition
+from ..occ.transaction import Merge, Retries, WriteResult
 from .write import Writes
 
 
 class Writing:
-    """Write methods that tables and transactions share."""
+    """Write methods that tables and transactions share.
+
+    Each takes the bounds of `Table.run` (``attempts``, ``timeout_s``, ``isolation`` and so on), but in a transaction, which
+    is run again as a whole. ``missing="null"`` fills columns that the rows lack; they are refused otherwise.
+    """
 
     def __init__(self, writes: Writes) -> None:
         self._writes = writes
 
-    def insert(self, rows: Any) -> WriteResult:
+    def _within(self, retries: Retries) -> Writes:
+        return self._writes.within(retries) if retries else self._writes
+
+    def insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
         """Add rows with new keys. Existing keys are not looked up, except with buckets.
 
         A key that occurs twice in the rows is resolved by the ordering field, or refused.
         """
-        return self._writes.insert(rows, operation="insert")
+        return self._within(retries).insert(self._writes.filled(rows, missing), operation="insert")
 
-    def bulk_insert(self, rows: Any) -> WriteResult:
+    def bulk_insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
         """As `insert`, but without the check for duplicate keys in the rows."""
-        return self._writes.insert(rows, operation="bulk_insert")
+        return self._within(retries).insert(self._writes.filled(rows, missing), operation="bulk_insert")
 
-    def upsert(self, rows: Any) -> WriteResult:
+    def upsert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
         """Replace rows with the same key in the same partition; insert the others.
 
         With an ordering field an older row never replaces a newer one.
         """
-        return self._writes.upsert(rows)
+        return self._within(retries).upsert(self._writes.filled(rows, missing))
 
-    def delete(self, keys: Any) -> WriteResult:
+    def delete(self, keys: Any, **retries: Unpack[Retries]) -> WriteResult:
         """Remove the rows with these keys: the record key columns, and the partition columns if they are known."""
-        return self._writes.delete(keys)
+        return self._within(retries).delete(keys)
 
-    def delete_where(self, condition: Any) -> WriteResult:
+    def delete_where(
+        self, where: Any, *, partition: Partition | None = None, **retries: Unpack[Retries]
+    ) -> WriteResult:
         """Remove the rows for which a condition is true; none is left when this returns.
 
-        It is SQL text, a Column, terms or an expression of pyarrow (docs/conditions.md). Without a condition it
-        raises `InputError`; use `delete_all`.
+        Args:
+            where: SQL text, Column, terms or an expression of pyarrow (docs/conditions.md). Without one this raises
+                `InputError`; use `delete_all`.
+            partition: only in this one; by value, ``{"origin": "JFK"}``, or its path.
         """
-        return self._writes.delete_where(condition)
+        return self._within(retries).delete_where(where, partition=partition)
 
-    def delete_all(self) -> WriteResult:
-        """Remove all rows; none is left when this returns."""
-        return self._writes.delete_all()
+    def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[Retries]) -> WriteResult:
+        """Remove all rows, or those of a partition; none is left when this returns."""
+        return self._within(retries).delete_all(partition=partition)
 
-    def overwrite(self, rows: Any, *, partitions: Sequence[str] | None = None) -> WriteResult:
-        """Replace the partitions that the rows belong to; with ``partitions`` (paths) exactly these, empty ones too."""
-        return self._writes.overwrite(rows, partitions=partitions)
+    def update_where(
+        self,
+        where: Any,
+        set: Mapping[str, Any],  # noqa: A002 - the word of SQL
+        *,
+        partition: Partition | None = None,
+        **retries: Unpack[Retries],
+    ) -> WriteResult:
+        """Give new values to the rows for which a condition is true, also to ones that others add meanwhile.
 
-    def overwrite_table(self, rows: Any) -> WriteResult:
+        Args:
+            where: as in `delete_where`; ``"true"`` for all. Spark evaluates it, so it may call Spark's functions and yours.
+            set: values by column: a plain value, or of the row as it was before `lakelatch.sql("delay + 1")`, a Column or
+                an expression of pyarrow. A plain text is a value.
+            partition: as in `delete_where`.
+
+        Raises:
+            InputError: a column of the record key or partition, or a result that its column cannot hold unchanged.
+        """
+        return self._within(retries).update_where(where, set, partition=partition)
+
+    def merge(self, rows: Any, **retries: Unpack[Retries]) -> Merge[WriteResult]:
+        """Merge rows (``s``) with those of the same key and partition (``t``) by clauses.
+
+            table.merge(df).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
+
+        The clauses are those of plain Python; conditions and values are SQL text, Columns such as ``F.col("s.updated")`` or
+        expressions of pyarrow, as far as docs/conditions.md goes.
+        """
+        return self._within(retries).merge(rows)
+
+    def overwrite(
+        self,
+        rows: Any,
+        *,
+        partitions: Iterable[Partition] | None = None,
+        missing: str = "refuse",
+        **retries: Unpack[Retries],
+    ) -> WriteResult:
+        """Replace the partitions that the rows belong to; with ``partitions`` exactly these, empty ones too.
+
+        They are named by value, ``[{"origin": "JFK"}]``, or by path.
+        """
+        return self._within(retries).overwrite(self._writes.filled(rows, missing), partitions=partitions)
+
+    def overwrite_table(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
         """Replace all rows of the table."""
-        return self._writes.overwrite_table(rows)
+        return self._within(retries).overwrite_table(self._writes.filled(rows, missing))

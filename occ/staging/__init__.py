@@ -20,7 +20,7 @@ from .apply_rows import (
 )
 from .collected_facts import wanted_of
 from .file_spec import FileSpec, refuse_if_over
-from .incoming import Incoming
+from .incoming import NULL, REFUSE, Incoming
 from .lossless import fitted
 from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
@@ -33,7 +33,9 @@ __all__ = [
     "COMMIT_TIME",
     "GROUP_COLUMN",
     "NEW",
+    "NULL",
     "PARTITION_COLUMN",
+    "REFUSE",
     "SEQNO",
     "Combine",
     "FileSpec",

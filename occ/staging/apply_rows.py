@@ -349,7 +349,7 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
         rewrite(plan, files, found, incoming)
     elif not plan.delete:
         new = NewGroups(files, partition, slot=int(name[len(NEW) :]))
-        new.write(incoming)
+        new.write(plan.new(incoming))
         new.end()
 
 

@@ -17,7 +17,7 @@ from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared
 from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
-from ..scan import Scan, changes, scan
+from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
     RETAIN_COMMITS,
     SMALL_BYTES,
@@ -38,6 +38,7 @@ from ..services import (
     delete_savepoint,
     execute,
     finish_decided,
+    kept_from,
     perform,
     pinned,
     remove_undone,
@@ -58,6 +59,8 @@ from ..transaction import (
     WriteResult,
     begin,
     constrained,
+    merging,
+    refuse_unknown,
     replacing,
     row_writes,
 )
@@ -193,7 +196,7 @@ class Table:
         """Rows that commits with a completion time after one and up to another have inserted or changed, as a `Scan`.
 
         Of each row its newest version at the end of that time, with the C of the commit that wrote it as column
-        ``_commit_completion``. Rows deleted since are not told: compare two `read`s for these. The scan's ``completion`` is
+        ``_commit_completion``. `change_feed` tells each change by itself, deletions among them. The scan's ``completion`` is
         the ``after`` of the next call; commits appear in the order of C, so none is skipped.
 
         Args:
@@ -206,6 +209,28 @@ class Table:
             UnsupportedTableError: as `commits`.
         """
         return changes(self.session, after=after, until=until, columns=columns)
+
+    def change_feed(
+        self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None
+    ) -> ChangeFeed:
+        """What commits with a completion time after one and up to another have inserted, updated and deleted, row by row.
+
+        Each change has ``_change`` (``insert``, ``update_before`` and the ``update_after`` that follows it, ``delete``), C, T
+        and writer of its commit (null where the log does not tell), then the data columns. Commits come in the order of C, so
+        its ``completion`` is the ``after`` of the next call. A row that a commit wrote as it was is no change; that of a key
+        in another partition is another row. On both types of tables.
+
+        Args:
+            after: None is the beginning.
+            until: None is now.
+            columns: names; all data columns otherwise. An update is told when one of these has changed.
+
+        Raises:
+            InputError: no such time or column; or a cleaning has taken states of that span.
+            UnsupportedTableError: as `commits`.
+        """
+        whole_from = kept_from(self.session)
+        return change_feed(self.session, after=after, until=until, columns=columns, whole_from=whole_from)
 
     def read_slice(self, group: FileSlice, *, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
         """The rows of one file slice; columns that the file does not have yet are left out."""
@@ -387,15 +412,14 @@ class Table:
 
         Arguments as of `Transaction.merge`, and `upsert` for the rest.
         """
-        return Merge(self._ours(), rows, zone, lambda write: self._write(write, retries))
+        return merging(self._ours(), rows, zone, lambda write: self._write(write, retries))
 
     def _write(self, write: Write, retries: Retries) -> WriteResult:
         def attempt(txn: Transaction) -> Transaction:
             write.stage(txn)
             return txn
 
-        if unknown := set(retries) - Retries.__annotations__.keys():
-            raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(Retries.__annotations__)}")
+        refuse_unknown(retries)
         return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **retries))
 
     # --- streams ---------------------------------------------------------------------------------------------

@@ -38,21 +38,23 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Clause:
     """A clause as it was given; values None: the row is deleted."""
 
     where: Given
     values: Any
 
 
+Asked = tuple[Clause, ...]
+
+
 class Merge(Generic[R]):
     """A merge that is being put together; `run` does it. Made by ``merge`` of a table or transaction."""
 
-    def __init__(self, session: Session, given: Any, zone: str | None, finish: Callable[[Write], R]) -> None:
-        self._incoming = Incoming(given, session.url, session.config, zone=zone)
-        self._session, self._finish = session, finish
-        self._matched: list[_Asked] = []
-        self._new: list[_Asked] = []
+    def __init__(self, url: str, finish: Callable[[Asked, Asked], R]) -> None:
+        self._url, self._finish = url, finish
+        self._matched: list[Clause] = []
+        self._new: list[Clause] = []
 
     def when_matched(
         self, where: Given = None, *, update: str | Mapping[str, Any] | None = None, delete: bool = False
@@ -69,7 +71,7 @@ class Merge(Generic[R]):
             raise InputError(
                 'a clause says either `update="all"` (or values by column) or `delete=True`; nothing was written'
             )
-        self._matched.append(_Asked(where, None if delete else update))
+        self._matched.append(Clause(where, None if delete else update))
         return self
 
     def when_not_matched(self, where: Given = None, *, insert: str | Mapping[str, Any]) -> Self:
@@ -80,7 +82,7 @@ class Merge(Generic[R]):
             insert: ``"all"``, the row as it is; or values by column, as for `when_matched`. Key and partition are those of
                 the source, columns that are not named are null.
         """
-        self._new.append(_Asked(where, insert))
+        self._new.append(Clause(where, insert))
         return self
 
     def run(self) -> R:
@@ -92,14 +94,24 @@ class Merge(Generic[R]):
         """
         if not (self._matched or self._new):
             raise InputError(
-                f"the merge into {self._session.url} has no clause; say `when_matched(...)` or `when_not_matched(...)`; "
+                f"the merge into {self._url} has no clause; say `when_matched(...)` or `when_not_matched(...)`; "
                 "nothing was written"
             )
-        asked, incoming = (tuple(self._matched), tuple(self._new)), self._incoming
-        return self._finish(Write("upsert", lambda txn: _stage(txn, incoming, *asked)))
+        return self._finish(tuple(self._matched), tuple(self._new))
 
 
-def _stage(txn: Writer, incoming: Incoming, matched: tuple[_Asked, ...], new: tuple[_Asked, ...]) -> None:
+def merging(session: Session, given: Any, zone: str | None, finish: Callable[[Write], R]) -> Merge[R]:
+    """See `Transaction.merge`; ``finish`` gets the write when the merge is put together."""
+    incoming = Incoming(given, session.url, session.config, zone=zone)
+
+    def put_together(matched: Asked, new: Asked) -> R:
+        return finish(Write("upsert", lambda txn: stage_merge(txn, incoming, matched, new)))
+
+    return Merge(session.url, put_together)
+
+
+def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> None:
+    """Merge rows by clauses into the file groups that hold their keys."""
     txn.workspace.refuse_merge("merge")
     config = txn.session.config
 
@@ -221,8 +233,8 @@ class Clauses:
     @classmethod
     def of(
         cls,
-        matched: Iterable[_Asked],
-        new: Iterable[_Asked],
+        matched: Iterable[Clause],
+        new: Iterable[Clause],
         schema: pa.Schema,
         source: pa.Schema,
         url: str,
@@ -238,7 +250,7 @@ class Clauses:
         s, t = (pa.field(side, pa.struct(list(each))) for side, each in (("s", source), ("t", schema)))
         kept = [*config.record_key_fields, *config.partition_fields]
 
-        def bound(asked: _Asked, over: pa.Schema) -> _Clause:
+        def bound(asked: Clause, over: pa.Schema) -> _Clause:
             where = None if asked.where is None else condition_on(over, asked.where)
             if asked.values is None:
                 return _Clause(where, None, delete=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,11 +30,27 @@ def sql(text: str) -> Sql:
     return Sql(text)
 
 
+@dataclass(frozen=True)
+class Computed:
+    """Values that an engine has computed: a column beside the rows."""
+
+    column: str
+
+    @property
+    def paths(self) -> frozenset[tuple[str, ...]]:
+        """None: the engine has read them."""
+        return frozenset()
+
+    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The column."""
+        return rows.column(self.column)
+
+
 class NewValues:
     """Values for columns of a table, checked against its schema; pickles.
 
     Args:
-        given: by name of the column: a value of Python, `sql`, or an expression of pyarrow.
+        given: by name of the column: a value of Python, `sql`, an expression of pyarrow, or `Computed`.
         schema: of the table.
         over: the columns that expressions may name.
         url: of the table, for messages.
@@ -54,7 +71,7 @@ class NewValues:
                 "nothing was written"
             )
         self._config = config
-        self._values: dict[str, tuple[pa.DataType, pa.Array | Value]] = {}
+        self._values: dict[str, tuple[pa.DataType, pa.Array | Value | Computed]] = {}
         fixed = {*config.record_key_fields, *config.partition_fields}
         for name, value in given.items():
             if name not in schema.names:
@@ -69,7 +86,9 @@ class NewValues:
                     column=name,
                 )
             kind = schema.field(name).type
-            if isinstance(value, Sql | pc.Expression):
+            if isinstance(value, Computed):
+                self._values[name] = kind, value
+            elif isinstance(value, Sql | pc.Expression):
                 self._values[name] = kind, value_on(over, value)
             else:
                 value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value

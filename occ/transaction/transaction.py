@@ -22,7 +22,7 @@ from ..turns import take_turn
 from . import reading, replacing, row_writes
 from .attempt import Attempt
 from .landing import Landing
-from .merge_into import Merge
+from .merge_into import Merge, merging
 from .stream_writes import TransactionStream
 from .validator import CommitValidator
 from .workspace import Workspace
@@ -284,7 +284,7 @@ class Transaction:
             zone: as of `upsert`.
         """
         self.require_open()
-        return Merge(self.session, rows, zone, lambda write: write.stage(self))
+        return merging(self.session, rows, zone, lambda write: write.stage(self))
 
     def delete(self, keys: Any) -> None:
         """The rows with these keys are gone: the key columns, and the partition columns where they are known.

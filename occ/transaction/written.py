@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
+from ...errors import InputError
 from ...hudi.timeline import WriteStat
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ class Retries(TypedDict, total=False):
     isolation: str | None
     reserve: Asked | None
     reserve_after: int | None
+
+
+def refuse_unknown(retries: Retries) -> None:
+    """Raise `InputError` for a word that is none of `Retries`."""
+    if unknown := set(retries) - Retries.__annotations__.keys():
+        raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(Retries.__annotations__)}")
 
 
 @dataclass(frozen=True)

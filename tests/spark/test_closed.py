@@ -15,10 +15,12 @@ CALLS = {
     "read": lambda _rows: (),
     "read_incremental": lambda _rows: ("0",),
     "delete_where": lambda _rows: ("seen = 1",),
+    "change_feed": lambda _rows: (),
     "delete_all": lambda _rows: (),
+    "update_where": lambda _rows: ("true", {"seen": 2}),
 }
 METHODS = [name for name in dir(lakelatch.spark.SparkTable) if not name.startswith("_")]
-TXN_METHODS = ("insert", "upsert", "delete", "delete_where", "delete_all", "read")
+TXN_METHODS = ("insert", "upsert", "delete", "delete_where", "delete_all", "update_where", "merge", "read")
 
 
 def files(folder: Path) -> set[str]:

@@ -73,6 +73,12 @@ def test_an_incremental_read_has_rows_of_log_files(spark, make):
     second = table.upsert(frame(spark, {"x0": 2}))
     rows = table.read_incremental(after=first.completion).collect()
     assert [(row.id, row.seen) for row in rows] == [("x0", 2)]
+    fed = table.change_feed(after=first.completion, columns=["id", "seen"]).orderBy("seen").collect()
+    assert [(row["_change"], row.id, row.seen) for row in fed] == [
+        ("update_before", "x0", 1),
+        ("update_after", "x0", 2),
+    ]
+    assert {row["_commit_instant"] for row in fed} == {second.instant}
     assert table.read_incremental(after=second.completion).count() == 0
     assert by_spark(table, as_of_completion=first.completion) == {"x0": 1, "x1": 1, "y0": 1}
     assert table.read(columns=["seen"]).where("seen = 2").count() == 1

@@ -12,7 +12,7 @@ from .evaluate import values_of
 from .given import of_arrow
 from .implied import paths_of
 from .sql import parse
-from .tree import Node
+from .tree import Node, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class Value:
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
         """The value in each row. `InputError` where one has none, as a division by zero."""
         return values_of(self.bound, rows)
+
+    @property
+    def sql(self) -> str:
+        """The same in Spark's SQL."""
+        return text(self.bound)
 
     @property
     def paths(self) -> frozenset[tuple[str, ...]]:
