@@ -3,16 +3,19 @@
 from .as_dataset import ScanDataset
 from .difference import Difference, differences
 from .explanation import Explanation, ScannedFile
+from .feed import ChangeFeed, change_feed
 from .of_table import changes, scan, scan_slices, scan_view, wanted_of
 from .pruning import only_partitions, partitions_that_may_match
 from .scan import Scan
 
 __all__ = [
+    "ChangeFeed",
     "Difference",
     "Explanation",
     "Scan",
     "ScanDataset",
     "ScannedFile",
+    "change_feed",
     "changes",
     "differences",
     "only_partitions",

@@ -8,7 +8,7 @@ compared with the first, the second with the second.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,9 @@ from ...hudi.timeline import FileSlice, Time
 from .of_table import scan_slices, wanted_of
 
 if TYPE_CHECKING:
+    from ...hudi.timeline import Snapshot
     from ..session import Session
+    from .row_groups import Wanted
 
 _NTH = "_lakelatch_nth"
 
@@ -65,13 +67,20 @@ def differences(session: Session, before: Time, after: Time) -> Iterator[Differe
     names = [RECORD_KEY, *(new.arrow_schema() or pa.schema([])).names]
 
     wanted = wanted_of(session, new.arrow_schema(), names, None)
+    yield from between(session, old.snapshot, new.snapshot, wanted)
+
+
+def between(
+    session: Session, old: Snapshot, new: Snapshot, wanted: Wanted, partitions: Iterable[str] | None = None
+) -> Iterator[Difference]:
+    """The same between two snapshots; ``wanted`` has the record key and no condition. ``partitions``: only in these."""
 
     def rows_of(each: FileSlice | None) -> pa.Table:
         return _numbered(scan_slices(session, [each] if each else [], wanted).to_arrow())
 
-    for partition in sorted({*old.snapshot.partitions(), *new.snapshot.partitions()}):
-        was = {each.file_id: each for each in old.snapshot.file_slices(partition)}
-        now = {each.file_id: each for each in new.snapshot.file_slices(partition)}
+    for partition in sorted({*old.partitions(), *new.partitions()} if partitions is None else set(partitions)):
+        was = {each.file_id: each for each in old.file_slices(partition)}
+        now = {each.file_id: each for each in new.file_slices(partition)}
         gone, come = [], []
         for group in sorted({*was, *now}):
             a, b = was.get(group), now.get(group)

@@ -1,0 +1,160 @@
+"""The change feed: what each commit has inserted, updated and deleted, row by row, in the order of completion times.
+
+The rows of the file groups that a commit has written are compared as they were before it and after it. So it needs no help
+of the writer and works on every type of table, also for commits of Hudi's JVM writers; and it needs the states in between,
+which a cleaning may have taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...errors import InputError, StorageError
+from ...hudi.table import RECORD_KEY
+from ...hudi.timeline import Snapshot, Time
+from ..log import Commit
+from .difference import Difference, between
+from .held import held
+from .of_table import COMPLETION, wanted_of
+
+if TYPE_CHECKING:
+    from ...hudi.timeline import CommitMetadata, Instant
+    from ..session import Session
+
+CHANGE, INSTANT, WRITER = "_change", "_commit_instant", "_commit_writer"
+INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "delete"
+_TOLD = (CHANGE, COMPLETION, INSTANT, WRITER)
+_MOVES_ONLY = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})  # rows that stay what they are
+
+
+class ChangeFeed:
+    """Changes of a span of commits, read when they are asked for. Made by `Table.change_feed`.
+
+    Memory is the rows of one file group before and after a commit, and the rows of a partition that moved.
+
+    Attributes:
+        schema: ``_change``, ``_commit_completion`` (C), ``_commit_instant`` (T) and ``_commit_writer``, then the data columns.
+        completion: the newest C of the span, the ``after`` of the next call.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        commits: Sequence[tuple[Instant, CommitMetadata]],
+        start: Snapshot,
+        columns: Sequence[str] | None,
+        schema: pa.Schema | None,
+        *,
+        since: str | None,
+        completion: str | None,
+    ) -> None:
+        self._session, self._commits, self._start, self._since = session, commits, start, since
+        wanted = wanted_of(session, schema, columns, None)
+        if taken := [name for name in wanted.columns if name in _TOLD]:
+            raise InputError(
+                f"{session.url} has a column {taken[0]} of its own, under which changes are told; rename it"
+            )
+        self._wanted = wanted_of(session, schema, [*dict.fromkeys([RECORD_KEY, *wanted.columns])], None)
+        self._columns = wanted.columns
+        self.completion = completion
+        self.schema = pa.schema([*(pa.field(name, pa.string()) for name in _TOLD), *wanted.schema])
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The changes as a stream of Arrow batches, commit by commit.
+
+        Raises:
+            StorageError: a cleaning has taken a file meanwhile. Changes that came before were right.
+        """
+        return pa.RecordBatchReader.from_batches(
+            self.schema, (batch for rows in self._tables() for batch in rows.to_batches())
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """All changes as an Arrow table."""
+        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All changes as dictionaries."""
+        return list(self.to_arrow().to_pylist())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The changes for every library that knows Arrow's C stream interface."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<ChangeFeed of {self._session.url}: {len(self._commits)} commits; not read yet>"
+
+    def _tables(self) -> Iterator[pa.Table]:
+        self._session.require_open()
+        writers = _writers(self._session) if self._commits else {}
+        before = self._start
+        with held(self._session, self._since), self._reading():
+            for instant, metadata in self._commits:
+                after = before.after(metadata, instant.requested, instant.order[0])
+                if not (metadata.compacted or (metadata.operation or "").upper() in _MOVES_ONLY):
+                    places = {stat.partition for stat in metadata.stats} | set(metadata.replaced)
+                    for each in between(self._session, before, after, self._wanted, places):
+                        yield self._told(each, instant, writers.get(instant.requested))
+                before = after
+
+    def _told(self, each: Difference, instant: Instant, writer: str | None) -> pa.Table:
+        rows = [rows.select(list(self._columns)) for rows in (each.before, each.after) if rows is not None]
+        both, count = pa.concat_tables(rows), each.rows
+        if len(rows) == 2:  # a row as it was, and the same row as it is
+            both = both.take(pa.array(np.arange(2 * count).reshape(2, count).T.ravel()))
+        kinds = {"added": [INSERT], "removed": [DELETE], "changed": [BEFORE, AFTER]}[each.kind]
+        columns = [pa.array(kinds * count, pa.string())]
+        for value in (instant.order[0], instant.requested, writer):
+            columns.append(pa.repeat(pa.scalar(value, pa.string()), both.num_rows))
+        return pa.Table.from_arrays([*columns, *both.columns], schema=self.schema)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as e:
+            if e.path and self._session.store.head(e.path) is None:
+                raise StorageError(
+                    f"{e.path} of {self._session.url} is not there any more: a cleaning has taken it since the feed was begun. "
+                    "Begin again at the last completion time that you have seen, or keep more commits when you clean",
+                    path=e.path,
+                    table=self._session.url,
+                ) from e
+            raise
+
+
+def change_feed(
+    session: Session, *, after: Time | None, until: Time | None, columns: Sequence[str] | None, whole_from: str
+) -> ChangeFeed:
+    """See `Table.change_feed`; ``whole_from`` is the C from which on no cleaning has taken from the states before commits."""
+    commits = session.commits(after=after, until=until)
+    first = None if after is None or after in ("0", "000") else session.time_of(after, "after")
+    if commits and commits[0][0].order[0] < whole_from:
+        raise InputError(
+            f"{session.url}: what commits before {whole_from} have changed cannot be told row by row, as states between them "
+            f"have been cleaned; begin with `read`, and go on with after={_before(commits, whole_from)!r} or later",
+            table=session.url,
+        )
+    since = None
+    start, schema = Snapshot(), session.view(as_of_completion=until).arrow_schema() if commits else session.schema()
+    if commits and first is not None and session.commits(until=first):
+        start, since = session.view(as_of_completion=first).snapshot, first
+    last = commits[-1][0].order[0] if commits else first
+    return ChangeFeed(session, commits, start, columns, schema, since=since, completion=last)
+
+
+def _before(commits: Sequence[tuple[Instant, CommitMetadata]], moment: str) -> str:
+    """The completion time of the last commit before that moment."""
+    return max((instant.order[0] for instant, _ in commits if instant.order[0] < moment), default=moment)
+
+
+def _writers(session: Session) -> dict[str, str]:
+    """Who made each commit that the log still tells of, by T."""
+    if not session.writable:
+        return {}
+    return {each.instant: each.writer for each in session.log.entries() if isinstance(each, Commit)}
