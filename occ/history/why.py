@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
-from ..log import Begin, Changed, Commit, Loss, Open, groups_of, held, plain_metadata_of, write_set_of
+from ..log import Begin, Changed, Commit, LogEntry, Loss, Open, groups_of, held, plain_metadata_of, write_set_of
 from ..session import Session
 from .story import Story, tell
 from .ways import Case, Way, explained, ways
@@ -83,13 +83,16 @@ class Account:
         return asdict(self)
 
 
-def why(session: Session, instant: str) -> Account:
+def why(session: Session, instant: str, known: Sequence[LogEntry] | None = None) -> Account:
     """What became of the transaction with requested time ``instant``.
+
+    Args:
+        known: the entries of the log, where somebody has read them; None reads them.
 
     Raises:
         InputError: the log does not know it; the message says whether it has been pruned.
     """
-    entries = list(session.log.entries())
+    entries = list(session.log.entries()) if known is None else known
     story = tell(entries, instant)
     if story is None:
         raise _unknown(session, instant, entries[0] if entries else None)

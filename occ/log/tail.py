@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...storage import Store
 from .entries import Close, LogEntry, decode
@@ -14,11 +14,12 @@ class Tail:
 
     Args:
         newest: begin at the newest epoch, whose first entry carries the state; otherwise at the oldest that is there.
+        body: gives the bytes of an entry; the store itself by default.
     """
 
-    def __init__(self, store: Store, *, newest: bool) -> None:
+    def __init__(self, store: Store, *, newest: bool, body: Callable[[str], bytes | None] | None = None) -> None:
         numbers = epochs(store)
-        self._store = store
+        self._store, self._body = store, body or store.body
         self._epoch = (numbers[-1] if newest else numbers[0]) if numbers else 0
         self._slot = first_slot(store, self._epoch) if numbers else 0
         self._arrived = True  # at the beginning of an epoch that may not be there, or not any more
@@ -27,7 +28,7 @@ class Tail:
         """The entries that are there now and were not read before. At the head it costs one read and one listing."""
         while True:
             path = slot_path(self._epoch, self._slot)
-            body = self._store.body(path)
+            body = self._body(path)
             if body is not None:
                 entry = decode(body, path)
                 self._slot += 1

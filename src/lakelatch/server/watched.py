@@ -6,18 +6,20 @@ import logging
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError, LakeLatchError
 from ..hudi.timeline import to_epoch_ms
 from ..locks import shown
 from ..occ.doctor import state_of
+from ..occ.history import why
 from ..occ.liveness import list_markers
 from ..occ.log import Tail, extent, held
 from ..occ.turns import queue
 from .lanes import picture, span_json, stretch
 from .ledger import Ledger
+from .log_bodies import LogBodies
 
 if TYPE_CHECKING:
     from ..locks import Holder
@@ -47,7 +49,8 @@ class Watched:
         self.name, self.table, self.env = name, table, table.env
         self.version, self.error, self.ready = 0, "", False
         self.changed: Callable[[], object] = lambda: None
-        self._ledger, self._tail = Ledger(), Tail(table.store, newest=False)
+        self._ledger, self._bodies = Ledger(), LogBodies(table.store)
+        self._tail = Tail(table.store, newest=False, body=self._bodies.body)
         self._mutex = threading.Lock()  # guards the ledger and the holds
         self._looking = threading.Lock()
         self._looked_at: float | None = None
@@ -85,9 +88,10 @@ class Watched:
 
     def _read_log(self, *, seen: bool) -> None:
         first = not self.ready
-        for entry in self._tail.read():
-            with self._mutex:
-                self._ledger.apply(entry, seen_ms=self._now_ms() if seen and not first else None)
+        with self._bodies.ahead() if first else nullcontext():
+            for entry in self._tail.read():
+                with self._mutex:
+                    self._ledger.apply(entry, seen_ms=self._now_ms() if seen and not first else None)
         if first:
             # What the log does not tell any more; once, since all that follows is in the log.
             instants = [*self.table.session.history.instants().values(), *self.table.timeline().completed]
@@ -292,7 +296,9 @@ class Watched:
 
     def why(self, instant: str) -> dict[str, Any]:
         """What became of a transaction and why, as ``lakelatch why T --json`` tells it."""
-        return self.table.why(instant).to_json()
+        session = self.table.session
+        self.look()
+        return why(session, session.time_of(instant, "instant"), self._bodies.entries()).to_json()
 
     def _view(self) -> View:
         self.look()  # so that it is as new as the log
