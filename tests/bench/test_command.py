@@ -52,7 +52,7 @@ def test_a_run_is_kept_with_machine_versions_seeds_and_parameters(kept):
 def test_every_attempt_is_kept(kept):
     results = read(kept)
     for run in results.runs:
-        operations, _ = results.operations(run)
+        operations, _ = results.history(run)
         counted = [each for each in operations if not each.warm]
         assert len(counted) == run["done"] == 12
         assert sum(len(each.tries) for each in counted) == pytest.approx(run["attempts_per_commit"] * 12, abs=0.01)

@@ -115,14 +115,18 @@ class Results:
             found[cell.scenario].append(cell)
         return dict(found)
 
-    def operations(self, run: dict[str, Any]) -> tuple[list[Operation], list[dict[str, Any]]]:
-        """What the writers of a run did, and the faults that befell them; nothing where its folder is not there any more."""
+    def history(self, run: dict[str, Any]) -> tuple[list[Operation], dict[str, Any]]:
+        """What the writers of a run did, and its facts; nothing where its folder is not there any more.
+
+        Facts: ``start`` (monotonic seconds), ``strikes`` (faults of the scenario that befell writers), ``final`` (who wrote
+        each shared row last).
+        """
         folder = self.folder / str(run.get("folder", "nowhere"))
         try:
             facts = json.loads((folder / "run.json").read_text())
         except (OSError, ValueError):
-            return [], []
-        return read_operations(folder.glob("writer-*.jsonl"), start=facts["start"]), facts.get("strikes", [])
+            return [], {}
+        return read_operations(folder.glob("writer-*.jsonl"), start=facts["start"]), facts
 
 
 def read(folder: Path) -> Results:

@@ -41,3 +41,9 @@ def first_rows(keys: int, partitions: int, balance: int) -> pa.Table:
         [0] * partitions + [balance] * keys,
         FIRST,
     )
+
+
+def last_writers(final: pa.Table) -> dict[str, str]:
+    """Of each shared row the operation that wrote it last."""
+    pairs = zip(final[KEY].to_pylist(), final[BY].to_pylist(), strict=True)
+    return {key: by for key, by in pairs if key.startswith(SHARED)}

@@ -265,9 +265,10 @@ class _Run:
             self._system.create(self._place, first)
             self._crew.perform(self._seconds)
             operations = self.operations()
-            told = self.facts | {"start": self._crew.start, "strikes": self._crew.strikes}
-            (folder / "run.json").write_text(json.dumps(told, default=str))
-            faults = oracle.judge(first, operations, self._final()) + self._overlaps()
+            final = self._final()
+            told = {"start": self._crew.start, "strikes": self._crew.strikes, "final": rows.last_writers(final)}
+            (folder / "run.json").write_text(json.dumps(self.facts | told, default=str))
+            faults = oracle.judge(first, operations, final) + self._overlaps()
         except LakeLatchError as e:
             return self.facts | {"failed": str(e)}
         except Exception as e:  # noqa: BLE001 - whatever a system raises belongs to its row, and the others go on

@@ -79,7 +79,8 @@ def _timelines(results: Results, cells: list[Cell], count: int) -> Iterator[str]
     there.sort(key=lambda cell: (not cell.ours, -cell.goodput.median))
     for cell in there[:count]:
         run = max(cell.good, key=lambda each: sum(each["lost_tries"].values()))
-        if drawn := lanes(*results.operations(run)):
+        operations, facts = results.history(run)
+        if drawn := lanes(operations, facts.get("strikes", ())):
             title = f"{cell.system}, {cell.writers} writers: where most attempts lost"
             yield f'<figure class="wide"><h3>{escape(title)}</h3>{drawn}{_legend(_LANE_KEYS)}</figure>'
 

@@ -123,8 +123,8 @@ class PythonRedisLock(_BareLock):
 class _Held:
     """A lock object and the connection that it uses."""
 
-    def __init__(self, lock: Any, connection: Any) -> None:
-        self._lock, self._connection = lock, connection
+    def __init__(self, lock: Any, client: Any) -> None:
+        self._lock, self._client = lock, client
 
     def acquire(self) -> None:
         self._lock.acquire()
@@ -133,7 +133,7 @@ class _Held:
         self._lock.release()
 
     def close(self) -> None:
-        self._connection.close()
+        self._client.close()
 
 
 class Kazoo(_BareLock):

@@ -117,3 +117,18 @@ def report(folder: Folder) -> None:
     from .listing import report as command
 
     command(folder)
+
+
+@bench.command()
+@plainly
+def export(
+    folder: Folder,
+    *,
+    format: Annotated[  # noqa: A002 - the option's name
+        list[str] | None, typer.Option(help="perfetto, hdr or elle; repeatable. All by itself.")
+    ] = None,
+) -> None:
+    """Write the histories of a folder of results for Perfetto, HdrHistogram and Elle."""
+    from .listing import export as command
+
+    command(folder, format or [])

@@ -1,4 +1,4 @@
-"""``lakelatch bench list``, ``compare`` and ``report``.
+"""``lakelatch bench list``, ``compare``, ``report`` and ``export``.
 
 JSON of ``list``: ``scenarios`` (``name``, ``about``, ``writers``), ``peers`` (``name``, ``configurations``, ``missing``). Of
 ``compare``: ``differences`` (``scenario``, ``writers``, ``system``, ``first``, ``second``, ``ratio``, ``certain``, ``note``) and
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...bench import load, names, read
+from ...bench.export import export as exported
 from ...bench.report import compare as compared
 from ...bench.report import write
 from ...bench.systems import known
@@ -67,3 +68,11 @@ def compare(first: Path, second: Path, *, json: bool) -> None:
 def report(folder: Path) -> None:
     """Write the report again."""
     say(f"report: {', '.join(map(str, write(read(folder))))}")
+
+
+def export(folder: Path, formats: list[str]) -> None:
+    """Write the histories for other tools."""
+    made, left_out = exported(read(folder), formats)
+    for words in left_out:
+        say(f"left out: {words}")
+    say(f"{len(made)} files in {folder / 'exports'}" if made else "nothing was written")
