@@ -163,7 +163,7 @@ def calls() -> dict[str, list[str]]:
             *each("t.pinned(as_of_completion=_).__enter__()", "'yesterday' [] '2020-01-01'"),
         ],
         "Table, services": [
-            *each("t.clean(retain_commits=_)", "0 -1 1.5 '3' nan True []"),
+            *each("t.clean(retain_commits=_)", "-1 1.5 '3' nan True []"),
             *each("t.clean(retain_hours=_)", "-1 'x' nan inf []"),
             *each("t.archive(keep_min=_)", "0 -1 'x' nan 1.5"),
             "t.archive(keep_min=5, keep_max=3)",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...errors import InputError, StorageError
 from ...hudi.table import RECORD_KEY
-from ...hudi.timeline import Snapshot, Time
+from ...hudi.timeline import NO_PREVIOUS_COMMIT, Snapshot, Time
 from ..log import Commit
 from .difference import Difference, between
 from .held import held
@@ -134,23 +134,31 @@ def change_feed(
     """See `Table.change_feed`; ``whole_from`` is the C from which on no cleaning has taken from the states before commits."""
     commits = session.commits(after=after, until=until)
     first = None if after is None or after in ("0", "000") else session.time_of(after, "after")
-    if commits and commits[0][0].order[0] < whole_from:
-        raise InputError(
-            f"{session.url}: what commits before {whole_from} have changed cannot be told row by row, as states between them "
-            f"have been cleaned; begin with `read`, and go on with after={_before(commits, whole_from)!r} or later",
-            table=session.url,
-        )
     since = None
     start, schema = Snapshot(), session.view(as_of_completion=until).arrow_schema() if commits else session.schema()
     if commits and first is not None and session.commits(until=first):
         start, since = session.view(as_of_completion=first).snapshot, first
+    if commits and not _whole(*commits[0], start, whole_from):
+        seen = [instant.order[0] for instant, _ in commits if instant.order[0] <= whole_from]
+        raise InputError(
+            f"{session.url}: what commits up to {seen[-1]} have changed cannot be told row by row, as states between them have "
+            f"been cleaned; begin with `read`, and go on with after={seen[-1]!r} or later",
+            table=session.url,
+        )
     last = commits[-1][0].order[0] if commits else first
     return ChangeFeed(session, commits, start, columns, schema, since=since, completion=last)
 
 
-def _before(commits: Sequence[tuple[Instant, CommitMetadata]], moment: str) -> str:
-    """The completion time of the last commit before that moment."""
-    return max((instant.order[0] for instant, _ in commits if instant.order[0] < moment), default=moment)
+def _whole(instant: Instant, metadata: CommitMetadata, before: Snapshot, whole_from: str) -> bool:
+    """Whether no cleaning has taken from the state before a commit.
+
+    That of the first commit which a cleaning keeps is kept too, unless the newest state alone was to stay.
+    """
+    if instant.order[0] != whole_from:
+        return instant.order[0] > whole_from
+    replaced = [(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids]
+    followed = [(stat.partition, stat.file_id) for stat in metadata.stats if stat.prev_commit != NO_PREVIOUS_COMMIT]
+    return all(before.get(group) is not None for group in (*replaced, *followed))
 
 
 def _writers(session: Session) -> dict[str, str]:

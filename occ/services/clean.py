@@ -31,7 +31,10 @@ RETAIN_COMMITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What stays readable: the states of the newest ``commits``, and of the last ``hours``; where both are given, of both."""
+    """What stays readable: the states of the newest ``commits``, and of the last ``hours``; where both are given, of both.
+
+    And the state before the first of these, but where 0 commits and no hours are asked for: then the newest state alone.
+    """
 
     commits: int | None = RETAIN_COMMITS
     hours: float | None = None
@@ -40,9 +43,14 @@ class Retention:
         if self.commits is None and self.hours is None:
             raise ConfigError("say how much stays readable: a number of commits, hours, or both")
         if self.commits is not None:  # the newest state always stays
-            number(self.commits, "retain_commits", least=1, whole=True, error=ConfigError)
+            number(self.commits, "retain_commits", least=0, whole=True, error=ConfigError)
         if self.hours is not None:
             number(self.hours, "retain_hours", least=0, error=ConfigError)
+
+    @property
+    def newest_alone(self) -> bool:
+        """Whether no state stays but the newest, and those that somebody needs."""
+        return self.commits == 0 and self.hours is None
 
     @property
     def policy(self) -> str:
@@ -161,9 +169,8 @@ def find(session: Session, state: LogState, retention: Retention, leases: Iterab
         ]
     first = retention.earliest(completed_s, now_s)
     pinned = savepoints(session.store, timeline)
-    moments = set(
-        completions[max(first - 1, 0) :]
-    )  # the one before too: whoever reads the first one's changes needs it
+    # The one before too: whoever reads the first one's changes needs it.
+    moments = set(completions[first if retention.newest_alone else max(first - 1, 0) :])
     moments |= set(state.open)  # T of a begin lies between what its snapshot holds and what it does not
     moments |= {moment for lease in leases for moment in lease.moments(completions)}
     gone = superseded(list_data_files(session.store), timeline.view(whole=True), session.config, moments)

@@ -592,7 +592,8 @@ class Table:
         """Decide which superseded file slices go; anybody may `execute` it then. Returns T, None when none may go.
 
         Args:
-            retain_commits: the states of so many newest commits stay readable; 10 when neither is given, as in Hudi.
+            retain_commits: the states of so many newest commits stay readable, and the one before them; 10 when neither is
+                given, as in Hudi. 0: the newest state alone, so that deleted rows are in no file afterwards.
             retain_hours: those of the last hours stay; with both, whatever either of them keeps.
             wait: watch readers' leases for the table's time-out, so that those of readers who died keep nothing.
         """

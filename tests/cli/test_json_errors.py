@@ -36,7 +36,7 @@ FAILURES = {
     ("locks", "revoke"): ["telepathy://x", "k"],
     ("locks", "break"): ["{table}", "--token", "77", "--reason", "test"],
     ("services", "list"): ["{none}"],
-    ("services", "clean"): ["{table}", "--retain-commits", "0"],
+    ("services", "clean"): ["{table}", "--retain-commits", "-1"],
     ("services", "cluster"): ["{table}", "--partition", "nope"],
     ("services", "archive"): ["{table}", "--keep-min", "0"],
     ("services", "compact"): ["{table}", "--partition", "nope"],

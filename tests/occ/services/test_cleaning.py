@@ -68,6 +68,8 @@ def _groups(replaced):
 @pytest.mark.parametrize(
     ("retention", "index"),
     [
+        (Retention(0), 4),
+        (Retention(0, 2.5), 2),
         (Retention(1), 4),
         (Retention(3), 2),
         (Retention(99), 0),
@@ -84,10 +86,8 @@ def test_retention_by_number_and_by_hours_keeps_whatever_either_keeps(retention,
     assert retention.earliest(completed_s, 1795262400.0) == index
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"retain_commits": 0}, {"retain_commits": -1}, {"retain_commits": True}, {"retain_hours": -1.0}]
-)
-def test_a_retention_that_keeps_nothing_is_refused(old, wrong):
+@pytest.mark.parametrize("wrong", [{"retain_commits": -1}, {"retain_commits": True}, {"retain_hours": -1.0}])
+def test_a_retention_below_nothing_is_refused(old, wrong):
     with old.fresh() as table, pytest.raises(lakelatch.ConfigError, match=r"retain_(commits|hours)=.* at least"):
         table.clean(**wrong)
     with pytest.raises(lakelatch.ConfigError):
@@ -108,6 +108,28 @@ def test_the_states_of_the_newest_commits_stay_readable(old, retain):
         assert {m: table.read(as_of_completion=m).to_pylist() for m in moments} == before
         assert content(table) == AGED == independent_content(old.folder)
         assert table.clean(retain_commits=retain) is None, "nothing is left to do, and no empty plan is made"
+        check_sound(table)
+
+
+def test_with_none_retained_the_newest_state_alone_stays_and_what_somebody_needs(old):
+    with old.fresh() as table, old.fresh() as other:
+        table.delete_where("id = 'a0'")
+        with table.pinned() as pinned:
+            kept = pinned.read().to_pylist()
+            txn = other.transaction()
+            txn.delete_where("id = 'b0'")
+            txn.commit()
+            table.clean(retain_commits=0)
+            assert pinned.read().to_pylist() == kept
+        table.clean(retain_commits=0)
+        assert {f"{each.path}" for each in table.snapshot().file_slices()} == {
+            str(path.relative_to(old.folder)) for path in old.folder.glob("part=*/*.parquet")
+        }
+        assert table.clean(retain_commits=0) is None
+        assert "b0" not in content(table)
+        assert content(table) == independent_content(old.folder)
+        with pytest.raises(lakelatch.InputError, match="have been cleaned"):
+            table.change_feed(after=table.commits()[-2][0].completed)
         check_sound(table)
 
 

@@ -37,7 +37,8 @@ def clean(
     url: Url,
     *,
     retain_commits: Annotated[
-        int | None, typer.Option(help="The newest states to keep; 10 unless hours are given.")
+        int | None,
+        typer.Option(help="The newest states to keep; 0: nothing but the present one. 10 unless hours are given."),
     ] = None,
     retain_hours: Annotated[float | None, typer.Option(help="Keep the states of the last hours.")] = None,
     wait: Annotated[
