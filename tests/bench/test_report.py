@@ -203,6 +203,15 @@ def test_the_advice_follows_from_the_figures(tmp_path):
     starved = read(keep(tmp_path / "d", {"peer": 50.0}, **unfair)).cells()
     assert advise(starved)[0].words == "peer: the slowest writer makes 1% of what the fastest makes."
     assert all(each.rule for each in advise(starved))
+    both = read(keep(tmp_path / "e", {"lakelatch a": 50.0, "peer": 90.0})).cells()
+    for cell in both:
+        if not cell.ours:
+            for run in cell.runs:
+                run |= unfair
+    words = advise(both)[0].words
+    assert (
+        words == "With 4 writers take lakelatch a: 50.2 operations a second. peer makes 90.5, and lets writers starve."
+    )
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -219,6 +228,11 @@ def test_what_ended_after_the_time_was_load_and_is_no_goodput():
     late = Operation("a", 0, "r", "append", 0.0, 0.0, 11.0, rows=1, outcome=DONE, tries=[Try(0.0, 11.0)])
     assert figures([late], 10.0)["goodput"] == 0
     assert figures([late], 10.0)["done"] == 1
+
+
+def test_a_lock_is_held_no_longer_than_the_run():
+    each = Operation("a", 0, "r", "append", 0.0, 0.0, 30.0, outcome=DONE, tries=[Try(0, 30)], holds=[Hold(0, 1, 30)])
+    assert figures([each], 10.0)["lock_held_share"] == 0.9
 
 
 def test_no_operations_are_figures_of_nothing():

@@ -58,7 +58,7 @@ def figures(operations: list[Operation], seconds: float) -> dict[str, Any]:
         "lock_wait_ms": spread(waits),
         "lock_wait_curve_ms": curve(waits),
         "lock_held_ms": spread(held),
-        "lock_held_share": round(sum(held) / elapsed, 4),
+        "lock_held_share": round(_held_within(counted, elapsed) / elapsed, 4),
         "late_starts": sum(each.began - each.intended > _LATE_S for each in counted),
         "longest_silence_s": round(_silence(done, elapsed), 3),
         "fairness": _fairness(by_role),
@@ -82,6 +82,12 @@ def curve(seconds: Sequence[float]) -> list[float]:
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 2)
+
+
+def _held_within(operations: list[Operation], elapsed: float) -> float:
+    """Seconds of the run in which the lock was held; what ended later counts up to its end."""
+    holds = [(hold.granted, hold.released) for each in operations for hold in each.holds if hold.released is not None]
+    return sum(max(min(released, elapsed) - max(granted, 0.0), 0.0) for granted, released in holds)
 
 
 def _silence(done: list[Operation], elapsed: float) -> float:

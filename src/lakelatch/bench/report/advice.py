@@ -10,6 +10,7 @@ from ..results import Cell
 _SAME = 0.1  # rates that differ by less are the same
 _BUSY = 0.7  # of the time; beyond, a wait grows faster than the load
 _FAIR = 0.6
+_STARVED = 0.2
 _KEPT = 0.8
 
 
@@ -42,9 +43,10 @@ def advise(cells: list[Cell]) -> list[Advice]:
 
 
 def _best(there: list[Cell], writers: int) -> list[Advice]:
-    ranked = sorted(there, key=lambda cell: -cell.goodput.median)
-    if len(ranked) < 2:
+    if len(there) < 2:
         return []
+    even = [cell for cell in there if _evenness(cell) >= _STARVED] or there
+    ranked = sorted(even, key=lambda cell: -cell.goodput.median)
     best = ranked[0]
     close = [
         c
@@ -52,25 +54,27 @@ def _best(there: list[Cell], writers: int) -> list[Advice]:
         if c.goodput.most >= best.goodput.least or c.goodput.median >= (1 - _SAME) * best.goodput.median
     ]
     rule = (
-        f"The greatest median of acknowledged operations a second at {writers} writers; systems are the same when they differ "
-        f"by less than {_SAME:.0%}, or when their rounds overlap. Among these the steadiest is named: the least p99."
+        f"The greatest median of acknowledged operations a second at {writers} writers, of those systems whose slowest writer "
+        f"makes {_STARVED:.0%} of the fastest at least (or of all, if none does). Systems are the same if they differ by less "
+        f"than {_SAME:.0%}, or if their rounds overlap. Among these the steadiest is named: the least p99."
     )
     if len(close) > 1:
         calm = min(close, key=lambda c: c.spread(lambda run: run["latency_ms"]["p99"]).median)
         names = ", ".join(c.system for c in close)
-        return [
-            Advice(
-                f"With {writers} writers take {calm.system}: {names} are equally fast, and it has the least p99.", rule
-            )
-        ]
-    times = best.goodput.median / ranked[1].goodput.median
-    return [
-        Advice(
-            f"With {writers} writers take {best.system}: {best.goodput.median:.1f} operations a second, {times:.1f} times "
-            f"{ranked[1].system}.",
-            rule,
+        words = f"With {writers} writers take {calm.system}: {names} are equally fast, and it has the least p99."
+    else:
+        words = f"With {writers} writers take {best.system}: {best.goodput.median:.1f} operations a second"
+        words += (
+            f", {best.goodput.median / ranked[1].goodput.median:.1f} times {ranked[1].system}." if ranked[1:] else "."
         )
-    ]
+    starving = [c for c in there if c not in even and c.goodput.median > best.goodput.median]
+    for cell in starving:
+        words += f" {cell.system} makes {cell.goodput.median:.1f}, and lets writers starve."
+    return [Advice(words, rule)]
+
+
+def _evenness(cell: Cell) -> float:
+    return cell.spread(lambda run: run["fairness"]["ratio"]).median
 
 
 def _of_lock(cell: Cell) -> list[Advice]:
@@ -96,7 +100,7 @@ def _of_lock(cell: Cell) -> list[Advice]:
 
 
 def _of_fairness(cell: Cell) -> list[Advice]:
-    ratio = cell.spread(lambda run: run["fairness"]["ratio"]).median
+    ratio = _evenness(cell)
     if ratio >= _FAIR or cell.spread(lambda run: run["fairness"]["fastest"]).median < 10:
         return []
     words = f"{cell.system}: the slowest writer makes {ratio:.0%} of what the fastest makes."

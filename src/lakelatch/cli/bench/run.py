@@ -14,12 +14,13 @@ from typing import Any
 
 import typer
 
-from ...bench import Plan, Progress, contenders, load, measure, read
+from ...bench import Plan, contenders, load, measure, read
 from ...bench.report import aborted, advise, write
 from ...errors import ConfigError
 from ...occ.log import Settings
 from ..outcome import INTERRUPTED
-from ..output import Waiting, print_json, print_table, say, wrapped
+from ..output import print_json, print_table, say, wrapped
+from .display import Display
 
 
 def run(
@@ -60,8 +61,8 @@ def run(
     for words in skipped:
         say(words, err=True)
     try:
-        with _terminated_as_interrupted(), Waiting("making the first table") as status:
-            measure(plan, lambda progress: status(_line(progress)))
+        with _terminated_as_interrupted(), Display() as display:
+            measure(plan, display)
     except KeyboardInterrupt:
         _tell(plan.out, json=json)
         say(f"interrupted; what was found so far is in {plan.out}", err=True)
@@ -100,13 +101,6 @@ def _tell(out: Path, *, json: bool) -> bool:
         say(f"not measured: {words}")
     say(f"report: {', '.join(map(str, made))}")
     return bool(results.wrong)
-
-
-def _line(progress: Progress) -> str:
-    return (
-        f"{progress.run}/{progress.runs} {progress.scenario}, {progress.writers} x {progress.contender}: "
-        f"{progress.elapsed:.0f} s, {progress.done} done, {progress.lost} attempts lost, {progress.aborted} aborted"
-    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
