@@ -48,7 +48,7 @@ test-fast: venv
 
 # Half of the fast tests wait for servers and processes, the other half computes: each its own run, both at once. Those
 # that compute have the lower priority: they must not keep a waiter from its moment.
-WAITING := tests/locks tests/process tests/storage tests/cli/test_locks.py
+WAITING := tests/locks tests/process tests/server tests/storage tests/cli/test_locks.py
 FAST := $(STAGES) \
 	'fast: nice -n 10 $(PYTEST) -m "not spark and not jvm" $(addprefix --ignore=,$(WAITING))' \
 	'servers: $(PYTEST) -m "not spark and not jvm" -p no:cacheprovider $(WAITING)'

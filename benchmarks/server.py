@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from _report import percentile
+from _report import machine, percentile, show
 
 import lakelatch
 
@@ -38,15 +38,8 @@ def main() -> None:
         with lakelatch.create(str(folder / "t"), record_key="id", bucket_count=1) as table:
             for value in range(given.history):
                 table.upsert(pa.table({"id": ["a"], "v": [value]}))
-            print(
-                json.dumps(
-                    {
-                        "history": given.history,
-                        "python": sys.version.split()[0],
-                        **measured(folder, table, given.changes),
-                    }
-                )
-            )
+            show("machine", machine("starlette", "uvicorn"))
+            show(f"server, {given.history:,} commits", measured(folder, table, given.changes))
 
 
 def measured(folder: Path, table: lakelatch.Table, changes: int) -> dict[str, Any]:

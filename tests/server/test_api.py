@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 import threading
+import time
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -297,3 +300,22 @@ def test_documents_alerts_and_the_grafana_dashboard_name_metrics_that_there_are(
         <= (named_in["grafana.json"])
     )
     json.loads((ROOT / "docs/grafana.json").read_text())
+
+
+def test_who_waits_in_another_process_for_the_lock_is_shown_with_the_time(table: lakelatch.Table, ask: Client):
+    work = (
+        "import sys, lakelatch\n"
+        "with lakelatch.open(sys.argv[1], writer='waiter') as table:\n"
+        "    table.upsert([{'id': 'k0', 'origin': 'JFK', 'v': 7}])\n"
+    )
+    with table.session.lease("measuring"):
+        waiter = subprocess.Popen([sys.executable, "-c", work, table.url])
+        until = time.monotonic() + PATIENCE_S
+        while not (line := ask(f"{AT}/lock").json()["queue"]):
+            assert time.monotonic() < until
+            ask(f"{AT}/files")
+        assert len(line) == 1
+        assert line[0]["waits_s"] >= 0
+        ask(f"{AT}/files")
+        assert ask(f"{AT}/lock").json()["queue"][0]["waits_s"] > line[0]["waits_s"]
+    assert waiter.wait(PATIENCE_S) == 0

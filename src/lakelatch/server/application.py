@@ -37,7 +37,7 @@ _IDLE_S = 5.0  # between two looks at a table that nobody watches
 _ATTENDED_S = 60.0  # so long after a request somebody is thought to watch
 _PING_S = 15.0  # a proxy must not take a quiet stream for a dead one
 _log = logging.getLogger("lakelatch.server")
-_TABLES_ONLY = (Parameter("token", "of the dashboard's link"),)
+_LINK = (Parameter("token", "of the dashboard's link"),)
 
 
 class Application:
@@ -136,7 +136,7 @@ class Application:
         return answer({"status": "draining" if self._draining else "ok"}, status=503 if self._draining else 200)
 
     async def _dashboard(self, request: Request) -> Response:
-        query = values(request.scope["query_string"], _TABLES_ONLY)
+        query = values(request.scope["query_string"], _LINK)
         if query["token"] is not None:
             # The token leaves the address bar at once; the cookie stays.
             there = RedirectResponse("/", HTTPStatus.SEE_OTHER)

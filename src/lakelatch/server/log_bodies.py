@@ -37,7 +37,8 @@ class LogBodies:
             return
         for epoch in epochs(self._store):
             names = self._store.names(slot_path(epoch, 0).rpartition("/")[0])
-            self._paths += [slot_path(epoch, int(name)) for name in names if is_slot(name)]
+            paths = (slot_path(epoch, int(name)) for name in names if is_slot(name))
+            self._paths += [path for path in paths if path not in self._kept]
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakelatch-log") as self._pool:
             try:
                 yield

@@ -58,7 +58,7 @@ class Watched:
         self._waiting_since: dict[str, float] = {}
         self._holds: dict[str, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_HOLDS))
         self._kept: dict[str, tuple[object, float, Any]] = {}
-        self._keeping: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._keeping = {name: threading.Lock() for name in ("open", "services", "view")}
 
     @property
     def url(self) -> str:

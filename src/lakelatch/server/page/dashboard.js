@@ -109,7 +109,7 @@
       const [open, services, newest] = await Promise.all([ask(at("/open")), ask(at("/services")), ask(at("/timeline?limit=50"))]);
       if (name !== state.table) return;
       showOpen(open.open); showServices(services); showNewest(newest.instants);
-      if (Date.now() - state.sized > 10000) { state.sized = Date.now(); showSizes(await ask(at("/sizes"))); }
+      if (Date.now() - state.sized > 30000) { state.sized = Date.now(); showSizes(await ask(at("/sizes"))); }
       trouble(state.summary.error ? "The last look at the table failed: " + state.summary.error : state.summary.ready ? "" : "The log is being read; the picture grows.");
     } catch (error) {
       if (name === state.table) trouble(error.message);
