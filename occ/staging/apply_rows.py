@@ -103,7 +103,10 @@ class Plan:
 
     def new(self, incoming: pa.Table) -> pa.Table:
         """What the table gets of rows whose keys it does not have."""
-        return incoming if self.combine is None else self.combine(None, incoming).rows
+        if self.combine is not None:
+            return self.combine(None, incoming).rows
+        rule = self.spec.rule
+        return incoming if rule.plain else rule.one_of_each(incoming, RECORD_KEY)
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:

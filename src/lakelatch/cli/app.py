@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from .bench.app import bench
 from .locks.app import locks
+from .mergers.app import mergers
 from .options import (
     BucketCount,
     HeartbeatIntervalS,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.add_typer(locks, name="locks")
 app.add_typer(bench, name="bench")
+app.add_typer(mergers, name="mergers")
 app.add_typer(services, name="services")
 app.add_typer(savepoint, name="savepoint")
 app.add_typer(streams, name="streams")

@@ -92,6 +92,18 @@ class Rule:
                 column=column.name,
             )
 
+    def merges_ahead(self, schema: pa.Schema) -> bool:
+        """Whether rows may be merged with each other before they meet the stored one.
+
+        Not by a merger that takes rows in order, where an ordering field gives it: of (2, null) and (1, "late") it makes
+        (2, "late"), which is not what a stored row of time 2 may be overwritten with.
+        """
+        return not self.ordering or all(
+            merger is None or isinstance(merger, Last) or merger.laws(each.type).commutative
+            for each in schema
+            for merger in [self.merger(each.name)]
+        )
+
     def commutes(self, schema: pa.Schema) -> bool:
         """Whether the order in which rows arrive makes no difference."""
         rest = [each for each in schema if each.name not in self.fixed]

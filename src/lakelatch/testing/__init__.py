@@ -6,7 +6,7 @@ class TestMyLocks(LockProviderContract):
         return "mylocks://localhost/tests"
 
 `FaultStore` wraps a store and fails as told, by the faults that are named here with it. `FakeEnvironment` is an
-environment whose clock only moves when told.
+environment whose clock only moves when told. `check_merger` tries whether a merger keeps its laws.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from .fake_environment import FakeEnvironment
     from .faults import At, Call, Crash, FaultStore, From, Late, LoseReply, On, Pause, Refuse
     from .lock_contract import LockProviderContract
+    from .merger_laws import Broken, broken_laws, check_apply, check_merger
     from .store_contract import StoreContract
 
 __all__ = [
     "At",
+    "Broken",
     "Call",
     "Crash",
     "FakeEnvironment",
@@ -34,13 +36,20 @@ __all__ = [
     "Pause",
     "Refuse",
     "StoreContract",
+    "broken_laws",
+    "check_apply",
+    "check_merger",
 ]
 
 # Everything else is of the faults.
 _FROM = {
     "FakeEnvironment": ".fake_environment",
+    "Broken": ".merger_laws",
     "LockProviderContract": ".lock_contract",
     "StoreContract": ".store_contract",
+    "broken_laws": ".merger_laws",
+    "check_apply": ".merger_laws",
+    "check_merger": ".merger_laws",
 }
 
 

@@ -67,7 +67,7 @@ class Table:
             lifted = row | {name: int(row[name] is not None) for name, spec in self.rule.items() if spec == "count"}
             batch.setdefault(row["id"], []).append(lifted)
         for key, some in batch.items():
-            self.rows[key] = self.one([*([self.rows[key]] if key in self.rows else []), self.one(some)])
+            self.rows[key] = self.one([*([self.rows[key]] if key in self.rows else []), *some])
 
     def check(self) -> None:
         wanted = sorted(self.rows.values(), key=lambda row: row["id"])

@@ -136,7 +136,7 @@ def remove_where(base: pa.Table, gone: npt.NDArray[np.bool_]) -> Merged:
 
 
 def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Table:
-    """One row for each key of `RECORD_KEY`: what the rows of a batch contribute to columns with mergers, merged already.
+    """What the rows of a batch contribute; one row for each key of `RECORD_KEY`, unless they have to meet the stored row apart.
 
     Args:
         in_order: the rows come in order of arrival. Where they do not, and nothing else says which is newer, a key that
@@ -150,7 +150,8 @@ def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Ta
         rows = deduplicate(rows)
     if ordering is not None:
         _refuse_nan(rows, ordering)
-    return rule.one_of_each(rule.lifted(rows), RECORD_KEY)
+    lifted = rule.lifted(rows)
+    return rule.one_of_each(lifted, RECORD_KEY) if rule.merges_ahead(rows.schema) else lifted
 
 
 def alone(rule: Rule, rows: pa.Table) -> pa.Table:

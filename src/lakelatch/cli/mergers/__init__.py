@@ -1,0 +1,1 @@
+"""``lakelatch mergers``: which there are, and whether one keeps its laws."""

@@ -1,0 +1,93 @@
+"""``lakelatch mergers``: the laws of mergers, declared and tried.
+
+JSON of ``list``: ``merger``, ``type`` and the declared laws, of each. JSON of ``check``: ``merger``, ``sound``, ``types``, and
+``broken`` (``law``, ``type``, ``records``, ``ways``). Exit code 1: a law is broken.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import pyarrow as pa
+import typer
+
+from ...errors import ConfigError, InputError
+from ...mergers import BUILT_IN, find
+from ..output import print_json, print_table, say
+
+_TYPES = (
+    "int64", "double", "bool", "string", "date32", "timestamp[us]", "decimal128(20, 2)", "list<int64>", "list<string>",
+)  # fmt: skip
+_EXAMPLE = {"last_unless": "last_unless('?')", "top_n": "top_n(3)"}  # of mergers that need arguments
+
+
+def list_(*, json: bool) -> None:
+    """Print every built-in merger with a type that it takes and its laws for it."""
+    told = []
+    for name in BUILT_IN:
+        merger = _EXAMPLE.get(name, name)
+        kind = next(_taken(merger))
+        told.append({"merger": merger, "type": kind} | asdict(find(merger).laws(_type(kind))))
+    if json:
+        print_json(told)
+        return
+    laws = ("commutative", "associative", "idempotent")
+    rows = [[str(each["merger"]), str(each["type"]), *("yes" if each[law] else "no" for law in laws)] for each in told]
+    print_table(["MERGER", "AS FOR", *(law.upper() for law in laws)], rows)
+
+
+def check(merger: str, *, types: list[str], event_time: bool, examples: int, json: bool) -> None:
+    """Try the declared laws; exit code 1 when one is broken."""
+    try:
+        from ...testing import broken_laws
+    except ModuleNotFoundError as e:
+        raise ConfigError("`mergers check` needs hypothesis: pip install 'lakelatch[testing]'") from e
+
+    sys.path.insert(0, "")  # a module of the folder where one stands, as with `python -m`
+    find(merger)
+    kinds = types or list(_taken(merger))
+    if not kinds:
+        raise InputError(f"merger {merger!r} takes none of {', '.join(_TYPES)}; name a type: --type 'list<int64>'")
+    broken = [
+        (kind, each)
+        for kind in kinds
+        for each in broken_laws(merger, _type(kind), event_time=event_time, examples=examples)
+    ]
+    if json:
+        print_json({"merger": merger, "sound": not broken, "types": kinds, "broken": [
+            {"law": each.law, "type": kind, "records": repr(each.records), "ways": {how: repr(found) for how, found in each.ways}}
+            for kind, each in broken
+        ]})  # fmt: skip
+    else:
+        for _, each in broken:
+            for line in str(each).splitlines():
+                say(line)
+            say()
+        say(f"{merger} {'breaks' if broken else 'keeps'} its laws for {', '.join(kinds)}")
+    if broken:
+        raise typer.Exit(1)
+
+
+def _taken(merger: str) -> Iterator[str]:
+    """The types that it takes."""
+    for kind in _TYPES:
+        try:
+            find(merger).laws(_type(kind))
+        except InputError:
+            continue
+        yield kind
+
+
+def _type(name: str) -> pa.DataType:
+    """The type that Arrow calls so."""
+    if name.startswith("list<") and name.endswith(">"):
+        return pa.list_(_type(name[5:-1]))
+    if found := re.fullmatch(r"decimal128\((\d+), ?(\d+)\)", name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    try:
+        return pa.type_for_alias(name)
+    except ValueError:
+        raise InputError(f"there is no type {name!r}; say it as Arrow does: {', '.join(_TYPES)}") from None
