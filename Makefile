@@ -85,11 +85,10 @@ types: venv
 	$(STAGES) 'types: $(BIN)/mypy'
 
 bench: venv
-	$(BIN)/python benchmarks/commit_path.py --seconds 4
-	$(BIN)/python benchmarks/counter.py
-	$(BIN)/python benchmarks/commit_latency.py --history 1000
+	$(BIN)/lakelatch bench appends partitions counter --writers 1,4,16 --seconds 6 --peer delta-rs
+	$(BIN)/python -m benchmarks.commits.commit_latency --history 1000
 	@scripts/ensure_tools.sh all
-	-$(BIN)/python benchmarks/locks.py --processes 8 --hold 0,5 --seconds 3 --peers
+	-$(BIN)/python -m benchmarks.locks.floors_and_faults --processes 8 --hold 0,5 --seconds 3 --peers
 
 docs: venv
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q

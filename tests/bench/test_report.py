@@ -272,6 +272,16 @@ def test_percentiles_and_ticks():
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_scenario_of_several_roles_tells_what_each_got(tmp_path):
+    of_role = {"per_s": 2.5, "aborted": 1, "attempts_per_commit": 1.25, "latency_ms": {"p50": 7, "p99": 9}}
+    folder = keep(
+        tmp_path / "o", {"lakelatch": 1.0}, writers=(2,), rounds=1, roles={"del<b>": of_role, "ingest": of_role}
+    )
+    html, text = (path.read_text() for path in write(read(folder)))
+    assert "<td>del&lt;b&gt;</td><td>2.50</td><td>1</td><td>1.25</td><td>7.0</td><td>9.0</td>" in html
+    assert "| 2 | lakelatch | ingest | 2.50 | 1 | 1.25 | 7.0 | 9.0 |" in text
+
+
 def test_what_is_recorded_is_read_again_and_a_torn_last_line_is_none(tmp_path):
     path = tmp_path / "writer-0.jsonl"
     recorder = Recorder(path)

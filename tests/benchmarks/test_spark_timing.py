@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "spark"
 # As PySpark's daemon does: whoever ignores SIGCHLD is told nothing of the time of children that end.
 SCRIPT = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from spark_timing import timed
+from timing import timed
 
 def burn(seconds):
     while time.process_time() < seconds:

@@ -64,7 +64,7 @@ def script(document: Path, *, spark: bool) -> str:
             continue
         here = []
         for line in block.text.replace("\\\n", " ").splitlines():
-            if line.startswith(("python benchmarks/", "python examples/")):
+            if line.startswith(("python benchmarks/", "python -m benchmarks.", "python examples/")):
                 offered_by_program(line)
             elif not line.startswith(_OUTSIDE):
                 here.append(line)
@@ -90,7 +90,7 @@ def run(text: str, folder: Path) -> None:
 def offered_by_program(line: str) -> None:
     """The program is there, and knows the options; running it would take minutes."""
     words = shlex.split(line, comments=True)
-    program = ROOT / words[1]
+    program = ROOT / (f"{words[2].replace('.', '/')}.py" if words[1] == "-m" else words[1])
     assert program.exists(), line
     known = program.read_text()
     for option in (w.split("=")[0] for w in words[2:] if w.startswith("--")):

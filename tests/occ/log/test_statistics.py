@@ -6,11 +6,11 @@ import datetime as dt
 import io
 import json
 import math
-import os
 import subprocess
 import sys
 import zlib
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -274,9 +274,9 @@ def test_a_condition_on_no_column_is_refused(two):
 
 def test_a_commit_of_very_many_file_groups_takes_little_memory(folder):
     """100,000 files whose stats are made here; the path from staging to the published instant is the real one."""
-    script = os.path.join(os.path.dirname(__file__), "..", "..", "..", "benchmarks", "many_groups.py")
     run = subprocess.run(
-        [sys.executable, script, "--folder", str(folder), "--groups", "100000"],
+        [sys.executable, "-m", "benchmarks.commits.many_groups", "--folder", str(folder), "--groups", "100000"],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=True,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from ..results import Cell, Results
+from ..results import Cell, Results, Spread
 from .advice import advise
 
 
@@ -27,6 +28,11 @@ def _lines(results: Results) -> Iterator[str]:
         yield f"{_plain(cells[0].about)[:1].upper()}{_plain(cells[0].about)[1:]}."
         yield ""
         yield from table(cells)
+        if by_role := roles(cells):
+            yield ""
+            yield f"| {' | '.join(ROLE_NAMES)} |"
+            yield "|---:|---|---|---:|---:|---:|---:|---:|"
+            yield from (f"| {' | '.join(map(_plain, row))} |" for row in by_role)
         if advice := advise(cells):
             yield ""
             for each in advice:
@@ -79,6 +85,35 @@ def table(cells: list[Cell]) -> Iterator[str]:
             f"| {f'{held:.0%}' if held else ''} | {cell.spread(lambda run: run['fairness']['ratio']).text(2)} "
             f"| {cell.spread(lambda run: run['longest_silence_s']).text(2)} |"
         )
+
+
+ROLE_NAMES = ("writers", "system", "role", "a second", "aborted", "attempts a commit", "p50 ms", "p99 ms")
+
+
+def roles(cells: list[Cell]) -> list[tuple[str, ...]]:
+    """What each role of a scenario got, in the columns of `ROLE_NAMES`; nothing where there is one role only."""
+    found: list[tuple[str, ...]] = []
+    for cell in cells:
+        names = [] if cell.wrong else sorted({name for run in cell.good for name in run["roles"]})
+        for name in names if len(names) > 1 else ():
+            of_role = [run["roles"][name] for run in cell.good if name in run["roles"]]
+
+            def spread(figure: Callable[[dict[str, Any]], float], of_role: list[dict[str, Any]] = of_role) -> Spread:
+                return Spread.of(figure(each) for each in of_role)
+
+            found.append(
+                (
+                    str(cell.writers),
+                    cell.system,
+                    name,
+                    spread(lambda each: each["per_s"]).text(2),
+                    str(sum(each["aborted"] for each in of_role)),
+                    spread(lambda each: each["attempts_per_commit"]).text(2),
+                    spread(lambda each: each["latency_ms"]["p50"]).text(),
+                    spread(lambda each: each["latency_ms"]["p99"]).text(),
+                )
+            )
+    return found
 
 
 def aborted(cell: Cell) -> str:

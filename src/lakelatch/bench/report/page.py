@@ -10,7 +10,7 @@ from ..results import Cell, Results
 from .advice import Advice, advise
 from .charts import Chart, charts
 from .lanes import LANES_MAX, lanes
-from .markdown import aborted, conditions
+from .markdown import ROLE_NAMES, aborted, conditions, roles
 
 BYTES_MAX = 1_000_000
 _TIMELINES = 3  # of one scenario: ours, and the best of the others
@@ -49,6 +49,8 @@ def _parts(results: Results, timelines: int) -> Iterator[str]:
         yield f'<div class="charts">{"".join(map(_figure, charts(cells, colours)))}</div>'
         yield from _timelines(results, cells, timelines)
         yield _table(cells)
+        if by_role := roles(cells):
+            yield _grid(ROLE_NAMES, "".join(f"<tr>{_cells(row)}</tr>" for row in by_role))
     yield "<h2>Configurations</h2>"
     for system, words in {cell.system: cell.configuration for cell in results.cells()}.items():
         yield f"<p><strong>{escape(system)}</strong>: {escape(words)}</p>"
@@ -90,8 +92,16 @@ def _table(cells: list[Cell]) -> str:
         "writers", "system", "a second", "aborted", "attempts a commit", "p50 ms", "p99 ms", "lock held",
         "slowest to fastest", "longest silence s",
     )  # fmt: skip
+    return _grid(names, "".join(map(_row, cells)))
+
+
+def _grid(names: tuple[str, ...], lines: str) -> str:
     head = "".join(f"<th>{name}</th>" for name in names)
-    return f'<div class="table"><table><tr>{head}</tr>{"".join(map(_row, cells))}</table></div>'
+    return f'<div class="table"><table><tr>{head}</tr>{lines}</table></div>'
+
+
+def _cells(values: tuple[str, ...]) -> str:
+    return "".join(f"<td>{escape(value)}</td>" for value in values)
 
 
 def _row(cell: Cell) -> str:
@@ -109,4 +119,4 @@ def _row(cell: Cell) -> str:
         cell.spread(lambda run: run["fairness"]["ratio"]).text(2),
         cell.spread(lambda run: run["longest_silence_s"]).text(2),
     )
-    return f"<tr>{first}{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
+    return f"<tr>{first}{_cells(values)}</tr>"

@@ -1,6 +1,6 @@
 """Resolving one commit against many candidates: no time may grow with the square of anything.
 
-python benchmarks/resolve.py [--candidates 10000] [--groups 100000] [--runs 7]
+python -m benchmarks.commits.resolve [--candidates 10000] [--groups 100000] [--runs 7]
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import argparse
 import random
 import time
 
-from _report import machine, show
-
 from lakelatch.conflict import Party, ReadSet, Scan, WriteSet, resolve
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics, where_of
 from lakelatch.conflict.write_set import EVERYWHERE, Region
 from lakelatch.hudi.files import FileGroupId
+
+from .._report import machine, show
 
 PARTITIONS = 100
 

@@ -1,4 +1,4 @@
-"""What benchmarks/locks.py measures; each function talks to worker processes and returns plain facts."""
+"""What benchmarks.locks.floors_and_faults measures; each function talks to worker processes and returns plain facts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
-from pathlib import Path
 from struct import unpack
 
-from _report import percentile
-from lock_servers import FLOORS, Server
-from lock_worker import CELLS, COUNT
+from .._report import percentile
+from .servers import FLOORS, Server
+from .worker import CELLS, COUNT
 
-_WORKER = Path(__file__).with_name("lock_worker.py")
 _HEAD_START_S = 0.1
 WAIT_MAX = 1.5  # x N x (hold + the floor's hand-off): one of the floor's turns is just that
 BURST_S = 0.1
@@ -30,7 +28,7 @@ class Worker:
 
     def __init__(self, *arguments: object) -> None:
         pipe = subprocess.PIPE
-        command = [sys.executable, str(_WORKER), *map(str, arguments)]
+        command = [sys.executable, "-m", "benchmarks.locks.worker", *map(str, arguments)]
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
     def hear(self) -> dict:

@@ -1,9 +1,9 @@
-"""One process of benchmarks/locks.py. Commands come as lines of JSON on standard input, answers go to standard output.
+"""One process of `floors_and_faults`. Commands come as lines of JSON on standard input, answers go to standard output.
 
-python benchmarks/lock_worker.py contend CONTENDER BACKEND URL NUMBER CELLS    take and give one lock as asked
-python benchmarks/lock_worker.py hold URL KEY                                  take it, tell when it is lost
-python benchmarks/lock_worker.py wait URL KEY                                  tell when it comes
-python benchmarks/lock_worker.py idle URL COUNT SECONDS                        hold many, do nothing
+python -m benchmarks.locks.worker contend CONTENDER BACKEND URL NUMBER CELLS    take and give one lock as asked
+python -m benchmarks.locks.worker hold URL KEY                                  take it, tell when it is lost
+python -m benchmarks.locks.worker wait URL KEY                                  tell when it comes
+python -m benchmarks.locks.worker idle URL COUNT SECONDS                        hold many, do nothing
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def contend(contender: str, backend: str, url: str, number: str, cells: str) -> 
     if contender == "ours":
         lock = Ours(url, int(number))
     else:
-        module = importlib.import_module(f"floors.{backend}")
+        module = importlib.import_module(f"benchmarks.locks.floors.{backend}")
         lock = (module.Floor if contender == "floor" else module.PEERS[contender])(url, int(number))
     with open(cells, "r+b") as file:
         shared = memoryview(mmap.mmap(file.fileno(), 8 * CELLS)).cast("q")

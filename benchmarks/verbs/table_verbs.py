@@ -1,6 +1,6 @@
 """`Table.upsert` and its load in plain Python, against delta-rs, in turns: rows upserted onto a table of some partitions.
 
-    python benchmarks/table_verbs.py [--rows 5000000] [--upserts 1000000] [--partitions 12] [--rounds 3] [--folder DIR]
+    python -m benchmarks.verbs.table_verbs [--rows 5000000] [--upserts 1000000] [--partitions 12] [--rounds 3] [--folder DIR]
 
 load     `insert` of all rows into an empty table       `write_deltalake`, partitioned
 upsert   half known keys, half new ones                 `merge`, matched by key and partition, update all, insert all
@@ -25,9 +25,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from _report import machine, show
 
 import lakelatch
+
+from .._report import machine, show
 
 _SIDES = ("lakelatch, simple index", "lakelatch, 4 buckets", "delta-rs")
 

@@ -1,6 +1,6 @@
 """Spark insert, whole commit, against a plain partitioned Parquet write of the same rows in the same session.
 
-    python benchmarks/spark_insert.py [--rows 1000000] [--rounds 5]
+    python -m benchmarks.spark.insert [--rows 1000000] [--rounds 5]
 
 Asked of us: at most 1.10 times the wall time and 1.1 times the bytes, both with zstd.
 """
@@ -12,11 +12,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from spark_data import copies, flights, folder_bytes, head, report, session, store
-from spark_timing import timed
-
 import lakelatch
 import lakelatch.spark
+
+from .data import copies, flights, folder_bytes, head, report, session, store
+from .timing import timed
 
 
 def main() -> None:

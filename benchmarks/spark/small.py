@@ -1,6 +1,6 @@
 """Small PySpark upserts: 10 rows each, every thread in a partition of its own, one warm session, no hints.
 
-    python benchmarks/spark_small.py [--commits 20]
+    python -m benchmarks.spark.small [--commits 20]
 
 The numbers to beat were measured with Delta and Iceberg on Spark: alone 0.7/s and 2.4/s; with 4 threads 0.29/s (15 of
 20 aborted, all falsely) and 1.1/s (47 of 65). Asked of us: >= 3/s at 4 threads, p50 alone <= 0.5 s, no false abort.
@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spark_data import head, session
-
 import lakelatch
 import lakelatch.spark
+
+from .data import head, session
 
 
 def run(spark: Any, folder: Path, threads: int, commits: int, bucket_count: int | None, keys: str) -> None:

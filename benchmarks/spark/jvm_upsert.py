@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-CACHE = Path(__file__).parent.parent / ".cache" / "jvm"
+CACHE = Path(__file__).parents[2] / ".cache" / "jvm"
 
 
 class Peer:
@@ -68,7 +68,8 @@ class Peer:
 
 def serve(jar: str, folder: str, index: str, bucket_count: str, base: str) -> None:
     from pyspark.sql import SparkSession
-    from spark_timing import timed
+
+    from .timing import timed
 
     spark = (
         SparkSession.builder.master("local[2]")

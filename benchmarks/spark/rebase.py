@@ -1,6 +1,6 @@
 """Two Spark upserts of 1 % random rows each over the same 48 file groups (12 partitions x 4 buckets) at the same time.
 
-    python benchmarks/spark_rebase.py [--rows 1000000] [--rounds 3] [--index bucket simple] [--route tasks driver]
+    python -m benchmarks.spark.rebase [--rows 1000000] [--rounds 3] [--index bucket simple] [--route tasks driver]
 
 Both begin on one snapshot and merge; the first lands, the second merges the file groups that it lost again, and lands.
 Asked of us: the second costs at most 2.1 times the CPU of an upsert that nobody disturbs when all its file groups
@@ -22,14 +22,15 @@ from typing import Any
 import hudi
 import pyarrow as pa
 import pyarrow.compute as pc
-from spark_data import BUCKETS, copies, flights, head, report, session, store
-from spark_timing import timed
 
 import lakelatch
 import lakelatch.spark
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.retry import RunResult
 from lakelatch.spark import JobSizes, write
+
+from .data import BUCKETS, copies, flights, head, report, session, store
+from .timing import timed
 
 SHARE = 100  # one row in a hundred
 WAITS = "all collide, it waits for its turn"

@@ -1,6 +1,6 @@
 """Latency of one commit: does it grow with history, and how far is it from what the disk alone costs?
 
-    python benchmarks/commit_latency.py [--history 10000] [--samples 200]
+    python -m benchmarks.commits.commit_latency [--history 10000] [--samples 200]
 
 history  p50 of a warm handle's commit with 100 and with --history commits on the timeline, and a cold open of each
 floor    p50 of a commit against the raw puts that it makes, by plain system calls: the same files flushed alike, and the same
@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from _report import machine, show
 
 import lakelatch
 from lakelatch.occ.table.table import Table
 from lakelatch.storage import open_store
+
+from .._report import machine, show
 
 BLOCK = 10  # commits, then the same puts made raw
 

@@ -1,6 +1,6 @@
 """Spark upsert of 20 % of the rows over all 48 file groups (12 partitions x 4 buckets), bucket and simple index.
 
-    python benchmarks/spark_upsert.py [--rows 1000000] [--rounds 3] [--jvm]
+    python -m benchmarks.spark.upsert [--rows 1000000] [--rounds 3] [--jvm]
 
 ``--jvm`` runs the same work with JVM Hudi 1.2.0 through ``jvm_upsert.py`` in its own environment (see there), in the
 same rounds. Asked of us: at 1 M rows >= 6 times its speed with buckets and >= 3.5 times with the simple index, at 5 M
@@ -15,12 +15,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from jvm_upsert import Peer
-from spark_data import BUCKETS, copies, flights, head, report, session, store, updates
-from spark_timing import timed
-
 import lakelatch
 import lakelatch.spark
+
+from .data import BUCKETS, copies, flights, head, report, session, store, updates
+from .jvm_upsert import Peer
+from .timing import timed
 
 INDEXES = {"bucket": BUCKETS, "simple": None}
 

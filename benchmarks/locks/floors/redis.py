@@ -1,4 +1,4 @@
-"""The cheapest correct lock on a Redis server by raw commands, and the peers, for benchmarks/locks.py.
+"""The cheapest correct lock on a Redis server by raw commands, and the peers, for benchmarks.locks.floors_and_faults.
 
 A list of waiters, one script to take the lock or line up, one to give it to the next, BLPOP to wait, a counter for the
 token. No lease, nobody notices a death, nothing to read for others: a floor, not a lock to use.

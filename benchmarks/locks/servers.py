@@ -1,16 +1,13 @@
-"""Real lock servers for benchmarks/locks.py: those of the tests, each in a folder of its own."""
+"""Real lock servers for benchmarks.locks.floors_and_faults: those of the tests, each in a folder of its own."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is no part of the package
 
 from tests import servers
 from tests.servers import dynamodb_server, redis_server, zookeeper_server

@@ -2,7 +2,7 @@
 
 With and without run in turn in one process, and the median of each is shown; the two differ in nothing else.
 
-python benchmarks/uniqueness.py [--rows 1000000] [--commits 300] [--rounds 5] [--folder F]
+python -m benchmarks.commits.uniqueness [--rows 1000000] [--commits 300] [--rounds 5] [--folder F]
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from _report import machine, show
 
 import lakelatch
 from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
@@ -25,6 +24,8 @@ from lakelatch.conflict.unique import NEW_KEYS
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.log.value_hashes import Hashed, from_entry, to_entry, together
+
+from .._report import machine, show
 
 SCHEMA = pa.schema([("id", pa.string()), ("email", pa.string())] + [(f"v{n}", pa.float64()) for n in range(8)])
 

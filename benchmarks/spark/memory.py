@@ -1,6 +1,6 @@
 """Memory of one upsert task: Arrow's peak against the incoming rows of the task and the base file that it holds.
 
-    python benchmarks/spark_memory.py [--rows 1000000]
+    python -m benchmarks.spark.memory [--rows 1000000]
 
 The task merges one eighth of the rows of a 20 % upsert into the groups they belong to, as Spark's worker does.
 """
@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from spark_data import copies, flights, head, updates
 
 import lakelatch
 from lakelatch.occ.staging.apply_rows import Files, Plan, apply, read_slice, slices_by_partition
 from lakelatch.spark.tasks import InsertTask
+
+from .data import copies, flights, head, updates
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Every lock provider against the cheapest correct use of the same server, and against other libraries.
 
-    python benchmarks/locks.py --backends redis,zk --processes 2,8,32 --hold 0,5 --seconds 6 --peers
-    python benchmarks/locks.py --what loss,kill --backends file,redis,zk,dynamodb,s3
-    python benchmarks/locks.py --what idle --backends memory,redis --leases 1,1000,10000
+    python -m benchmarks.locks.floors_and_faults --backends redis,zk --processes 2,8,32 --hold 0,5 --seconds 6 --peers
+    python -m benchmarks.locks.floors_and_faults --what loss,kill --backends file,redis,zk,dynamodb,s3
+    python -m benchmarks.locks.floors_and_faults --what idle --backends memory,redis --leases 1,1000,10000
 
 N processes take and give back one lock as often as they can, each contender in turn and several times over. Each holder
 counts in shared memory and looks for others inside, so exclusion is checked in the same run. A ratio says something,
@@ -18,9 +18,9 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-import lock_cases
-import lock_servers
-from _report import machine, show
+from .._report import machine, show
+from . import cases as lock_cases
+from . import servers as lock_servers
 
 STRICT = ("redis", "zk")  # serve in order
 RATE_MIN = {"redis": 0.9, "zk": 0.9, "dynamodb": 0.8, "s3": 0.8}
@@ -72,7 +72,7 @@ def handoff(args: argparse.Namespace, backend: str, server: lock_servers.Server)
         return 0
     contenders = ["ours", "floor"]
     if args.peers:
-        contenders += import_module(f"floors.{lock_servers.FLOORS[backend]}").PEERS
+        contenders += import_module(f"benchmarks.locks.floors.{lock_servers.FLOORS[backend]}").PEERS
     processes = sorted(map(int, args.processes.split(",")))
     missed = 0
     contest = lock_cases.Contest(backend, server, contenders, processes[-1])

@@ -1,4 +1,4 @@
-"""The cheapest correct lock on a DynamoDB table by raw requests, and the peers, for benchmarks/locks.py.
+"""The cheapest correct lock on a DynamoDB table by raw requests, and the peers, for benchmarks.locks.floors_and_faults.
 
 Two updates per turn: one takes the lock on condition that nobody has it and counts the fencing token, one gives it back.
 Who is refused asks again after a short random pause. No lease, no queue, no notice of loss: a floor, not a lock to use.

@@ -1,6 +1,6 @@
 """Reading a table: `Table.read` against `pyarrow.dataset` over the same files, in turns.
 
-    python benchmarks/read.py [--rows 5000000] [--partitions 12] [--rounds 7] [--folder DIR]
+    python -m benchmarks.verbs.read [--rows 5000000] [--partitions 12] [--rounds 7] [--folder DIR]
 
 whole        all data columns
 projection   two of them
@@ -29,10 +29,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from _report import machine, show
 
 import lakelatch
 from lakelatch.environment import SYSTEM
+
+from .._report import machine, show
 
 CASES: dict[str, tuple[list[str] | None, str | None, Callable[[int], pc.Expression] | None]] = {
     "whole": (None, None, None),

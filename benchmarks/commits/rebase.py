@@ -1,6 +1,6 @@
 """What a rebase costs: two upserts of 1 % random rows each into the same 48 file groups at the same time, plain Python.
 
-    python benchmarks/rebase.py [--rows 20000] [--groups 48] [--repeat 3] [--folder DIR]
+    python -m benchmarks.commits.rebase [--rows 20000] [--groups 48] [--repeat 3] [--folder DIR]
 
 alone      begin, upsert, commit, nobody beside
 all        the other one has changed all 48 file groups meanwhile: the second merges all of them again
@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from _report import machine, show
+
+from .._report import machine, show
 
 CASES = ("alone", "all", "a tenth", "run again", "waits", "looks")
 

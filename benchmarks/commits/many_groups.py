@@ -3,7 +3,7 @@
 The data files themselves are not made: the commit does not look at them. Their stats are, with statistics of COLUMNS
 columns each, as workers would send them.
 
-python benchmarks/many_groups.py [--groups 100000] [--columns 8] [--folder F]
+python -m benchmarks.commits.many_groups [--groups 100000] [--columns 8] [--folder F]
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import uuid
 from pathlib import Path
 
 import pyarrow as pa
-from _report import machine, show
 
 import lakelatch
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics
@@ -23,6 +22,8 @@ from lakelatch.hudi.timeline.commit_metadata import WriteStat, decode_commit
 from lakelatch.occ.log.column_statistics import encoded
 from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.log.value_hashes import FileFacts
+
+from .._report import machine, show
 
 PARTITIONS = 1000
 

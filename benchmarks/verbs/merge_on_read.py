@@ -1,6 +1,6 @@
 """Merge-on-read against copy-on-write, in plain Python: what an upsert costs, and what its log files cost a reader.
 
-    python benchmarks/merge_on_read.py [--rows 1000000] [--groups 48] [--rounds 3] [--folder DIR]
+    python -m benchmarks.verbs.merge_on_read [--rows 1000000] [--groups 48] [--rounds 3] [--folder DIR]
 
 upsert    1 % of the rows, spread over all file groups: log files, against base files written anew
 read      all data columns, through `Table.read`: no log files, in a tenth of the slices, in all; against the base files alone
@@ -20,9 +20,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from _report import machine
 
 import lakelatch
+
+from .._report import machine
 
 TYPES = ("copy_on_write", "merge_on_read")
 
