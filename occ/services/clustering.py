@@ -1,6 +1,7 @@
 """Clustering: the small files of a partition become few. For tables that one process can read; executed with Arrow.
 
-Rows keep their meta columns, so an incremental reader does not see them again.
+A file slice with log files gives its merged rows. Whoever appends to a file group of the plan waits for it or ends it, as
+whoever writes it anew does, so that no log file is left behind with a file group that is replaced.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...arguments import number
 from ...errors import ConfigError, UnsupportedTableError
-from ...hudi.files import BaseFile, join, new_file_id
+from ...hudi.files import new_file_id
+from ...hudi.merge import ordering_of
 from ...hudi.timeline import FileSlice
-from ..log import LogState, by_partition, groups_of, held
+from ..log import LogState, by_partition
+from .rewriting import free_slices, refuse_types, rows_of, slices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,33 +53,37 @@ def find(session: Session, state: LogState, sizes: Sizes, partitions: Iterable[s
             "of buckets by writing the table anew",
             table=session.url,
         )
-    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(session.store, begin.plan))}
-    wanted = None if partitions is None else set(partitions)
+    view = session.view()
+    schema = view.arrow_schema()
     small: dict[str, list[FileSlice]] = defaultdict(list)
-    for each in session.snapshot().file_slices():
-        joinable = each.base is not None and not each.logs and each.group not in taken and each.size < sizes.small
-        if joinable and (wanted is None or each.partition in wanted):
+    for each in free_slices(session, state, view, partitions):
+        if each.total_size < sizes.small:
             small[each.partition].append(each)
-    groups, paths = [], []
+    groups, chosen = [], list[FileSlice]()
     for partition in sorted(small):
         for slices in _joined(small[partition], sizes.target):
-            read = sorted(each.path for each in slices)
-            names = [path.rpartition("/")[2] for path in read]
+            read = [path for each in slices for path in each.paths]
+            names = by_partition(read)[partition]
             groups.append({"partition": partition, "files": names, "file_id": new_file_id(session.env.uuid())})
-            paths += read
-    return {"groups": groups, "slices": by_partition(paths)} if groups else None
+            chosen += slices
+    if not groups:
+        return None
+    if schema is not None and any(each.logs for each in chosen):
+        ordering_of(session.config)
+        refuse_types(session, schema, "cluster")
+    return {"groups": groups, "slices": by_partition(path for each in chosen for path in each.paths)}
 
 
 def _joined(slices: list[FileSlice], target: int) -> list[list[FileSlice]]:
     """The smallest first, two or more together."""
     found: list[list[FileSlice]] = []
     size = target
-    for each in sorted(slices, key=lambda s: (s.size, s.path)):
-        if size + each.size > target:
+    for each in sorted(slices, key=lambda s: (s.total_size, s.file_id)):
+        if size + each.total_size > target:
             found.append([])
             size = 0
         found[-1].append(each)
-        size += each.size
+        size += each.total_size
     return [group for group in found if len(group) > 1]
 
 
@@ -84,12 +91,8 @@ def run(execution: Execution) -> None:
     """Write the joined files and stage them."""
     workspace = execution.workspace
     for group in execution.content["groups"]:
-        partition = group["partition"]
-        slices = []
-        with workspace.new_file(partition, file_id=group["file_id"]) as file:
-            for name in group["files"]:
-                base = BaseFile.at(join(partition, name), 0)
-                assert base is not None
-                slices.append(FileSlice(base.group, base))
-                file.write(workspace.read_slice(slices[-1], meta=True))
+        slices = slices_of(group["partition"], group["files"])
+        with workspace.new_file(group["partition"], file_id=group["file_id"]) as file:
+            for each in slices:
+                file.write(rows_of(execution, each))
         workspace.drop_file_groups(slices)

@@ -7,44 +7,32 @@
 So a log file that completed before the plan's T and is not in the plan would be lost. T is greater than every time of
 the timeline, and right before the plan's entry and the commit, below the lock, the timeline is looked at once more:
 another engine's commit that the log does not know ends the compaction.
-
-Rows keep their meta columns, so an incremental reader does not see them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, UnsupportedTableError
-from ...hudi.files import BaseFile, FileGroupId, LogFile, join
 from ...hudi.merge import ordering_of
-from ...hudi.timeline import COMPLETED_AS, FileSlice, decode_container
-from ..log import LogState, by_partition, groups_of, held
+from ...streams import floors_to_footer, stitched
+from ..log import LogState, by_partition
+from .rewriting import free_slices, in_columns, refuse_types, rows_of, slices_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..session import Session
     from .execution import Execution
 
 
 def find(session: Session, state: LogState, partitions: Iterable[str] | None) -> dict[str, Any] | None:
     """The content of a compaction plan on the table as it is; None when no file group has log files."""
-    taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(session.store, begin.plan))}
-    taken |= _planned_by_others(session)
-    wanted, view = None if partitions is None else set(partitions), session.view()
-    chosen = [
-        each
-        for each in view.snapshot.file_slices()
-        if each.logs and each.group not in taken and (wanted is None or each.partition in wanted)
-    ]
+    view = session.view()
+    chosen = [each for each in free_slices(session, state, view, partitions) if each.logs]
     schema = view.arrow_schema()
     if not chosen or schema is None:
         return None
     ordering_of(session.config)
-    _refuse_types(session, schema)
+    refuse_types(session, schema, "compact")
     return {
         "groups": [
             {
@@ -85,71 +73,21 @@ def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any])
     return {**content, "groups": list(groups.values()), "slices": slices}
 
 
-def _planned_by_others(session: Session) -> set[FileGroupId]:
-    """File groups in pending plans of another engine, which may execute them still, and would find their files gone."""
-    timeline, found = session.timeline(), set()
-    for each in timeline.pending:
-        path = timeline.path(replace(each, state="requested"))
-        if each.action not in COMPLETED_AS or session.log.outcome(each.requested) is not None:
-            continue  # the log has told of our own
-        if not (stored := session.store.get(path)) or not stored.body:
-            continue
-        plan = decode_container(stored.body, "HoodieCompactionPlan", "HoodieRequestedReplaceMetadata", name=path)
-        parts = list(plan.get("operations") or ())
-        for group in (plan.get("clusteringPlan") or {}).get("inputGroups") or ():
-            parts += group["slices"] or ()
-        found |= {FileGroupId(part["partitionPath"] or "", part["fileId"]) for part in parts}
-    return found
-
-
-def _refuse_types(session: Session, schema: pa.Schema) -> None:
-    """A base file of ours has the types that are stored here, so these must be the table's own."""
-    from ...hudi.table import storable
-
-    try:
-        stored = storable(schema)
-        other = [field.name for field in schema if not stored.field(field.name).type.equals(field.type)]
-        reason = f"the types of columns {', '.join(other)} are not written here" if other else ""
-    except InputError as e:
-        reason = str(e)
-    if reason:
-        raise UnsupportedTableError(
-            f"{session.url} cannot be compacted here: {reason}. Nothing was planned; compact the table with Hudi",
-            table=session.url,
-            feature="column_types",
-        )
-
-
 def run(execution: Execution) -> None:
     """Write the merged base files and stage them."""
-    import pyarrow as pa
-
-    from ...hudi.merge import merged_rows, widened
-    from ...hudi.table import META_COLUMNS
-    from ...streams import floors_to_footer, stitched
-
     session, workspace = execution.session, execution.workspace
-    schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(workspace.schema or ())])
     for group in execution.content["groups"]:
-        each = _slice(group)
+        names = [*group["logs"], *([group["base"]] if group["base"] else ())]
+        times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # of streams alone
+        (each,) = slices_of(group["partition"], names, times)
         new = workspace.rewrite(each) if each.base else workspace.new_file(each.partition, file_id=each.file_id)
         with new as file:
             if session.streams:
                 made = stitched(session.store, session.streams, each, strict=True)
-                rows = made.rows
                 file.note(floors_to_footer(made.floors))
+                file.write(in_columns(execution, made.rows))
             else:
-                rows = merged_rows(session.store, session.config, each, strict=True)
-            file.write(widened(rows, schema))
-
-
-def _slice(group: Mapping[str, Any]) -> FileSlice:
-    partition = group["partition"]
-    base = BaseFile.at(join(partition, group["base"]), 0)
-    completed = group.get("completed") or [""] * len(group["logs"])
-    named = zip(group["logs"], completed, strict=True)
-    logs = [log for name, time in named if (log := LogFile.at(join(partition, name), 0, completed=time))]
-    return FileSlice(FileGroupId(partition, group["file_id"]), base, tuple(sorted(logs, key=lambda log: log.order)))
+                file.write(rows_of(execution, each))
 
 
 def _name(path: str) -> str:

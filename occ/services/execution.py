@@ -119,7 +119,7 @@ class Execution:
             validator,
             entry=self._decided_entry if decided else self._written_entry,
             decided=decided,
-            looks_now=plan.action == "compaction",
+            looks_now=plan.action in COMPLETED_AS and session.config.merge_on_read,
         )
 
     @property

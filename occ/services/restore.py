@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, InputError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
-from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, file_name, read_timeline
+from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
 from ...storage import Outcome
 from ..check import refuse_misplaced
 from ..liveness import Leases, delete_data_file
@@ -66,7 +66,7 @@ def restore(session: Session, instant: str, leases: Leases) -> Restored:
     try:
         for begin in list(session.log.catch_up().open.values()):
             # It never lands, and ingestion would wait for it.
-            if begin.action == "clustering" and begin.instant < completion:
+            if begin.action in COMPLETED_AS and begin.instant < completion:
                 end_plan(session, begin, f"a restore to {instant} stands alone")
         files = remove_undone(session, leases)
     except LakeLatchError:  # it has landed; the next cleaning finds what is left
@@ -140,17 +140,11 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
 
 def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) -> None:
     """Every file that the commits of the active timeline tell of that state must be there."""
-    wanted: dict[tuple[str, str], str] = {}
-    for each in timeline.completed_by(completed=target.completed):
-        content = timeline.metadata(each)
-        for stat in content.stats:
-            if not stat.log_files and stat.path:
-                wanted[stat.partition, stat.file_id] = stat.path
-        for partition, ids in content.replaced.items():
-            for file_id in ids:
-                wanted.pop((partition, file_id), None)
-    there = {file.path for file in list_data_files(session.store).bases}
-    if missing := sorted(path for path in wanted.values() if path not in there):
+    commits = timeline.completed_by(completed=target.completed)
+    then = Snapshot().after_all((timeline.metadata(i).to_json(), i.completed or i.requested) for i in commits)
+    listing = list_data_files(session.store)
+    there = {file.path for file in (*listing.bases, *listing.logs)}
+    if missing := sorted(path for each in then.file_slices() for path in each.paths - there):
         raise CorruptTableError(
             f"{session.url}: the state of {target.requested} lacks {len(missing)} of its files ({missing[0]} and so on); "
             "nothing was changed. Another engine has cleaned them; choose a later commit",
@@ -174,8 +168,7 @@ def remove_undone(session: Session, leases: Leases) -> int:
     if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=session.settings.heartbeat_timeout_s)):
         return 0
     listing = list_data_files(session.store)
-    paths = [file.path for file in listing.bases if file.instant in undone]
-    paths += [file.path for file in listing.logs if file.instant in undone]
+    paths = [file.path for file in (*listing.bases, *listing.logs) if file.instant in undone]
     for path in paths:
         delete_data_file(session.store, path)
     for side in session.store.list(SIDES):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ...conflict import Kind, kind_of
 from ...errors import ConflictError, InputError, RolledBackError
-from ...hudi.timeline import Instant, file_name, next_label, refuse_clock
+from ...hudi.timeline import COMPLETED_AS, Instant, file_name, next_label, refuse_clock
 from ...storage import Outcome
 from ..log import (
     SERVICES,
@@ -99,6 +99,8 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
     Raises:
         ConflictError: what it was computed on changed again and again.
     """
+    # Another engine's log file that completed before the plan and is not in it would be lost, whoever executes it.
+    look = True if SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read else None
     for _ in range(_ATTEMPTS):
         follower = session.log.follow(Follower())
         try:
@@ -108,10 +110,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
             if content is None:
                 return None
             with session.lease(f"planning {name}"):
-                # A log file that completed before the plan and is not in it would be lost, whoever executes it.
-                begin = session.log.append(
-                    _entry(session, name, content, slot, follower, executes), look=True if name == "compact" else None
-                )
+                begin = session.log.append(_entry(session, name, content, slot, follower, executes), look=look)
         except _Stale as e:
             _log.info("%s: %s is planned again: %s", session.url, name, e)
             session.env.sleep(0.1 + session.env.random() / 2)

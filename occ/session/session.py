@@ -154,13 +154,13 @@ class Session:
                 table=self.url,
             )
 
-    def refuse_if_unwritable(self, *, logs: bool = True) -> None:
-        """Raise `UnsupportedTableError` for a table that cannot be written; ``logs`` False: by whom knows base files alone.
+    def refuse_if_unwritable(self) -> None:
+        """Raise `UnsupportedTableError` for a table that cannot be written.
 
         Reads the properties again: a JVM writer may have upgraded the table or given it a metadata table.
         """
         config = self.read_config()
-        config.refuse_writing(logs=logs)
+        config.refuse_writing()
         if config.merge_on_read:
             from ...hudi.merge import ordering_of
 

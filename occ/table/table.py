@@ -637,7 +637,7 @@ class Table:
 
     def _has_old(self, keep: Keep) -> bool:
         session = self._ours()
-        session.refuse_if_unwritable(logs=False)
+        session.refuse_if_unwritable()
         if session.config.raw.get("hoodie.timeline.history.path", "history") != "history":
             raise UnsupportedTableError(
                 f"{session.url} has its archived timeline in a folder of another name than history; archive it with Hudi",
@@ -692,7 +692,7 @@ class Table:
         self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None
     ) -> tuple[Session, Find]:
         session = self._ours()
-        session.refuse_if_unwritable(logs=False)
+        session.refuse_if_unwritable()
         sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
         return session, lambda state: clustering.find(session, state, sizes, wanted)
 
@@ -761,7 +761,7 @@ class Table:
             InputError: no such commit, it has a savepoint already, or files of its state have been cleaned away.
         """
         session = self._ours()
-        session.refuse_if_unwritable(logs=False)
+        session.refuse_if_unwritable()
         return savepoint(session, None if instant is None else session.time_of(instant, "instant"), comment)
 
     def savepoints(self) -> list[Savepoint]:
@@ -784,7 +784,7 @@ class Table:
             InputError: no such commit, its state is not whole any more, or a later one has a savepoint.
         """
         session = self._ours()
-        session.refuse_if_unwritable(logs=False)
+        session.refuse_if_unwritable()
         return restore(session, session.time_of(instant, "instant"), session.leases)
 
     # --- readers ---------------------------------------------------------------------------------------------

@@ -1,16 +1,17 @@
-"""Merge-on-read tables that have been compacted here, or by the JVM on our plan, and what is asked of them."""
+"""Merge-on-read tables that table services have been at, or the JVM on our plan, and what is asked of them."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import lakelatch
 
 from ..occ.mor import Mor, at, data_block, delete_block, rows
-from .services import OPTIONS
+from .services import CLUSTER, OPTIONS
 
 ROWS = {"a0": 5, "a2": 3, "b0": 5}
 LATE = at(2 * 10**13)
@@ -26,6 +27,7 @@ class Compacted:
     path: Path
     before: dict[str, int]
     planned: str = ""
+    saved: dict[str, list[str]] = field(default_factory=dict)
 
 
 def _some(folder: Path, version: int) -> Mor:
@@ -53,10 +55,69 @@ def _every_sequence(folder: Path, version: int) -> Mor:
     return mor
 
 
+def _restored(table: lakelatch.Table, told: Compacted) -> None:
+    """Undone are a compaction and two log files on it."""
+    assert table.compact()  # the JVM's simple index does not find a2 in a log file
+    table.upsert([{"id": "a0", "part": "a", "v": 6}])
+    target = table.timeline().commits[-1].requested
+    assert table.compact()
+    table.upsert([{"id": "a0", "part": "a", "v": 8}, {"id": "b0", "part": "b", "v": 8}])
+    assert len(table.restore(target).undone) == 2
+    told.before = _rows(table)
+
+
+def _more_groups(table: lakelatch.Table, told: Compacted) -> None:
+    table.insert(
+        [{"id": "a7", "part": "a", "v": 7}, {"id": "a8", "part": "a", "v": 7}, {"id": "b7", "part": "b", "v": 7}]
+    )
+    table.upsert([{"id": "a7", "part": "a", "v": 8}])
+    table.delete([{"id": "a8", "part": "a"}])
+    told.before = _rows(table)
+
+
+def _clustered(table: lakelatch.Table, told: Compacted) -> None:
+    _more_groups(table, told)
+    assert table.cluster(**CLUSTER)
+
+
+def _clustered_and_appended(table: lakelatch.Table, told: Compacted) -> None:
+    _clustered(table, told)
+    table.upsert([{"id": "a7", "part": "a", "v": 9}])
+    told.before = _rows(table)
+
+
+def _clustering_planned(table: lakelatch.Table, told: Compacted) -> None:
+    _more_groups(table, told)
+    told.planned = table.plan_clustering(**CLUSTER) or ""
+
+
+def _saved(table: lakelatch.Table, told: Compacted) -> None:
+    told.saved = table.savepoint().files
+    assert table.compact()
+
+
+SERVED: dict[str, Callable[[lakelatch.Table, Compacted], None]] = {
+    "restored": _restored,
+    "clustered": _clustered,
+    "clustered-and-appended": _clustered_and_appended,
+    "clustering-planned": _clustering_planned,
+    "clustered-by-jvm": _clustering_planned,
+    "saved": _saved,
+    "written-restored": _restored,
+    "written-clustered": _clustered,
+    "written-saved": _saved,
+}
+
+
 def build(folder: Path) -> dict[str, Compacted]:
     """All of them below that folder."""
     made = {}
     for version in (8, 9):
+        for kind, serve in SERVED.items():
+            mor = _some(folder / f"{kind}-v{version}", version)
+            with lakelatch.adopt(str(mor.folder)) as table:
+                told = made[mor.folder.name] = Compacted(mor.folder, _rows(table))
+                serve(table, told)
         for kind in ("before", "planned", "executed", "late", "run-by-jvm", "written", "every", "every-compacted"):
             name = f"{kind}-v{version}"
             mor = (_every_sequence if kind.startswith("every") else _some)(folder / name, version)
@@ -91,6 +152,8 @@ def questions(made: dict[str, Compacted]) -> dict[tuple[Any, ...], dict[str, Any
         path = {"path": str(told.path)}
         if name.startswith("run-by-jvm"):
             asked[name, "compact"] = path | {"kind": "compact", "instant": told.planned}
+        elif name.startswith("clustered-by-jvm"):
+            asked[name, "cluster"] = path | {"kind": "cluster", "instant": told.planned}
         elif name.startswith("written"):
             with lakelatch.open(str(told.path)) as table:
                 own = {

@@ -9,6 +9,7 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     incremental  begin, end     the rows of the commits with C in (begin, end]; end may be missing
     upsert       rows, options  writes the rows, and answers with all rows of the table then
     compact      instant        executes that plan, and answers with all rows of the table then
+    cluster      instant        the same with a plan of a clustering
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
 (`ColumnarBatchRow cannot be cast to ColumnarBatch`, 1.2.0).
@@ -75,9 +76,16 @@ def compact(spark: SparkSession, request: dict) -> DataFrame:
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
+def cluster(spark: SparkSession, request: dict) -> DataFrame:
+    spark.sql(
+        f"call run_clustering(op => 'execute', path => '{request['path']}', instants => '{request['instant']}')"
+    ).collect()
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
 def answer(spark: SparkSession, request: dict) -> dict:
     try:
-        frame = {"upsert": upsert, "compact": compact}.get(request["kind"], read)(spark, request)
+        frame = {"upsert": upsert, "compact": compact, "cluster": cluster}.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected
         return {"error": f"{type(error).__name__}: {error}"[:4000]}

@@ -1,4 +1,4 @@
-"""Merge-on-read tables: the rows of all three readers before and after compactions, ours and the JVM's on our plan."""
+"""Merge-on-read tables: the rows of all three readers before and after services, ours and the JVM's on our plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ def plain(rows) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize("kind", ["before", "planned", "executed", "late", "every", "every-compacted"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("before", "planned", "executed", "late", "every", "every-compacted"),
+        *("restored", "clustered", "clustered-and-appended", "clustering-planned", "saved"),
+    ],
+)
 def test_every_reader_sees_the_same_rows(library, kind, version):
     told = library.compacted[f"{kind}-v{version}"]
     wanted = told.before | ({"a0": 9} if kind == "late" else {})
@@ -46,11 +52,23 @@ def test_the_jvm_executes_our_plan(library, version):
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_what_the_jvm_writes_after_our_compaction_is_read_and_compacted_again(library, version):
-    name = f"written-v{version}"
+def test_the_jvm_executes_our_clustering_of_log_files(library, version):
+    name = f"clustered-by-jvm-v{version}"
     told = library.compacted[name]
-    wanted = ROWS | {row["id"]: row["v"] for row in BY_JVM}
+    assert plain(library.jvm(name, "cluster")) == told.before == rows_of(told.path) == plain(by_hudi_rs(told.path))
+    assert list((told.path / ".hoodie/timeline").glob(f"{told.planned}_*.replacecommit"))
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("kind", ["written", "written-restored", "written-clustered", "written-saved"])
+def test_what_the_jvm_writes_after_our_services_is_read_and_compacted_again(library, kind, version):
+    name = f"{kind}-v{version}"
+    told = library.compacted[name]
+    wanted = told.before | {row["id"]: row["v"] for row in BY_JVM}
     assert plain(library.jvm(name, "upsert")) == wanted == rows_of(told.path) == plain(by_hudi_rs(told.path))
+    for partition, names in told.saved.items():
+        for each in names:
+            assert (told.path / partition / each).exists(), "the JVM cleans, and keeps log files of our savepoint"
     with lakelatch.adopt(str(told.path)) as table:
         assert any(each.logs for each in table.snapshot().file_slices()), "it writes log files"
         assert table.compact()

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from lakelatch.errors import RolledBackError, StorageError
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.file_names import BaseName, base_file_name, join
-from lakelatch.hudi.files.listing import BaseFile
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.liveness.late_files import is_no_part
 from lakelatch.occ.liveness.markers import announce, stands
 from lakelatch.occ.log.value_hashes import FileFacts
-from lakelatch.occ.services import compaction
 from lakelatch.occ.services.execution import Execution
+from lakelatch.occ.services.rewriting import slices_of
 from lakelatch.occ.staging.file_spec import refuse_if_over
 from lakelatch.occ.transaction.attempt import Attempt
 from lakelatch.occ.transaction.transaction import Transaction
@@ -104,7 +103,8 @@ def write(
 def merge_logs(execution: Execution) -> None:
     """`compaction.run`, of files that hold lists."""
     for group in execution.content["groups"]:
-        each = compaction._slice(group)
+        names = [*group["logs"], *([group["base"]] if group["base"] else ())]
+        (each,) = slices_of(group["partition"], names)
         content = execution.attempt.seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
         execution.workspace.add([write(execution.attempt, each.partition, each.file_id, content, prev=each.instant)])
 
@@ -112,11 +112,8 @@ def merge_logs(execution: Execution) -> None:
 def join_files(execution: Execution) -> None:
     """`clustering.run`, of files that hold lists."""
     for group in execution.content["groups"]:
-        partition, slices, content = group["partition"], [], State()
-        for name in group["files"]:
-            base = BaseFile.at(join(partition, name), 0)
-            assert base is not None
-            slices.append(FileSlice(base.group, base))
-            content |= execution.attempt.seen(lambda path=base.path: read(execution.session.store, path))  # type: ignore[misc]
-        execution.workspace.add([write(execution.attempt, partition, group["file_id"], content)])
+        slices, content = slices_of(group["partition"], group["files"]), State()
+        for each in slices:
+            content |= execution.attempt.seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
+        execution.workspace.add([write(execution.attempt, group["partition"], group["file_id"], content)])
         execution.workspace.drop_file_groups(slices)

@@ -42,10 +42,7 @@ _ACTS = {
     "clean": 4, "plan_clean": 2, "cluster": 2, "plan_clustering": 2, "execute": 4, "cancel": 1,
     "savepoint": 3, "delete_savepoint": 1, "restore": 2, "sweep": 1, "archive": 3, "plan_archive": 1,
 }  # fmt: skip
-_ACTS_OF_MERGE_ON_READ = {
-    "clean": 3, "plan_clean": 2, "compact": 5, "plan_compaction": 3, "execute": 5, "cancel": 2, "cluster": 1, "restore": 1,
-    "sweep": 1,
-}  # fmt: skip
+_ACTS_OF_MERGE_ON_READ = _ACTS | {"compact": 8, "plan_compaction": 5}
 _REFUSALS = (ConflictError, InputError, RolledBackError, UnsupportedTableError)  # nothing of it has landed
 _ERRORS = (*_REFUSALS, CommitStateUnknownError, LockError, StorageError)  # any other says something that is not so
 _LANDS_AS = {"savepoint": "SAVEPOINT", "delete_savepoint": "SAVEPOINT_DELETE", "restore": "RESTORE"}
@@ -228,8 +225,9 @@ class Upkeep:
         """Raises `Anomaly` where what was told, read or kept is not as the log says."""
         commits = [e for e in entries if isinstance(e, Commit)]
         self._judge_calls(commits)
+        landed = {c.completion: c.instant for c in commits} | {c: t for t, c, _ in self.world.ground}
         for reading in self.readings:
-            taken_back = any(c.completion == reading.completion and c.instant in story.undone for c in commits)
+            taken_back = landed[reading.completion] in story.undone
             if reading.state != story.states[reading.completion] and not (reading.past and taken_back):
                 raise Anomaly(
                     f"at {reading.completion} a reader saw {reading.state}, not {story.states[reading.completion]}"

@@ -195,7 +195,7 @@ def test_another_engines_commit_ends_the_compaction_that_does_not_know_it(world,
             if when == "planned":
                 mor.update(at(30), at(31), "a", {"a0": 9})
 
-    monkeypatch.setattr("lakelatch.occ.services.scheduling.compaction.find", found)
+    monkeypatch.setattr("lakelatch.occ.services.compaction.find", found)
     with world.fresh() as table:
         top = table.session.log.state.top
     assert at(31) > top, "else it was known when the log was made"
@@ -251,16 +251,6 @@ def test_a_base_file_that_others_have_rewritten_ends_the_plan(world):
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------
-
-
-def test_what_knows_base_files_alone_refuses_a_merge_on_read_table(world):
-    table = world.writer("A").table
-    for attempt in (table.cluster, table.savepoint, lambda: table.restore(at(1))):
-        with pytest.raises(
-            lakelatch.UnsupportedTableError, match="merge-on-read, which is not clustered, saved or restored"
-        ):
-            attempt()
-    agree(world)
 
 
 def test_a_torn_log_file_is_left_to_its_owner(world):

@@ -268,19 +268,11 @@ class TableConfig:
                 "bootstrap",
             )
 
-    def refuse_writing(self, *, logs: bool = True) -> None:
-        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out.
-
-        Without ``logs``: one of a service that knows base files alone.
-        """
+    def refuse_writing(self) -> None:
+        """Raise `UnsupportedTableError` when a commit of ours would be wrong or unseen, with the way out."""
         self.refuse_opening()
         for feature, message in self._obstacles():
             raise self._unsupported(f"Table {self.name} cannot be written: {message}", feature)
-        if self.merge_on_read and not logs:
-            raise self._unsupported(
-                f"Table {self.name} is merge-on-read, which is not clustered, saved or restored here. Do it with Hudi",
-                "merge_on_read",
-            )
         self.refuse_reading()
 
     def _obstacles(self) -> Iterator[tuple[str, str]]:

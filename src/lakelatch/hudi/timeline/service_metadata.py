@@ -5,10 +5,10 @@ Source: the schemas that are compiled into Apache Hudi 1.2.0 (`org.apache.hudi.a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..files import join
+from ..files import BaseFile, LogFile, join
 from .avro_container import encode_container
 from .avro_schemas import schema_of
 from .instant import Instant
@@ -117,14 +117,14 @@ def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], s
         {
             "slices": [
                 {
-                    "dataFilePath": uri(join(group["partition"], name)),
-                    "deltaFilePaths": [],
-                    "fileId": name.partition("_")[0],
+                    "dataFilePath": uri(base) if base else "",
+                    "deltaFilePaths": [uri(log) for log in logs],
+                    "fileId": file_id,
                     "partitionPath": group["partition"],
                     "bootstrapFilePath": "",
                     "version": 1,
                 }
-                for name in group["files"]
+                for file_id, base, logs in _slices(group["partition"], group["files"])
             ],
             "metrics": {"TOTAL_IO_READ_MB": 0.0, "TOTAL_LOG_FILES": 0.0},
             "numOutputFileGroups": 1,
@@ -143,6 +143,17 @@ def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], s
     }
     record = {"operationType": "CLUSTER", "clusteringPlan": plan, "extraMetadata": {}, "version": 1}
     return encode_container(schema_of("HoodieRequestedReplaceMetadata"), record)
+
+
+def _slices(partition: str, names: Iterable[str]) -> list[tuple[str, str, list[str]]]:
+    """File id, base file ("" for none) and log files of each file slice that these files make up."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for path in (join(partition, name) for name in names):
+        if base := BaseFile.at(path, 0):
+            found[base.file_id] = (path, found.get(base.file_id, ("", []))[1])
+        elif log := LogFile.at(path, 0):
+            found.setdefault(log.file_id, ("", []))[1].append(path)
+    return [(file_id, base, logs) for file_id, (base, logs) in sorted(found.items())]
 
 
 def encode_compaction_plan(content: Mapping[str, Any]) -> bytes:
