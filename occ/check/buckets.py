@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ...errors import ConfigError
 from ...hudi.files import bucket_of
+from ...hudi.merge import logged_rows
 from ...hudi.table import TableConfig, bucket_ids, key_parts, shown
 from ...hudi.timeline import FileSlice
 
@@ -44,23 +45,28 @@ def refuse_misplaced(store: Store, config: TableConfig, slices: Iterable[FileSli
                 "bucket_count=None (the simple index) goes with any files",
                 table=store.url,
                 setting="bucket_count",
-                path=each.path,
+                path=min(each.paths),
             )
 
 
 def wrong_keys(store: Store, config: TableConfig, each: FileSlice, buckets: int) -> str | None:
-    """A sentence about the keys of a slice's base file that belong to another bucket; None when there are none."""
+    """A sentence about the keys of a slice's files that belong to another bucket; None when there are none."""
     fields = config.record_key_fields
-    if each.base is None or not fields:
+    if not fields:
         return None
-    with store.open(each.path) as stream:
-        rows = pq.ParquetFile(stream).read(list(fields), use_threads=False)
+    found = logged_rows(store, each.logs, fields)
+    if each.base is not None:
+        with store.open(each.path) as stream:
+            found.append(pq.ParquetFile(stream).read(list(fields), use_threads=False))
+    rows = pa.concat_tables(found, promote_options="permissive")
+    if not rows.num_rows:
+        return None
     parts = key_parts(rows, fields)
     wrong = bucket_ids(parts, buckets) != bucket_of(each.file_id)
     if not wrong.any():
         return None
     keys = parts[0].filter(pa.array(wrong))
-    return f"{np.count_nonzero(wrong)} of {len(wrong)} keys in {each.path} ({shown(keys)}) belong to other buckets"
+    return f"{np.count_nonzero(wrong)} of {len(wrong)} keys in {each.group} ({shown(keys)}) belong to other buckets"
 
 
 def wrong_by_footer(config: TableConfig, each: FileSlice, keys: Sequence[str], buckets: int) -> str | None:

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError
 from ...hudi.files import DELETE, Torn, read_blocks
-from ...hudi.merge import Effects, Merged, cleared_keys, merge, merge_by, plain, remove, stored_texts
+from ...hudi.merge import Effects, Merged, cleared_keys, logged_rows, merge, merge_by, plain, remove, stored_texts
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
 from ..staging import COMMIT_TIME, Files, FileSpec, Plan, appends, log_change, read_slice, write_successor
@@ -177,6 +177,10 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
     # By its larger T a delete of theirs, also of a key that was not there, would take our row in turn.
     later = tuple(log for log in appended.current.logs if log.instant in lost.winners and log.instant > spec.instant)
     taken = cleared_keys(spec.store, replace(appended.current, logs=later)).intersection(keys.to_pylist())
+    # And by its larger T a row of theirs hides our delete, also one that lost against the base file's, which then comes back.
+    for each in logged_rows(spec.store, later, [RECORD_KEY]) if len(deleted) else ():
+        theirs_too = _array(each, RECORD_KEY)
+        taken.update(theirs_too.filter(pc.is_in(theirs_too, value_set=deleted)).to_pylist())
     if taken:
         raise lost.same_row(taken)
     if appended.old is not None and len(gone):

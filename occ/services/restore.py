@@ -24,7 +24,7 @@ from ...errors import CorruptTableError, InputError, LakeLatchError, Unsupported
 from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
 from ...storage import Outcome
-from ..check import refuse_misplaced
+from ..check import data_files, refuse_misplaced
 from ..liveness import Leases, delete_data_file
 from ..log import SIDES
 from .clean import savepoints
@@ -133,8 +133,8 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
     if session.settings.bucket_count is not None:
         now, then = session.snapshot(), session.snapshot(as_of_completion=moment)
         # What stands now was compared when the number of buckets was set, or written since.
-        back = {each.path for each in then.file_slices()} - {each.path for each in now.file_slices()}
-        brought = (each for each in then.file_slices() if each.path in back)
+        there = {path for each in now.file_slices() for path in each.paths}
+        brought = (each for each in then.file_slices() if not each.paths <= there)
         refuse_misplaced(session.store, session.config, brought, session.settings.bucket_count)
 
 
@@ -142,8 +142,7 @@ def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) ->
     """Every file that the commits of the active timeline tell of that state must be there."""
     commits = timeline.completed_by(completed=target.completed)
     then = Snapshot().after_all((timeline.metadata(i).to_json(), i.completed or i.requested) for i in commits)
-    listing = list_data_files(session.store)
-    there = {file.path for file in (*listing.bases, *listing.logs)}
+    there = {file.path for file in data_files(list_data_files(session.store))}
     if missing := sorted(path for each in then.file_slices() for path in each.paths - there):
         raise CorruptTableError(
             f"{session.url}: the state of {target.requested} lacks {len(missing)} of its files ({missing[0]} and so on); "
@@ -167,8 +166,7 @@ def remove_undone(session: Session, leases: Leases) -> int:
             return 0
     if not undone or any(lease.at < newest for lease in leases.alive(timeout_s=session.settings.heartbeat_timeout_s)):
         return 0
-    listing = list_data_files(session.store)
-    paths = [file.path for file in (*listing.bases, *listing.logs) if file.instant in undone]
+    paths = [file.path for file in data_files(list_data_files(session.store)) if file.instant in undone]
     for path in paths:
         delete_data_file(session.store, path)
     for side in session.store.list(SIDES):

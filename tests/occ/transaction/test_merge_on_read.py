@@ -178,6 +178,8 @@ BEGUN = {"x0": 5, "x1": 5}
         ("v", ("upsert", {"x0": 7}), ("upsert", {"x0": 7}), "lost", {"x0": 7, "x1": 5}),
         ("v", ("upsert", {"x0": 9}), ("delete", ["x0"]), "lost", "lost"),
         ("v", ("delete", ["x0"]), ("upsert", {"x0": 9}), "lost", "lost"),
+        # An older row changes nothing, but hides a delete of a smaller T from readers, who merge log files first.
+        ("v", ("delete", ["x0"]), ("upsert", {"x0": 3}), "lost", {"x1": 5}),
         ("v", ("where", 6), ("upsert", {"x0": 9}), "lost", "lost"),
         (None, ("where", 6), ("upsert", {"x1": 5}), "lost", "lost"),
         # A condition that no row meets stages nothing: it has looked before theirs landed.

@@ -208,3 +208,34 @@ def test_a_store_that_fails_at_any_call_loses_no_event_and_tells_the_truth(folde
         assert not [each for each in check(fresh.store).findings if each.severity == "error"], str(fault)
         table.close()
         fresh.close()
+
+
+def test_a_restore_takes_events_back_and_what_was_too_late_then_is_not_now(table):
+    table.stream("a").upsert([row(a=1, a_at=1)])
+    table.stream("b").upsert([row(b=1, b_at=5)])
+    saved = table.savepoint()
+    table.compact()
+    table.stream("a").upsert([row(a=9, a_at=9), row("y", a=9, a_at=9)])
+    table.stream("a").delete([row("y", a_at=10)])
+    table.compact()
+    table.stream("b").upsert([row(b=9, b_at=9)])
+    table.clean(retain_commits=1)
+    assert len(table.restore(saved.instant).undone) == 5
+    assert content(table) == {"x": (1, 1)}
+    table.stream("a").upsert([row(a=2, a_at=2), row("y", a=2, a_at=2)])
+    table.stream("b").upsert([row(b=4, b_at=4)])
+    for _ in range(2):
+        assert content(table) == {"x": (2, 1), "y": (2, None)}
+        table.compact()
+
+
+def test_events_that_are_open_during_a_restore_are_not_lost_in_silence(table):
+    table.stream("a").upsert([row(a=1, a_at=1)])
+    target = table.timeline().commits[-1].requested
+    table.stream("a").upsert([row(a=2, a_at=2)])
+    txn = table.transaction()
+    txn.stream("b").upsert([row(b=1, b_at=5)])
+    table.restore(target)
+    with pytest.raises(lakelatch.ConflictError, match="a restore stands alone"):
+        txn.commit()
+    assert content(table) == {"x": (1, None)}

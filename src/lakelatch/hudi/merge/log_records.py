@@ -89,6 +89,11 @@ def cleared_keys(store: Store, group: FileSlice) -> set[str]:
     return {key for block in blocks if block.kind == DELETE for key, value in block.deletes() if value is NATURAL}
 
 
+def logged_rows(store: Store, logs: Sequence[LogFile], columns: Sequence[str]) -> list[pa.Table]:
+    """These columns of the rows that log files set, one table for each block, whatever has become of the rows since."""
+    return [block.rows().select(columns) for block in _counting(store, logs, strict=True) if block.kind != DELETE]
+
+
 def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Block]:
     """The blocks of committed changes, in the order of their commits."""
     found: list[Block] = []
