@@ -11,7 +11,7 @@ from ...hudi.files import list_data_files
 from ...hudi.timeline import to_epoch_ms
 from ...locks import shown
 from ..check import data_files
-from ..liveness import heartbeat_path
+from ..liveness import beat_age_s
 from ..log import Begin, Commit, End, LogEntry, LogState, Loss, Open, Settings, epochs
 from ..services import SMALL_BYTES, savepoints
 from ..session import Session
@@ -167,8 +167,7 @@ def _work(session: Session, begin: Begin) -> OpenWork:
 
 def state_of(session: Session, begin: Begin) -> tuple[str, float | None]:
     """Whether the writer of an open transaction is ``alive``, ``silent`` or ``dead``, and the age of its last beat in seconds."""
-    entry = session.store.head(heartbeat_path(begin.instant))
-    beat = max(session.env.now() - entry.mtime, 0.0) if entry else None
+    beat = beat_age_s(session.store, session.env, begin.instant)
     if begin.process is not None and session.env.is_dead(begin.process):
         return "dead", beat
     alive = beat is not None and beat < session.settings.heartbeat_timeout_s

@@ -1,7 +1,7 @@
 """Who is alive: heartbeats, markers, readers' leases, and the rollback of writers that are dead."""
 
 from .epoch_pruner import Pruner
-from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, heartbeat_path
+from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, beat_age_s, heartbeat_path
 from .late_files import is_no_part
 from .markers import MARKERS, announce, delete_announced, instants_with_markers, list_markers, stands
 from .reader_leases import Beating, Lease, Leases, lease_path
@@ -19,6 +19,7 @@ __all__ = [
     "Leases",
     "Pruner",
     "announce",
+    "beat_age_s",
     "delete_announced",
     "delete_data_file",
     "heartbeat_path",

@@ -30,6 +30,15 @@ def heartbeat_path(instant: str) -> str:
     return f"{HEARTBEATS}/{instant}"
 
 
+def beat_age_s(store: Store, env: Environment, instant: str) -> float | None:
+    """Seconds since its last sign of life, by the store's clock and this host's; None when there is none.
+
+    For people, and for what only saves work: clocks differ, so nobody is ended by it.
+    """
+    entry = store.head(heartbeat_path(instant))
+    return max(env.now() - entry.mtime, 0.0) if entry else None
+
+
 class HeartbeatSender:
     """Beats for all open transactions of one table handle, on one thread that starts with the first of them.
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 from ...conflict import INGESTION, NOWHERE, Claim, Region, Reservation, WriteSet, kind_of
 from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId
+from ..liveness import beat_age_s
 from ..log import FAIL, OFF, Begin
 from ..session import Session, beaten_early
 from ..staging import NEW, Plan, holders, owners, placed
@@ -81,7 +82,8 @@ def take_turn(txn: TurnTaker, targets: Targets, *, by_itself: bool = False) -> N
     Raises:
         ConflictError: ours gives way; nothing was written by this merge.
     """
-    mode = txn.session.settings.early_conflict_detection
+    session = txn.session
+    mode = session.settings.early_conflict_detection
     # Who has reserved or holds the lock goes first: others wait for it.
     if mode == OFF or txn.claim.reserved or txn.has_lock:
         return
@@ -99,9 +101,9 @@ def take_turn(txn: TurnTaker, targets: Targets, *, by_itself: bool = False) -> N
     for _begin, theirs in others:
         near |= theirs.region | Region(frozenset(group.partition for group in theirs.groups))
     mine = frozenset(targets(near))
-    bucketed = txn.session.settings.bucket_count is not None
+    bucketed = session.settings.bucket_count is not None
     meets = ((begin, theirs.met_by(WriteSet(mine), bucketed=bucketed)) for begin, theirs in others)
-    met = [(begin, overlap) for begin, overlap in meets if overlap]
+    met = [(begin, overlap) for begin, overlap in meets if overlap and not _seems_dead(session, begin)]
     if met and gives_way:
         begin, overlap = met[0]
         txn.lost_on = overlap
@@ -130,6 +132,19 @@ def _at_work(txn: TurnTaker, *, older_only: bool) -> list[tuple[Begin, Reservati
         if places:
             found.append((begin, places))
     return found
+
+
+def _seems_dead(session: Session, begin: Begin) -> bool:
+    """Whether its heartbeat is too old, although nobody has watched long enough to end it.
+
+    A writer that died hours ago must fail nobody, nor be waited for. A clock that is wrong costs work at worst: the commit
+    decides.
+    """
+    try:
+        age_s = beat_age_s(session.store, session.env, begin.instant)
+    except StorageError:
+        return False
+    return age_s is not None and age_s >= session.settings.heartbeat_timeout_s
 
 
 def _wait(txn: TurnTaker, others: list[Begin], wanted: Reservation) -> None:

@@ -5,6 +5,7 @@ A fake clock passes while somebody waits, and what happens meanwhile is a timer 
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pyarrow as pa
@@ -332,6 +333,27 @@ def test_the_younger_one_fails_before_its_work_and_is_told_by_whom(fails):
     assert not other.table.store.list(f"{MARKERS}/{second.instant}", recursive=True)
     second.abort()
     first.commit()
+
+
+@pytest.mark.parametrize("mode", ["wait", "fail"])
+@pytest.mark.parametrize("beat_age_s", [10, 3600])
+def test_markers_of_a_writer_that_died_long_ago_count_for_nobody(make_world, mode, beat_age_s):
+    """A handle that has just been opened has not watched it long enough to end it (apache/hudi 12522)."""
+    world = make_world(early_conflict_detection=mode)
+    owner, other = world.writer("owner"), world.writer("other", host="host-b")
+    first = begin(owner, a0=5)
+    owner.die()
+    died_at = other.env.now() - beat_age_s
+    os.utime(world.folder / HEARTBEATS / first.instant, (died_at, died_at))
+    second = other.table.transaction()
+    if beat_age_s < second.session.settings.heartbeat_timeout_s and mode == "fail":
+        with pytest.raises(ConflictError, match="at work on the same file groups"):
+            second.upsert(rows("a", {"a1": 7}))
+        return
+    second.upsert(rows("a", {"a1": 7}))
+    assert (passed(other) < 1) is (beat_age_s == 3600)
+    second.commit()
+    assert world.content() == BEGUN | {"a1": 7}
 
 
 def test_the_older_one_goes_on(fails):
