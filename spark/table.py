@@ -14,6 +14,7 @@ from . import read as reads
 from .filters import one_of
 from .session import settle
 from .sizes import SIZES, JobSizes
+from .streams import SparkStream
 from .transaction import SparkTransaction
 from .write import Writes
 from .write_methods import Writing
@@ -53,6 +54,13 @@ class SparkTable(Writing):
         return self.table.run(
             lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes)), operation=operation, **bounds
         )
+
+    # Streams -----------------------------------------------------------------------------------------------------
+
+    def stream(self, name: str, **declaration: Any) -> SparkStream:
+        """A stream of the table, to write its events from DataFrames; declared with the arguments of `Table.stream`."""
+        self.table.stream(name, **declaration)
+        return SparkStream(self._writes, name)
 
     # Reading -----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from .filters import comparisons, in_spark, one_of
 from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan, with_meta
 from .sizes import SIZES, JobSizes
+from .streams import SparkStream
 from .write import Writes
 from .write_methods import Writing
 
@@ -65,6 +66,11 @@ class SparkTransaction(Writing):
         if filter is not None:
             rows = rows.where(filter)
         return rows.select(*columns) if columns is not None else rows
+
+    def stream(self, name: str) -> SparkStream:
+        """A stream of the table, whose events land with this transaction. It writes nothing else then."""
+        self.txn.stream(name)
+        return SparkStream(self._writes, name)
 
     def _declared(self, schema: Any, condition: Any | None, chosen: set[str] | None) -> list[FileSlice]:
         """The slices to read; the transaction knows of them, and of the rows that are not there."""

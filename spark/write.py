@@ -53,6 +53,7 @@ from .partition_pruning import matching_partitions, pinned_partitions
 from .read import scan_base_files, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
+from .streams import write_events
 from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 
 
@@ -172,11 +173,11 @@ class Writes:
                         *columns.partition_columns(schema, spec.config.partition_fields),
                         columns.key_column(fields),
                     ]
-                    shuffled = source.use().repartition(self._tasks(source.rows), *spread)
-                    answers = self._collect(txn, shuffled, InsertTask(spec, exact=True), operation)
+                    shuffled = source.use().repartition(self.tasks(source.rows), *spread)
+                    answers = self.collect(txn, shuffled, InsertTask(spec, exact=True), operation)
                 else:
                     task = InsertTask(spec, check=operation != "bulk_insert")
-                    answers = self._collect(txn, source.use(), task, operation)
+                    answers = self.collect(txn, source.use(), task, operation)
                     if repeated_keys(answers):
                         raise _RepeatedKeys
                 stats = stats_of(answers)
@@ -244,7 +245,7 @@ class Writes:
         by_clauses: bool = False,
     ) -> Merge:
         def run(txn: Transaction, made: Planned, task: Task) -> list[Answer]:
-            return self._collect(txn, self._shuffled(made.plan, source, schema, made.everywhere), task, operation)
+            return self.collect(txn, self._shuffled(made.plan, source, schema, made.everywhere), task, operation)
 
         if by_clauses:
             url = self._table.url
@@ -274,7 +275,7 @@ class Writes:
             way = "one task" if logged or (slots == 1 and size <= self._sizes.lookup_bytes // 4) else ""
 
         def shuffle(rows: Any) -> Any:
-            tasks = self._tasks(rows)
+            tasks = self.tasks(rows)
             if everywhere is not None:
                 paths = pa.table({PARTITION_COLUMN: pa.array(everywhere, pa.string())})
                 rows = rows.crossJoin(self._spark.createDataFrame(paths))
@@ -414,7 +415,7 @@ class Writes:
                 txn.depends_on(partition, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_complete()
             slices = matching(txn, schema, condition, path)
-            run = partial(self._collect, txn, operation=operation)
+            run = partial(self.collect, txn, operation=operation)
             again = txn.workspace.hook_of(ConditionAgain, run)
             if not again.add(condition, lambda each, slices: self._named(each, schema, slices, computed), values):
                 txn.workspace.rebase = None
@@ -454,7 +455,7 @@ class Writes:
             rows = merged(self._spark, self._table, logged, schema, named=True).where(condition)
             rows = rows.select(FILE_COLUMN, ROW_COLUMN, *more)
             named = named.unionAll(rows) if whole else rows
-        return named.repartition(min(self._tasks(None), len(slices)), FILE_COLUMN)
+        return named.repartition(min(self.tasks(None), len(slices)), FILE_COLUMN)
 
     # Merge by clauses --------------------------------------------------------------------------------------------
 
@@ -512,6 +513,17 @@ class Writes:
         sizes = (each.total_size for path in partitions for each in txn.current.file_slices(path))
         return sum(sizes) <= self._sizes.driver_bytes
 
+    # Streams -----------------------------------------------------------------------------------------------------
+
+    def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
+        """Events of a stream, which wait for no lock and conflict with nothing."""
+        schema = columns.arrow_schema(rows.schema)
+        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
+            return self._run(
+                lambda txn: write_events(self, txn, name, source, schema, deletes=deletes),
+                "delete" if deletes else "upsert",
+            )
+
     # Common ------------------------------------------------------------------------------------------------------
 
     def _checked(self, rows: Any) -> pa.Schema:
@@ -519,7 +531,8 @@ class Writes:
         columns.refuse_missing(schema, self._table.config)
         return schema
 
-    def _collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
+    def collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
+        """What the tasks of a job of the transaction answer."""
         text = f"{operation} into {self._table.url} ({txn.instant})"
         return collect(self._spark, self._table.store, txn, rows, task, text=text, sizes=self._sizes)
 
@@ -527,8 +540,8 @@ class Writes:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in looked_at(answers):
             txn.mark_lookup(*place)
-        run = partial(self._collect, txn, operation=operation)
-        again = txn.workspace.hook_of(RowsAgain, self._spark, run, self._tasks(None), self._sizes.driver_bytes)
+        run = partial(self.collect, txn, operation=operation)
+        again = txn.workspace.hook_of(RowsAgain, self._spark, run, self.tasks(None), self._sizes.driver_bytes)
         again.kept.update(kept)
         again.idle |= any(answer.idle for answer in answers)
         if again.idle and txn.workspace.rebase is not None:
@@ -563,7 +576,7 @@ class Writes:
         size = estimated_bytes(rows)
         return self._cores if size is None else max(1, min(self._cores, size // self._sizes.slot_bytes))
 
-    def _tasks(self, rows: Any | None) -> int:
+    def tasks(self, rows: Any | None) -> int:
         """Some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""
         size = estimated_bytes(rows) if rows is not None else None
         return max(self._sizes.tasks_per_core * self._cores, (size or 0) // self._sizes.task_bytes)

@@ -16,7 +16,7 @@ from ...errors import CorruptTableError
 from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice
-from ...streams import DELETED, UPSERT, BlockNote, Stream, folded
+from ...streams import DELETED, IGNORE, UPSERT, BlockNote, Stream, folded
 from .apply_rows import Files, Plan, placed
 from .file_spec import FileSpec
 
@@ -31,6 +31,11 @@ class StreamPlan:
     stream: Stream
     kind: str = UPSERT
     slices: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
+
+    @property
+    def idle(self) -> bool:
+        """Whether these events do nothing, by the stream's declaration."""
+        return self.kind != UPSERT and self.stream.on_delete == IGNORE
 
     @property
     def note(self) -> BlockNote:

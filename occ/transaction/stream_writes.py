@@ -5,7 +5,7 @@ Memory: the rows handed in, and their file groups' log files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from ...errors import InputError
 from ...hudi.table import partition_paths, shown
-from ...streams import CLEAR, CLEARED, DELETED, IGNORE, UPSERT, Stream, of_name
+from ...hudi.timeline import WriteStat
+from ...streams import CLEAR, CLEARED, DELETED, UPSERT, of_name
 from ..staging import Files, Incoming, StreamPlan, append_events
 from .write import Write, Writer
 
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 def upsert(session: Session, name: str, given: Any, zone: str | None) -> Write:
     """See `TableStream.upsert`."""
     incoming = Incoming(given, session.url, session.config, zone=zone)
-    return Write("upsert", lambda txn: _stage(txn, name, incoming, deletes=False))
+
+    def staged(txn: Writer) -> None:
+        stage(txn, name, incoming, deletes=False)
+
+    return Write("upsert", staged)
 
 
 def delete(session: Session, name: str, given: Any, zone: str | None) -> Write:
     """See `TableStream.delete`."""
     incoming = Incoming(given, session.url, session.config, zone=zone)
-    return Write("delete", lambda txn: _stage(txn, name, incoming, deletes=True))
+
+    def staged(txn: Writer) -> None:
+        stage(txn, name, incoming, deletes=True)
+
+    return Write("delete", staged)
 
 
 @dataclass(frozen=True)
@@ -49,32 +58,41 @@ class TransactionStream:
         delete(self.txn.session, self.name, keys, zone).stage(self.txn)
 
 
-def _stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> None:
+def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[WriteStat]:
+    """Put events into log files of the transaction, and tell which."""
+    plan, config, workspace = plan_of(txn, name, deletes=deletes), txn.session.config, txn.workspace
+    rows = checked(plan, incoming.source(plan.spec.schema), txn.session.url)
+    if not rows.num_rows or plan.idle:
+        return []
+    here = partition_paths(rows, config).unique().to_pylist()
+    plan = replace(plan, slices={each: tuple(workspace.current.file_slices(each)) for each in here})
+    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads) as files:
+        append_events(plan, rows, files)
+        stats = files.stats()
+        workspace.add(stats)
+    return stats
+
+
+def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
+    """The next write of the transaction is one of events of this stream; it knows no slices yet."""
     session, workspace = txn.session, txn.workspace
     workspace.refuse_merge("stream")
     workspace.write_events()
     session.secure_streams()
     stream, schema = of_name(session.streams, name, session.url), workspace.written_schema
     assert schema is not None, "streams are declared of columns"
-    rows = checked(incoming.source(schema), stream, session, deletes=deletes)
-    if not rows.num_rows or (deletes and stream.on_delete == IGNORE):
-        return
     workspace.next_write()
-    spec, now = workspace.file_spec(schema), workspace.current
     kind = UPSERT if not deletes else CLEARED if stream.on_delete == CLEAR else DELETED
-    slices = {each: tuple(now.file_slices(each)) for each in partition_paths(rows, session.config).unique().to_pylist()}
-    with workspace.staging(), Files(spec, 0, threads=session.threads) as files:
-        append_events(StreamPlan(spec, stream, kind, slices), rows, files)
-        workspace.add(files.stats())
+    return StreamPlan(workspace.file_spec(schema), stream, kind)
 
 
-def checked(rows: pa.Table, stream: Stream, session: Session, *, deletes: bool) -> pa.Table:
+def checked(plan: StreamPlan, rows: pa.Table, url: str) -> pa.Table:
     """The columns that an event has.
 
     Raises:
         InputError: one is missing, there are others, or an event has no ordering value.
     """
-    config, url = session.config, session.url
+    stream, config, deletes = plan.stream, plan.spec.config, plan.kind != UPSERT
     if not (rows.num_rows or rows.num_columns):
         return rows
     keys = list(dict.fromkeys([*config.record_key_fields, *config.partition_fields]))
@@ -86,7 +104,7 @@ def checked(rows: pa.Table, stream: Stream, session: Session, *, deletes: bool) 
             columns=missing,
         )
     if not deletes and (more := [each for each in rows.column_names if each not in wanted]):
-        other = next((each.name for each in session.streams if more[0] in each.own), "")
+        other = next((each.name for each in plan.spec.streams if more[0] in each.own), "")
         whose = f"which stream {other!r} writes" if other else "which it does not write"
         raise InputError(
             f"the rows of stream {stream.name!r} of {url} have {', '.join(more)}, {whose}; leave it out, or give "

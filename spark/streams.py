@@ -1,0 +1,91 @@
+"""Events of streams from Spark: shuffled to their buckets, and put into log files where they are. Nothing else is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..hudi.timeline import WriteStat
+from ..occ.staging import Files, Incoming, StreamPlan, append_events, refuse_if_over, slices_by_partition
+from ..occ.transaction import Transaction, WriteResult, stream_writes
+from . import columns
+from .incoming import Source
+from .rebase import stats_of
+from .tasks import Answer, Task, table_of
+
+if TYPE_CHECKING:
+    from .write import Writes
+
+
+class SparkStream:
+    """Writes the events of one stream of a table from DataFrames, as `TableStream` does from other rows.
+
+    Of several events of one key in one DataFrame the newest counts; which of equally new ones does is not said.
+    """
+
+    def __init__(self, writes: Writes, name: str) -> None:
+        self._writes, self.name = writes, name
+
+    def upsert(self, rows: Any) -> WriteResult:
+        """Set the stream's columns of these rows. See `TableStream.upsert`."""
+        return self._writes.events(self.name, rows, deletes=False)
+
+    def delete(self, keys: Any) -> WriteResult:
+        """Do what the stream's ``on_delete`` says. See `TableStream.delete`."""
+        return self._writes.events(self.name, keys, deletes=True)
+
+
+def write_events(
+    writes: Writes, txn: Transaction, name: str, source: Source, schema: pa.Schema, *, deletes: bool
+) -> list[WriteStat]:
+    """The log files of one attempt; by the driver itself where the rows are few."""
+    url = txn.url
+    if source.small is not None:
+        return stream_writes.stage(txn, name, Incoming(source.small, url, txn.session.config), deletes=deletes)
+    plan = stream_writes.plan_of(txn, name, deletes=deletes)
+    stream_writes.checked(plan, Incoming(schema.empty_table(), url, plan.spec.config).source(plan.spec.schema), url)
+    if plan.idle:
+        return []
+    plan = StreamPlan(plan.spec, plan.stream, plan.kind, slices_by_partition(txn.current.file_slices()))
+    config, buckets = plan.spec.config, plan.spec.bucket_count or 0
+
+    def shuffle(rows: Any) -> Any:
+        places = columns.partition_columns(schema, config.partition_fields)
+        bucket = columns.bucket_column(config.record_key_fields, buckets)
+        return rows.repartition(writes.tasks(rows), *places, bucket)
+
+    with txn.workspace.staging():
+        stats = stats_of(
+            writes.collect(txn, source.shuffled("bucket", shuffle), EventsTask(plan, url), f"stream {name}")
+        )
+        txn.workspace.add(stats)
+    return stats
+
+
+@dataclass
+class EventsTask(Task):
+    """Events into log files. All of one bucket meet in one task."""
+
+    plan: StreamPlan
+    url: str
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """Memory is the task's rows, and their log files."""
+        spec = self.plan.spec
+        refuse_if_over(spec.store, spec.instant)
+        rows = table_of(list(batches))
+        if not rows.num_rows:
+            return Answer([])
+        rows = stream_writes.checked(self.plan, Incoming(rows, self.url, spec.config).source(spec.schema), self.url)
+        with Files(spec, task) as files:
+            append_events(self.plan, in_one_order(rows), files)
+            return Answer(files.stats())
+
+
+def in_one_order(rows: pa.Table) -> pa.Table:
+    """The rows in an order that every run of a task gives them, so that each writes the same bytes."""
+    by = [name for name, kind in zip(rows.schema.names, rows.schema.types, strict=True) if not pa.types.is_nested(kind)]
+    return rows.sort_by([(name, "ascending") for name in by])

@@ -1,0 +1,149 @@
+"""Streams through Spark: what it writes and reads is what plain Python does, and what a model in memory says."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakelatch.errors import InputError
+from lakelatch.streams import CLEARED, DELETED, UPSERT
+
+from ..streams.model import Model
+from .driver import ROUTES
+
+SCHEMA = pa.schema(
+    [
+        *[("id", pa.string()), ("city", pa.string())],
+        *[("a", pa.int64()), ("a2", pa.string()), ("a_at", pa.int64())],
+        *[("b", pa.float64()), ("b_at", pa.timestamp("us", "UTC"))],
+    ]
+)
+MADE: dict[str, Any] = {"schema": SCHEMA, "type": "merge_on_read", "table_version": 9, "bucket_count": 2}
+KINDS = {"a": DELETED, "b": CLEARED}
+FRAMES = {
+    "a": "id string, city string, a_at long, a int, a2 string",
+    "b": "id string, city string, b_at timestamp, b double",
+}
+
+
+@pytest.fixture
+def table(make, request):
+    made = make(sizes=ROUTES[request.param], **MADE)
+    made.stream("a", columns=["a", "a2"], ordering="a_at", on_delete="row")
+    made.stream("b", columns=["b"], ordering="b_at", default={"b": 0.5})
+    return made
+
+
+def events(rng: random.Random, name: str) -> list[dict[str, Any]]:
+    def at() -> Any:
+        n = rng.randint(0, 5)
+        return n if name == "a" else pa.scalar(n * 10**9, pa.timestamp("us", "UTC")).as_py().replace(tzinfo=None)
+
+    found: dict[Any, dict[str, Any]] = {}
+    for _ in range(6):
+        city = rng.choice("xy")
+        row = {"id": f"{city}{rng.randint(0, 4)}", "city": city, f"{name}_at": at()}
+        values = (
+            {"a": rng.choice([None, 1, 2]), "a2": rng.choice([None, "", "𝄞"])} if name == "a" else {"b": rng.random()}
+        )
+        found[row["id"], row[f"{name}_at"]] = row | values  # of equally new ones in a frame any may count
+    return list(found.values())
+
+
+def as_rows(read: list[Any]) -> dict[Any, Any]:
+    found = {(row["city"], row["id"]): {n: row[n] for n in SCHEMA.names if n not in ("id", "city")} for row in read}
+    assert len(found) == len(read), "a key twice"
+    return found
+
+
+def naive(rows: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: row | {"b_at": row["b_at"] and row["b_at"].replace(tzinfo=None)} for key, row in rows.items()}
+
+
+@pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
+def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, table):
+    rng, model = random.Random(7), Model(("city", "id"), list(table.table.streams))
+    for step in range(9):
+        name = rng.choice("ab")
+        delete = step % 4 == 3
+        batch = events(rng, name)
+        frame = spark.createDataFrame([tuple(row.values()) for row in batch], FRAMES[name])
+        stream = table.stream(name)
+        done = stream.delete(frame) if delete else stream.upsert(frame)
+        assert done.files > 0
+        model.apply(name, KINDS[name] if delete else UPSERT, batch)
+        if step in (4, 7):
+            table.table.compact()
+        expected = naive(model.rows())
+        assert naive(as_rows(table.table.read().to_pylist())) == expected
+        assert as_rows([row.asDict() for row in table.read().collect()]) == expected
+        assert as_rows([row.asDict() for row in table.read(filter="city = 'x'").collect()]) == {
+            key: row for key, row in expected.items() if key[0] == "x"
+        }
+
+
+@pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
+def test_events_that_are_not_whole_are_refused_and_nothing_is_written(spark, table):
+    def frame(schema: str, *values: Any) -> Any:
+        return spark.createDataFrame([values], schema)
+
+    for rows, words in (
+        (frame("id string, city string, a_at long, a long", "x", "x", 1, 1), "lack a2 of stream 'a'"),
+        (
+            frame("id string, city string, a_at long, a long, a2 string, b double", "x", "x", 1, 1, "", 1.0),
+            "have b, which stream",
+        ),
+        (frame("id string, city string, a_at long, a long, a2 string", "x", "x", None, 1, ""), "have no a_at"),
+        (frame("id string, city string, a_at long, a double, a2 string", "x", "x", 1, 1.5, ""), "'a'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            table.stream("a").upsert(rows)
+    assert table.read().count() == 0
+    with pytest.raises(InputError, match="through them only"):
+        table.upsert(frame("id string, city string, a_at long, a long, a2 string", "x", "x", 1, 1, ""))
+
+
+@pytest.mark.parametrize("table", ["tasks"], indirect=True)
+def test_streams_of_one_session_at_once_and_a_compaction_beside_them(spark, table):
+    failures: list[Any] = []
+
+    def work(name: str) -> None:
+        try:
+            for n in range(3):
+                values = {
+                    "a": f"{n} as a, string(null) as a2, {n}L as a_at",
+                    "b": f"{n}.0D as b, timestamp_seconds({n}) as b_at",
+                }
+                rows = spark.sql(f"select concat('x', id) as id, 'x' as city, {values[name]} from range(20)")
+                if (done := table.stream(name).upsert(rows)).losses:
+                    failures.append(done.losses)
+        except Exception as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for each in threads:
+        each.start()
+    table.table.compact()
+    for each in threads:
+        each.join()
+    assert not failures
+    read = table.read().collect()
+    assert len(read) == 20
+    assert {(row.a, row.b) for row in read} == {(2, 2.0)}
+
+
+@pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
+def test_events_of_two_streams_land_in_one_commit(spark, table):
+    def job(txn: Any) -> None:
+        txn.stream("a").upsert(spark.createDataFrame([("x1", "x", 1, 5, "s")], FRAMES["a"]))
+        txn.stream("b").upsert(spark.sql("select 'x1' id, 'x' city, timestamp_seconds(1) b_at, 2.0D b"))
+        assert table.read().count() == 0
+
+    commits = len(table.table.commits())
+    table.run(job)
+    assert len(table.table.commits()) == commits + 1
+    assert [(row.a, row.b) for row in table.read().collect()] == [(5, 2.0)]
