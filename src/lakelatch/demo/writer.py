@@ -85,17 +85,15 @@ class WatchedTable(Table):
         return result
 
 
-def with_spark(table: Table, task: Task, rows: str, scratch: str) -> None:
-    """The writers that are PySpark jobs."""
+def session_in(scratch: str, name: str) -> Any:
+    """A small Spark session of this process that keeps its files in a folder."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from pyspark.sql import SparkSession
 
-    from .. import spark as latch
-
-    session = (
+    return (
         # One core and a small heap each: several of these run on one machine.
         SparkSession.builder.master("local[1]")
-        .appName(f"lakelatch-demo-{task.name}")
+        .appName(f"lakelatch-demo-{name}")
         .config("spark.driver.memory", "768m")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for short lives
         .config("spark.driver.host", "127.0.0.1")
@@ -107,6 +105,13 @@ def with_spark(table: Table, task: Task, rows: str, scratch: str) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
+
+
+def with_spark(table: Table, task: Task, rows: str, scratch: str) -> None:
+    """The writers that are PySpark jobs."""
+    from .. import spark as latch
+
+    session = session_in(scratch, task.name)
     flights = latch.open(session, table)
     if task.kind == "upsert":
         flights.upsert(session.read.parquet(rows))
