@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -16,8 +16,13 @@ from .incoming import Source
 from .rebase import stats_of
 from .tasks import Answer, Task, table_of
 
-if TYPE_CHECKING:
-    from .write import Writes
+
+class Jobs(Protocol):
+    """What is needed of a table's writes."""
+
+    def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult: ...
+    def tasks(self, rows: Any | None) -> int: ...
+    def collect(self, txn: Transaction, rows: Any, task: Task, operation: str) -> list[Answer]: ...
 
 
 class SparkStream:
@@ -26,7 +31,7 @@ class SparkStream:
     Of several events of one key in one DataFrame the newest counts; which of equally new ones does is not said.
     """
 
-    def __init__(self, writes: Writes, name: str) -> None:
+    def __init__(self, writes: Jobs, name: str) -> None:
         self._writes, self.name = writes, name
 
     def upsert(self, rows: Any) -> WriteResult:
@@ -39,7 +44,7 @@ class SparkStream:
 
 
 def write_events(
-    writes: Writes, txn: Transaction, name: str, source: Source, schema: pa.Schema, *, deletes: bool
+    writes: Jobs, txn: Transaction, name: str, source: Source, schema: pa.Schema, *, deletes: bool
 ) -> list[WriteStat]:
     """The log files of one attempt; by the driver itself where the rows are few."""
     url = txn.url

@@ -100,7 +100,7 @@ def declare(session: Session, wanted: Stream) -> Stream:
             buckets=settings.bucket_count,
             rules=bool(settings.unique_constraints or settings.merge or settings.ties != "last"),
         )
-        if not settings.streams:
+        if not (settings.streams or session.config.for_streams):  # the latter in a log that was rebuilt without them
             _refuse_log_files(session)
         schema = session.schema()
         made = joined(settings.streams, wanted, since=state.top, table=session.url)
