@@ -8,7 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from typer.testing import CliRunner
 
 from lakelatch.bench import read
 from lakelatch.cli.app import app
+from lakelatch.storage import open_store
+from lakelatch.testing.contention import until
+
+from ..servers import KEY, versitygw
 
 
 def bench(*arguments: str, code: int = 0) -> str:
@@ -165,9 +170,38 @@ def test_a_store_of_ones_own_is_left_as_it_was_unless_it_is_to_be_kept(tmp_path,
         assert list((store / left[0]).glob("0001/.hoodie/hoodie.properties"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, number):
-    store, out = tmp_path / "store", tmp_path / "out"
+def test_a_folder_may_be_named_by_a_url(tmp_path):
+    store = tmp_path / "store 100% é"
+    store.mkdir()
+    url = store.as_uri()
+    assert "%20" in url
+    bench(
+        "appends", "--table", url, "--writers", "1", "--operations", "1", "--rounds", "1", "--out", str(tmp_path / "o")
+    )
+    assert list(store.iterdir()) == []
+
+
+@pytest.mark.server
+def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
+    with versitygw(tmp_path / "s3") as bucket:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+        url = f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
+        store = open_store(url)
+        store.put("other", b"mine")
+        out = tmp_path / "o"
+        bench(
+            "appends", "--table", url, "--lock", "none://", "--writers", "2", "--operations", "2", "--rounds", "1",
+            "--out", str(out),
+        )  # fmt: skip
+        assert store.names("", recursive=True) == ["other"]
+        assert bucket.options["endpoint"] not in (out / "results.jsonl").read_text()
+        assert read(out).runs[0]["done"] == 4
+
+
+@contextmanager
+def running(store: Path, out: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """The lab in a process of its own, once two writers have done some operations; and their process numbers."""
     store.mkdir()
     lab = subprocess.Popen(
         [sys.executable, "-m", "lakelatch.cli", "bench", "appends", "--writers", "2", "--seconds", "600", "--rounds", "1",
@@ -175,22 +209,33 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, n
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        files = out / "runs" / "0001"
-        deadline = time.monotonic() + 60
-        while sum(path.read_text().count("done") for path in files.glob("writer-*.jsonl")) < 20:
-            assert time.monotonic() < deadline
-            assert lab.poll() is None
-            time.sleep(0.02)  # files of another process, of which nothing tells us
-        mine = children(lab.pid)
+        until(
+            lambda: sum(path.read_text().count("done") for path in (out / "runs/0001").glob("writer-*.jsonl")) >= 20,
+            "no writer has done anything",
+        )
+        assert lab.poll() is None
+        mine = [int(each) for each in Path(f"/proc/{lab.pid}/task/{lab.pid}/children").read_text().split()]
         assert len(mine) == 2
-        lab.send_signal(number)
-        told = lab.communicate(timeout=60)[1]
+        yield lab, mine
     finally:
         lab.kill()
         lab.wait()
+
+
+def gone(processes: list[int]) -> bool:
+    return not any(os.path.exists(f"/proc/{pid}") for pid in processes)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, number):
+    store, out = tmp_path / "store", tmp_path / "out"
+    with running(store, out) as (lab, mine):
+        lab.send_signal(number)
+        told = lab.communicate(timeout=60)[1]
     assert lab.returncode == 130
     assert f"what was found so far is in {out}" in told
-    assert not [pid for pid in mine if os.path.exists(f"/proc/{pid}")]
+    assert gone(mine)
     assert list(store.iterdir()) == []
     (run,) = read(out).runs
     assert run["partial"]
@@ -198,5 +243,9 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, n
     assert "Ended before its end" in (out / "report.md").read_text()
 
 
-def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+@pytest.mark.process
+def test_writers_leave_when_the_lab_itself_is_killed(tmp_path):
+    with running(tmp_path / "store", tmp_path / "out") as (lab, mine):
+        lab.kill()
+        lab.wait()
+        until(lambda: gone(mine), "a writer goes on without the lab")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from ..arguments import number
@@ -206,7 +207,7 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
                     words = f"{contender.system} cannot {', '.join(sorted(missing))}"
                     keep({"what": "skipped", "scenario": scenario.name, "system": contender.label, "why": words})
                 continue
-            run = _Run(plan, scenario, writers, turn, contender, f"{base}/{count:04d}", progress, tell)
+            run = _Run(plan, scenario, writers, turn, contender, below(base, f"{count:04d}"), progress, tell)
             try:
                 found = run.perform(plan.out / "runs" / f"{count:04d}")
             except KeyboardInterrupt:
@@ -364,7 +365,7 @@ def _place(plan: Plan) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
             yield folder
         return
-    base = f"{plan.place.rstrip('/')}/{FOLDER}-{uuid4().hex[:12]}"
+    base = below(plan.place, f"{FOLDER}-{uuid4().hex[:12]}")
     try:
         yield base
     finally:
@@ -376,14 +377,21 @@ def remove(place: str) -> None:
     """Delete all that lies in a folder or below a prefix."""
     store = open_store(place)
     if store.url.startswith("file:"):
-        shutil.rmtree(_local(place), ignore_errors=True)
+        shutil.rmtree(unquote(urlsplit(store.url).path), ignore_errors=True)
         return
     for entry in store.list("", recursive=True):
         store.delete(entry.path)
 
 
-def _local(place: str) -> str:
-    return place.removeprefix("file://")
+def below(place: str, name: str) -> str:
+    """A folder in a place, whose options stay at the end; a plain path has none."""
+    address, mark, options = place.partition("?") if "://" in place else (place, "", "")
+    return f"{address.rstrip('/')}/{name}{mark}{options}"
+
+
+def _without_options(place: str | None) -> str:
+    """What is kept and shown: options may be secrets."""
+    return place.partition("?")[0] if place and "://" in place else place or ""
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
@@ -394,6 +402,6 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "seconds": plan.seconds,
         "rounds": plan.rounds,
         "operations": plan.operations,
-        "place": plan.place or "a temporary folder",
+        "place": _without_options(plan.place) or "a temporary folder",
         "seed": plan.seed,
     }
