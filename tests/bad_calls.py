@@ -313,7 +313,7 @@ def calls() -> dict[str, list[str]]:
                 "create NEW --record-key id --schema MISSING", "create NEW --record-key id --bucket-count 0",
                 "create NEW --record-key id --lock telepathy://x", "adopt T", "adopt MISSING", "check MISSING", "check A_FILE",
                 "rollback T 20200101000000000", "rollback T x", "restore T 20200101000000000 --yes", "savepoint create T --at x",
-                "services clean T --retain-commits 0", "services clean T --retain-hours -1", "services cluster T --partition nope",
+                "services clean T --retain-commits -1", "services clean T --retain-hours -1", "services cluster T --partition nope",
                 "services archive T --keep-min 0", "services execute T x", "services cancel T x", "locks show MISSING",
                 "locks set T telepathy://x", "locks break T --token 7 --reason x", "locks hold telepathy://x k -- true",
                 "locks hold memory:// k", "locks hold memory:// '' -- true", "locks hold memory:// k --lease-s 0 -- true",

@@ -15,6 +15,7 @@ from ...conditions import condition_on
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
+from ...progress import Reporter, Told
 from ..session import chosen_partitions, some
 from .explanation import ScannedFile
 from .held import held
@@ -37,8 +38,10 @@ def scan(
     partitions: Iterable[Partition] | None,
     as_of: Time | None,
     as_of_completion: Time | None,
+    progress: Told | None = None,
 ) -> Scan:
     """See `Table.read`."""
+    Reporter(progress)
     view, completion = _seen(session, as_of, as_of_completion)
     return scan_view(
         session,
@@ -48,7 +51,7 @@ def scan(
         partitions=partitions,
         completion=completion,
         hold=partial(held, session, completion),
-    )
+    ).telling(progress)
 
 
 def scan_view(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ...conditions import condition_on
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.timeline import FileSlice
+from ...progress import Reporter, Told
 from ..session import some
 from .ahead import in_order
 from .explanation import Explanation, ScannedFile
@@ -54,7 +55,13 @@ class Scan:
     ) -> None:
         self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, tuple(pruned)
         self._hold, self._finish, self.completion = hold, finish, completion
+        self._progress: Told | None = None
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
+
+    def telling(self, progress: Told | None) -> Scan:
+        """This scan, which tells how many rows have been read whenever it reads."""
+        self._progress = progress
+        return self
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -174,8 +181,11 @@ class Scan:
             yield from self._finish(rows).to_batches(max_chunksize=BATCH_ROWS_MAX)
 
     def _tables(self, wanted: Wanted) -> Generator[pa.Table]:
+        report = Reporter(self._progress, "read")
         with self._reading():
-            yield from RowReader(self._session, wanted).tables(self._slices, self._at_once)
+            for rows in RowReader(self._session, wanted).tables(self._slices, self._at_once):
+                yield rows
+                report.add(rows.num_rows)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -206,6 +206,7 @@ def run(execution: Execution) -> None:
         session.history.add(rows)
     execution.check()
     Publisher(session.store, session.env, session.config.timeline_folder).take_back(instants)
+    execution.report.add(len(instants))
 
 
 def _secure_deletions(session: Session) -> Listing:

@@ -90,9 +90,11 @@ def _joined(slices: list[FileSlice], target: int) -> list[list[FileSlice]]:
 def run(execution: Execution) -> None:
     """Write the joined files and stage them."""
     workspace = execution.workspace
+    execution.report.of(len(execution.content["groups"]))
     for group in execution.content["groups"]:
         slices = slices_of(group["partition"], group["files"])
         with workspace.new_file(group["partition"], file_id=group["file_id"]) as file:
             for each in slices:
                 file.write(rows_of(execution, each))
         workspace.drop_file_groups(slices)
+        execution.report.add()

@@ -76,6 +76,7 @@ def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any])
 def run(execution: Execution) -> None:
     """Write the merged base files and stage them."""
     session, workspace = execution.session, execution.workspace
+    execution.report.of(len(execution.content["groups"]))
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
         times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # of streams alone
@@ -88,6 +89,7 @@ def run(execution: Execution) -> None:
                 file.write(in_columns(execution, made.rows))
             else:
                 file.write(rows_of(execution, each))
+        execution.report.add()
 
 
 def _name(path: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from ...conflict import Claim
 from ...errors import ConflictError
 from ...hudi.timeline import COMPLETED_AS
+from ...progress import Reporter
 from ..liveness import delete_data_file
 from ..log import Begin, Commit, Content, End, LogEntry, LogState, groups_of, held, hold, paths_of
 from ..session import winner_facts
@@ -101,9 +102,11 @@ class Execution:
         attempt: at the plan; others may be under way.
         content: of the plan.
         workspace: for the files that it writes.
+        report: is told how far it has come.
     """
 
-    def __init__(self, session: Session, plan: Begin) -> None:
+    def __init__(self, session: Session, plan: Begin, report: Reporter | None = None) -> None:
+        self.report = report or Reporter()
         assert plan.plan is not None
         self.session, self._plan, self.content = session, plan.plan, held(session.store, plan.plan)
         name = _NAMES[plan.action]
@@ -139,7 +142,9 @@ class Execution:
     def delete_files(self, known: Callable[[str], bool]) -> None:
         """The files of a clean are gone, those that are ``known`` to be superseded. They may have been deleted before."""
         self.workspace.changes.named = groups_of(self.content)
-        for path in paths_of(self.content):
+        paths = list(paths_of(self.content))
+        self.report.of(len(paths))
+        for path in paths:
             if known(path):
                 delete_data_file(self.session.store, path)
             else:
@@ -149,6 +154,7 @@ class Execution:
                     self.attempt.instant,
                     path,
                 )
+            self.report.add()
 
     def __enter__(self) -> Self:
         return self

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...conflict import Kind, kind_of
-from ...errors import ConflictError, InputError, RolledBackError
+from ...errors import ConflictError, InputError, LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name, next_label, refuse_clock
+from ...progress import Reporter
 from ...storage import Outcome
 from ..log import (
     SERVICES,
@@ -199,14 +201,19 @@ def _beside(session: Session, name: str, planned: Content, commit: Commit) -> Co
     return planned
 
 
-def perform(session: Session, name: str, find: Find) -> Executed | None:
+def perform(session: Session, name: str, find: Find, report: Reporter | None = None) -> Executed | None:
     """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first."""
     _end_left(session, SERVICES[name].action)
     begin = schedule(session, name, find, executes=True)
     if begin is None:
         return None
     try:
-        return execute(session, begin.instant)
+        return execute(session, begin.instant, report)
+    except BaseException as e:
+        if not isinstance(e, LakeLatchError):  # such as Ctrl-C: nobody else was to execute the plan
+            with suppress(StorageError):
+                end_plan(session, begin, f"{type(e).__name__} while it was executed")
+        raise
     finally:
         session.heart.stop(begin.instant)
 
@@ -237,7 +244,7 @@ def announce(session: Session, begin: Begin) -> None:
             )
 
 
-def execute(session: Session, instant: str) -> Executed:
+def execute(session: Session, instant: str, report: Reporter | None = None) -> Executed:
     """Execute a pending plan, or be told who has.
 
     Raises:
@@ -250,7 +257,7 @@ def execute(session: Session, instant: str) -> Executed:
     assert begin.plan is not None
     files = extent(held(session.store, begin.plan))
     try:
-        with (run := Execution(session, begin)):
+        with (run := Execution(session, begin, report)):
             _RUN[begin.action](run)
     except ConflictError as e:
         # A plan that lost against what has landed, at its commit or below its reading, can never land: it ends for all.

@@ -47,6 +47,7 @@ from ...hudi.table import (
     record_keys,
 )
 from ...hudi.timeline import FileSlice, WriteStat
+from ...progress import Reporter
 from ...streams import slice_rows
 from .base_file import BaseFileWriter
 from .crew import Crew
@@ -122,6 +123,7 @@ class Files:
 
     Args:
         threads: how many file groups are worked on at a time, where that is worth a thread.
+        report: is told the rows of each file that stands.
 
     Attributes:
         looked: where `apply` looked keys up: file groups, or partitions as groups without file id.
@@ -137,8 +139,9 @@ class Files:
         keep_hashes: bool = False,
         round: int = 0,  # noqa: A002
         threads: int = 1,
+        report: Reporter | None = None,
     ) -> None:
-        self.spec, self.task, self._threads = spec, task, threads
+        self.spec, self.task, self._threads, self._report = spec, task, threads, report or Reporter()
         self.looked: set[FileGroupId] = set()
         self.idle = False
         self.kept: dict[str, Effects] | None = None
@@ -181,7 +184,7 @@ class Files:
         if writer.key_hashes:
             self.hashes.setdefault(writer.partition, []).extend(writer.key_hashes)
         self._open.remove(writer)
-        self._publishing.append(self._pool.submit(_publish, writer))
+        self._publishing.append(self._pool.submit(self._publish, writer))
 
     def append(
         self,
@@ -198,7 +201,15 @@ class Files:
             writer.write(rows, inserts=inserts, note=note)
         if deletes:
             writer.delete(deletes)
-        self._publishing.append(self._pool.submit(_publish, writer))
+        self._publishing.append(self._pool.submit(self._publish, writer))
+
+    def _publish(self, writer: BaseFileWriter | LogFileWriter) -> WriteStat:
+        try:
+            stat = writer.publish()
+        finally:
+            writer.abandon()
+        self._report.add(stat.num_writes)
+        return stat
 
     def limit_memory(self) -> None:
         """With very many open files the fullest ones are written early, in smaller row groups."""
@@ -222,13 +233,6 @@ class Files:
         for writer in self._open:
             writer.abandon()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _publish(writer: BaseFileWriter | LogFileWriter) -> WriteStat:
-    try:
-        return writer.publish()
-    finally:
-        writer.abandon()
 
 
 class NewGroups:

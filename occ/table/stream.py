@@ -14,7 +14,7 @@ from ...hudi.table import bucket_ids
 from ...streams import RowHistory, Stream, described, explained, joined, of_name, refuse_columns, refuse_table
 from ..log import LogEntry, LogState, Setting, Settings
 from ..session import Partition, Session, known_partition, partition_path_of
-from ..transaction import Retries, Write, WriteResult, stream_writes
+from ..transaction import Write, WriteOptions, WriteResult, stream_writes
 
 _TRIES = 5
 
@@ -22,7 +22,7 @@ _TRIES = 5
 class TableStream:
     """Writes the events of one stream. It is open as long as its table is."""
 
-    def __init__(self, session: Session, name: str, write: Callable[[Write, Retries], WriteResult]) -> None:
+    def __init__(self, session: Session, name: str, write: Callable[[Write, WriteOptions], WriteResult]) -> None:
         self._session, self.name, self._write = session, name, write
         _ = self.declaration  # there is one of that name
 
@@ -31,7 +31,7 @@ class TableStream:
         """What the table says of it. `InputError` when it has no such stream."""
         return of_name(self._session.streams, self.name, self._session.url)
 
-    def upsert(self, rows: Any, *, zone: str | None = None, **retries: Unpack[Retries]) -> WriteResult:
+    def upsert(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Set the stream's columns of the rows with these keys, where no newer event has; rows that are lacking appear.
 
         It takes no lock and never conflicts, neither with other streams nor with other writers of this one. Of several events
@@ -48,7 +48,7 @@ class TableStream:
         """
         return self._write(stream_writes.upsert(self._session, self.name, rows, zone), retries)
 
-    def delete(self, keys: Any, *, zone: str | None = None, **retries: Unpack[Retries]) -> WriteResult:
+    def delete(self, keys: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Do what the stream's ``on_delete`` says with the rows of these keys, where no newer event of the stream came.
 
         ``row``: the row is gone. ``clear``: the stream's columns are empty, or have their defaults. ``ignore``: nothing.

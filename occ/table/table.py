@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from ...arguments import number, text
 from ...conflict import refuse_contradiction
@@ -13,6 +13,7 @@ from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
+from ...progress import Reporter, Told
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared
 from ..history import Account, Event, follow, why
@@ -56,6 +57,7 @@ from ..transaction import (
     RunResult,
     Transaction,
     Write,
+    WriteOptions,
     WriteResult,
     begin,
     constrained,
@@ -163,6 +165,7 @@ class Table:
         partitions: Iterable[Partition] | None = None,
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
+        progress: Told | None = None,
     ) -> Scan:
         """Rows of the table as it is now, or was: a `Scan`, which reads them when it is asked for them.
 
@@ -177,6 +180,8 @@ class Table:
                 path (``"origin=JFK"``). Null and an empty text have one partition.
             as_of: as of `snapshot`.
             as_of_completion: as of `snapshot`.
+            progress: called with a `Progress` of rows whenever rows come, in the thread that reads; what it raises ends the
+                reading.
 
         Raises:
             InputError: no such partition, column or time, or no condition on these columns.
@@ -188,6 +193,7 @@ class Table:
             partitions=partitions,
             as_of=as_of,
             as_of_completion=as_of_completion,
+            progress=progress,
         )
 
     def changes(
@@ -339,13 +345,14 @@ class Table:
     # again when it loses. The input is read once, before the first attempt.
 
     def upsert(
-        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[Retries]
+        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
         """Rows replace those with the same key in the same partition; new keys are inserted.
 
         Args:
             rows: as of `Transaction.upsert`, as are ``missing`` and ``zone``.
-            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`.
+            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; and ``progress``, which is
+                called with a `Progress` for each file that is written. What it raises ends the write and takes it back.
 
         Raises:
             InputError: as `Transaction.upsert`. Nothing was written.
@@ -354,7 +361,7 @@ class Table:
         return self._write(row_writes.upsert(self._ours(), rows, missing, zone), retries)
 
     def insert(
-        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[Retries]
+        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
         """Rows are added, in new files; their keys are not looked up. See `Transaction.insert`, and `upsert` for the rest."""
         return self._write(replacing.insert(self._ours(), rows, missing, zone), retries)
@@ -366,7 +373,7 @@ class Table:
         partitions: Iterable[Partition] | None = None,
         missing: str = "refuse",
         zone: str | None = None,
-        **retries: Unpack[Retries],
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Partitions hold these rows and no others: those that occur in the rows, or ``partitions``.
 
@@ -375,22 +382,22 @@ class Table:
         return self._write(replacing.overwrite(self._ours(), rows, partitions, missing, zone), retries)
 
     def overwrite_table(
-        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[Retries]
+        self, rows: Any, *, missing: str = "refuse", zone: str | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
         """The table holds these rows and no others. See `Transaction.overwrite_table`, and `upsert` for the rest."""
         return self._write(replacing.overwrite_table(self._ours(), rows, missing, zone), retries)
 
-    def delete(self, keys: Any, **retries: Unpack[Retries]) -> WriteResult:
+    def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """The rows with these keys are gone. See `Transaction.delete`, and `upsert` for the rest."""
         return self._write(row_writes.delete(self._ours(), keys), retries)
 
     def delete_where(
-        self, where: Given, *, partition: Partition | None = None, **retries: Unpack[Retries]
+        self, where: Given, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
         """The rows for which a condition is true are gone. See `Transaction.delete_where`, and `upsert` for the rest."""
         return self._write(row_writes.delete_where(self._ours(), where, partition), retries)
 
-    def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[Retries]) -> WriteResult:
+    def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """All rows of the table or of a partition are gone. See `Transaction.delete_all`, and `upsert` for the rest."""
         return self._write(row_writes.delete_all(partition), retries)
 
@@ -400,12 +407,12 @@ class Table:
         set: Mapping[str, Any],  # noqa: A002 - the word of SQL
         *,
         partition: Partition | None = None,
-        **retries: Unpack[Retries],
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """The rows for which a condition is true have new values. See `Transaction.update_where`, and `upsert` for the rest."""
         return self._write(row_writes.update_where(self._ours(), where, set, partition), retries)
 
-    def merge(self, rows: Any, *, zone: str | None = None, **retries: Unpack[Retries]) -> Merge[WriteResult]:
+    def merge(self, rows: Any, *, zone: str | None = None, **retries: Unpack[WriteOptions]) -> Merge[WriteResult]:
         """Rows (``s``) are merged with those of the same key and partition that are there (``t``), by clauses; see `Merge`.
 
             table.merge(rows).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
@@ -414,13 +421,18 @@ class Table:
         """
         return merging(self._ours(), rows, zone, lambda write: self._write(write, retries))
 
-    def _write(self, write: Write, retries: Retries) -> WriteResult:
+    def _write(self, write: Write, options: WriteOptions) -> WriteResult:
+        refuse_unknown(options, WriteOptions)
+        told = options.get("progress")
+        Reporter(told)  # refused before anything begins
+        bounds = cast("Retries", {name: value for name, value in options.items() if name != "progress"})
+
         def attempt(txn: Transaction) -> Transaction:
+            txn.workspace.report = Reporter(told, write.operation)
             write.stage(txn)
             return txn
 
-        refuse_unknown(retries)
-        return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **retries))
+        return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **bounds))
 
     # --- streams ---------------------------------------------------------------------------------------------
 
@@ -613,15 +625,25 @@ class Table:
         return begin.instant if begin else None
 
     def clean(
-        self, *, retain_commits: int | None = None, retain_hours: float | None = None, wait: bool = False
+        self,
+        *,
+        retain_commits: int | None = None,
+        retain_hours: float | None = None,
+        wait: bool = False,
+        progress: Told | None = None,
     ) -> Executed | None:
         """Delete superseded file slices, and files of replaced file groups; None when none may go.
 
-        Never one that an open transaction, a reader's lease or a savepoint needs. Arguments as of `plan_clean`.
+        Never one that an open transaction, a reader's lease or a savepoint needs. Arguments as of `plan_clean`. A clean is
+        decided when it is planned: one that ``progress`` has ended by raising is finished by the next.
+
+        Args:
+            progress: called with a `Progress` for each file.
         """
+        report = Reporter(progress, "clean", "files")
         planned = self.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
         remove_undone(session := self._ours(), session.leases)
-        return execute(session, planned) if planned else None
+        return execute(session, planned, report) if planned else None
 
     # --- archival --------------------------------------------------------------------------------------------
 
@@ -644,6 +666,7 @@ class Table:
                 table=session.url,
             )
         self.rollback_failed_writes()
+        finish_decided(session)  # one that was interrupted
         return len(session.timeline().commits) > keep.most
 
     def _plan_archive(self, least: int) -> tuple[str | None, str]:
@@ -659,18 +682,25 @@ class Table:
         begin = schedule(session, "archive", find)
         return begin.instant if begin else None, why
 
-    def archive(self, *, keep_min: int | None = None, keep_max: int | None = None) -> Archival:
+    def archive(
+        self, *, keep_min: int | None = None, keep_max: int | None = None, progress: Told | None = None
+    ) -> Archival:
         """Move old instants from the active timeline into the history, where Hudi's readers look for them.
 
         Never one that an open transaction, a reader's lease, a savepoint or a cleaning that has not run needs; the answer
-        says what was in the way. Arguments as of `plan_archive`.
+        says what was in the way. Arguments as of `plan_archive`. An archival is decided when it is planned: one that
+        ``progress`` has ended by raising is finished by the next.
+
+        Args:
+            progress: called with a `Progress` for each batch of instants.
         """
+        report = Reporter(progress, "archive", "instants")
         keep, session = Keep.asked(keep_min, keep_max), self._ours()
         number, why = 0, f"there are no more than {keep.most} commits"
         planned, why = self._plan_archive(keep.least) if self._has_old(keep) else (None, why)
         while planned:
             with suppress(InputError):  # somebody else was quicker
-                number += execute(session, planned).files
+                number += execute(session, planned, report).files
             planned, why = self._plan_archive(keep.least)
         return Archival(number, session.timeline().first_active, why)
 
@@ -702,10 +732,15 @@ class Table:
         small_bytes: int = SMALL_BYTES,
         target_bytes: int = TARGET_BYTES,
         partitions: Iterable[str] | None = None,
+        progress: Told | None = None,
     ) -> Executed | None:
-        """Join the small files of each partition, in this process; None when there are too few."""
+        """Join the small files of each partition, in this process; None when there are too few.
+
+        ``progress`` as of `compact`.
+        """
+        report = Reporter(progress, "cluster", "file groups")
         session, find = self._clustering(small_bytes, target_bytes, partitions)
-        return perform(session, "cluster", find)
+        return perform(session, "cluster", find, report)
 
     # --- compaction ------------------------------------------------------------------------------------------
 
@@ -725,10 +760,17 @@ class Table:
         wanted = self._known(partitions)
         return session, lambda state: compaction.find(session, state, wanted)
 
-    def compact(self, *, partitions: Iterable[str] | None = None) -> Executed | None:
-        """Merge the log files of a merge-on-read table into base files, in this process; None when there are none."""
+    def compact(self, *, partitions: Iterable[str] | None = None, progress: Told | None = None) -> Executed | None:
+        """Merge the log files of a merge-on-read table into base files, in this process; None when there are none.
+
+        Args:
+            partitions: paths; all partitions otherwise.
+            progress: called with a `Progress` for each file group; what it raises, as does Ctrl-C, cancels the plan, and its
+                files are deleted.
+        """
+        report = Reporter(progress, "compact", "file groups")
         session, find = self._compaction(partitions)
-        return perform(session, "compact", find)
+        return perform(session, "compact", find, report)
 
     # --- plans -----------------------------------------------------------------------------------------------
 
@@ -737,15 +779,17 @@ class Table:
         session = self._ours()
         return [begin for begin in list(session.log.catch_up().open.values()) if begin.plan is not None]
 
-    def execute(self, instant: str) -> Executed:
+    def execute(self, instant: str, *, progress: Told | None = None) -> Executed:
         """Execute a pending plan, whoever made it. Several may at once: one lands, and all are told which.
+
+        ``progress`` is called with a `Progress` for each part; the plan stays when it raises.
 
         Raises:
             InputError: there is no such plan.
             ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
         """
         session = self._ours()
-        return execute(session, text(instant, "instant"))
+        return execute(session, text(instant, "instant"), Reporter(progress, "execute", "parts"))
 
     def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
         """End a pending plan; False when it has landed or ended meanwhile."""

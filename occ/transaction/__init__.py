@@ -13,7 +13,7 @@ from .unique_constraints import constrained, refuse_unique
 from .validator import CommitValidator
 from .workspace import Workspace
 from .write import Write
-from .written import Retries, WriteResult, refuse_unknown
+from .written import Retries, WriteOptions, WriteResult, refuse_unknown
 
 __all__ = [
     "Asked",
@@ -31,6 +31,7 @@ __all__ = [
     "Transaction",
     "Workspace",
     "Write",
+    "WriteOptions",
     "WriteResult",
     "begin",
     "constrained",

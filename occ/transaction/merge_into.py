@@ -143,7 +143,7 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
     if hook.rows is not None:
         workspace.rebase = None  # two merges: the second depends on the first one, row by row
     hook.rows, hook.clauses = rows, plan.combine
-    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads) as files:
+    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
         apply(plan, rows, files)
         workspace.add(files.stats())
     for partition in plan.slices:

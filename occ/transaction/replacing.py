@@ -92,6 +92,9 @@ def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None]) -> N
 def _new_files(txn: Writer, rows: pa.Table) -> list[WriteStat]:
     if not rows.num_rows:
         return []
-    with Files(txn.workspace.file_spec(rows.schema), 0, threads=txn.session.threads) as files:
+    with Files(
+        txn.workspace.file_spec(rows.schema), 0, threads=txn.session.threads, report=txn.workspace.report
+    ) as files:
+        txn.workspace.report.of(rows.num_rows)
         apply(Plan(files.spec), rows, files)
         return files.stats()

@@ -100,7 +100,7 @@ def _apply(txn: Writer, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> 
         return
     plan, rows = made
     hook = workspace.hook_of(_RowsAgain)
-    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads) as files:
+    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
         files.kept = hook.kept
         apply(plan, rows, files)
         workspace.add(files.stats())
@@ -202,7 +202,7 @@ def _stage_by_condition(
     change = made(condition, schema)
     hook = workspace.hook_of(_ConditionsAgain)
     spec = workspace.file_spec(schema)
-    with workspace.staging(), Files(spec, 0, threads=txn.session.threads) as files:
+    with workspace.staging(), Files(spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
         with files.crew(slices) as crew:
             for each in slices:
                 crew.do(_change, files, each, [change])

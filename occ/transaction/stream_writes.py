@@ -66,7 +66,7 @@ def stage(txn: Writer, name: str, incoming: Incoming, *, deletes: bool) -> list[
         return []
     here = partition_paths(rows, config).unique().to_pylist()
     plan = replace(plan, slices={each: tuple(workspace.current.file_slices(each)) for each in here})
-    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads) as files:
+    with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=workspace.report) as files:
         append_events(plan, rows, files)
         stats = files.stats()
         workspace.add(stats)

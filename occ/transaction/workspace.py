@@ -17,6 +17,7 @@ from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.table import is_held, to_avro, with_column, with_wider
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
+from ...progress import Reporter
 from ..rebase import Rebase
 from ..session import arrow_schema, refuse_misspelled
 
@@ -51,6 +52,7 @@ class Workspace:
         streams_only: it writes events of streams and nothing else.
         rebase: merges again what was done here, where that is possible.
         failed: the error of a write that failed half-way.
+        report: is told how far writes of rows have come.
         schema_text: the table's schema with the columns added here, as Avro JSON; None before the first write.
     """
 
@@ -61,6 +63,7 @@ class Workspace:
         self.schema_text: str | None = None
         self.rebase: Rebase | None = None
         self.failed = ""
+        self.report = Reporter()
         self._columns: pa.Schema | None = None
         self._altered: pa.Schema | None = None  # what the table's own became, by no rows
         self._open_files: list[NewFile] = []

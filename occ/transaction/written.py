@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...errors import InputError
 from ...hudi.timeline import WriteStat
+from ...progress import Told
 
 if TYPE_CHECKING:
     from ..turns import Asked
@@ -26,10 +28,21 @@ class Retries(TypedDict, total=False):
     reserve_after: int | None
 
 
-def refuse_unknown(retries: Retries) -> None:
-    """Raise `InputError` for a word that is none of `Retries`."""
-    if unknown := set(retries) - Retries.__annotations__.keys():
-        raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(Retries.__annotations__)}")
+class WriteOptions(Retries, total=False):
+    """The same, and who is told of it.
+
+    ``progress`` is called with a `Progress` for each file that is written, of rows done so far; what it raises ends the write
+    and takes it back.
+    """
+
+    progress: Told | None
+
+
+def refuse_unknown(given: Mapping[str, Any], options: type[Retries] = Retries) -> None:
+    """Raise `InputError` for a word that is none of these options."""
+    known = [name for kind in (Retries, options) for name in kind.__annotations__]
+    if unknown := set(given) - set(known):
+        raise InputError(f"there is no argument {min(unknown)!r}; there are {', '.join(dict.fromkeys(known))}")
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from .occ.session import CommitResult
     from .occ.table import Table, adopt, create, open  # noqa: A004 - lakelatch.open is the name people expect
     from .occ.transaction import Merge, RunResult, Transaction, WriteResult, sql
+    from .progress import Progress
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "CommitResult": "occ.session",
     "Merge": "occ.transaction",
+    "Progress": "progress",
     "RunResult": "occ.transaction",
     "Scan": "occ.scan",
     "Settings": "occ.log",
@@ -78,6 +80,7 @@ __all__ = [
     "LockTimeoutError",
     "LockUnavailableError",
     "Merge",
+    "Progress",
     "RolledBackError",
     "RunResult",
     "Scan",

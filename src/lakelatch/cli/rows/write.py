@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..output import Waiting, bytes_text, count_text, duration_text, print_json, say
+from ..output import Bar, Waiting, bytes_text, count_text, duration_text, print_json, say
 from .files import format_of, read_rows
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def write(operation: str, url: str, file: str, *, kind: str | None, missing: str
                 tell(f"reading {file}: {arrived:,} rows")
 
             rows = read_rows(file, kind, table.schema(), seen)
-            tell(f"{operation} of {rows.num_rows:,} rows")
+        with Bar() as progress:
             if operation == "delete":
-                done = table.delete(rows)
+                done = table.delete(rows, progress=progress)
             else:
                 verb = table.insert if operation == "insert" else table.upsert
-                done = verb(rows, missing=missing, zone=zone)
+                done = verb(rows, missing=missing, zone=zone, progress=progress)
         place = table.url
     if json:
         counts = {name: getattr(done, name) for name in ("inserted", "updated", "deleted", "files", "bytes")}

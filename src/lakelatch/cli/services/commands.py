@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..output import count_text, print_json, print_table, say, wrapped
+from ..output import Bar, count_text, print_json, print_table, say, wrapped
 
 if TYPE_CHECKING:
     from ...occ.services import Executed, Savepoint
@@ -71,7 +71,9 @@ def cluster(
         if plan_only:
             _finish(table, table.plan_clustering(partitions=partitions, **sizes), nothing, plan_only=True, json=json)
         else:
-            _done(table.cluster(partitions=partitions, **sizes), nothing, json=json)
+            with Bar() as progress:
+                done = table.cluster(partitions=partitions, progress=progress, **sizes)
+            _done(done, nothing, json=json)
 
 
 def archive(url: str, *, keep_min: int | None, keep_max: int | None, plan_only: bool, json: bool) -> None:
@@ -83,7 +85,8 @@ def archive(url: str, *, keep_min: int | None, keep_max: int | None, plan_only: 
             planned = table.plan_archive(keep_min=keep_min, keep_max=keep_max)
             _finish(table, planned, "no instant may go", plan_only=True, json=json)
             return
-        done = table.archive(keep_min=keep_min, keep_max=keep_max)
+        with Bar() as progress:
+            done = table.archive(keep_min=keep_min, keep_max=keep_max, progress=progress)
     if json:
         print_json(asdict(done))
     else:
@@ -99,7 +102,9 @@ def compact(url: str, partitions: Sequence[str] | None, *, plan_only: bool, json
         if plan_only:
             _finish(table, table.plan_compaction(partitions=partitions), nothing, plan_only=True, json=json)
         else:
-            _done(table.compact(partitions=partitions), nothing, json=json)
+            with Bar() as progress:
+                done = table.compact(partitions=partitions, progress=progress)
+            _done(done, nothing, json=json)
 
 
 def _done(executed: Executed | None, nothing: str, *, json: bool) -> None:
@@ -113,7 +118,10 @@ def _done(executed: Executed | None, nothing: str, *, json: bool) -> None:
 
 def _finish(table: Table, planned: str | None, nothing: str, *, plan_only: bool, json: bool) -> None:
     left = [planned] if planned and plan_only else []
-    done = [table.execute(planned)] if planned and not plan_only else []
+    done = []
+    if planned and not plan_only:
+        with Bar() as progress:
+            done = [table.execute(planned, progress=progress)]
     if json:
         print_json({"planned": left, "executed": [asdict(each) for each in done]})
     elif planned is None:
