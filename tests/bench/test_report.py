@@ -282,6 +282,13 @@ def test_a_scenario_of_several_roles_tells_what_each_got(tmp_path):
     assert "| 2 | lakelatch | ingest | 2.50 | 1 | 1.25 | 7.0 | 9.0 |" in text
 
 
+def test_what_began_late_is_told(tmp_path):
+    folder = keep(tmp_path / "o", {"lakelatch": 1.0}, writers=(2,), rounds=1, late_starts=7, never_begun=3)
+    html, text = (path.read_text() for path in write(read(folder)))
+    for each in (html, text):
+        assert "2 x lakelatch: 7 operations began late, and 3 that were due never began" in each
+
+
 def test_what_is_recorded_is_read_again_and_a_torn_last_line_is_none(tmp_path):
     path = tmp_path / "writer-0.jsonl"
     recorder = Recorder(path)

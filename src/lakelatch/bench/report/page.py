@@ -10,7 +10,7 @@ from ..results import Cell, Results
 from .advice import Advice, advise
 from .charts import Chart, charts
 from .lanes import LANES_MAX, lanes
-from .markdown import ROLE_NAMES, aborted, conditions, roles
+from .markdown import ROLE_NAMES, aborted, conditions, lateness, roles
 
 BYTES_MAX = 1_000_000
 _TIMELINES = 3  # of one scenario: ours, and the best of the others
@@ -49,6 +49,7 @@ def _parts(results: Results, timelines: int) -> Iterator[str]:
         yield f'<div class="charts">{"".join(map(_figure, charts(cells, colours)))}</div>'
         yield from _timelines(results, cells, timelines)
         yield _table(cells)
+        yield from (f'<p class="soft">{escape(late)}.</p>' for cell in cells if (late := lateness(cell)))
         if by_role := roles(cells):
             yield _grid(ROLE_NAMES, "".join(f"<tr>{_cells(row)}</tr>" for row in by_role))
     yield "<h2>Configurations</h2>"
