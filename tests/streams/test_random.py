@@ -1,18 +1,21 @@
 """Streams at random against a model in memory, after every step: events late and repeated, deletes, open transactions that
-land in any order, compactions, cleanings, new handles, columns that a stream gets on the way."""
+land in any order, compactions, restores, cleanings, new handles, columns that a stream gets on the way."""
 
 from __future__ import annotations
 
 import tempfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import lakelatch
+from lakelatch.errors import CommitError
 from lakelatch.occ.check.check import check
 from lakelatch.streams import CLEARED, DELETED, UPSERT
 from lakelatch.testing import FakeEnvironment
@@ -83,7 +86,8 @@ class Machine(RuleBasedStateMachine):
         self.other = lakelatch.open(url, env=self.env, writer="other")
         self.model = Model(("part", "id"), list(self.table.streams))
         self.open: list[tuple[Any, list[tuple[str, str, list[Row]]]]] = []
-        self.states: list[tuple[str, Any]] = []
+        self.doomed: set[Any] = set()
+        self.states: list[tuple[str, str, Any]] = []  # T and C of commits, and what the model held then
 
     @rule(data=st.data(), name=st.sampled_from(sorted(DECLARED)), delete=st.booleans(), second=st.booleans())
     def write(self, data: Any, name: str, *, delete: bool, second: bool) -> None:
@@ -117,8 +121,23 @@ class Machine(RuleBasedStateMachine):
         if not lands:
             txn.abort()
             return
-        txn.commit()
+        if txn in self.doomed:
+            with pytest.raises(CommitError):
+                txn.commit()
+            return
+        done = txn.commit()
         self.landed(staged)
+        assert (done is None) == all(not batch or (delete and name not in KINDS) for name, delete, batch in staged)
+
+    @precondition(lambda self: len(self.states) > 1)
+    @rule(data=st.data())
+    def restore(self, data: Any) -> None:
+        """A state that has been is there again; who is at work meanwhile loses."""
+        self.states = self.states[: data.draw(st.integers(1, len(self.states)))]
+        instant, _, states = self.states[-1]
+        self.other.restore(instant)
+        self.model.states = deepcopy(states)
+        self.doomed = {txn for txn, _ in self.open}
 
     @rule(second=st.booleans())
     def compact(self, *, second: bool) -> None:
@@ -156,9 +175,10 @@ class Machine(RuleBasedStateMachine):
         assert fresh.read().count() == len(expected)
         fresh.close()
         if self.states:
-            moment, rows = self.states[-1]
+            _, moment, states = self.states[0]
+            past = {key: state.values.get("a1") for key, state in states.items() if state.there}
             read = self.table.read(as_of_completion=moment).to_pylist()
-            assert {(row["part"], row["id"]): row["a1"] for row in read} == rows
+            assert {(row["part"], row["id"]): row["a1"] for row in read} == past
 
     def batch(self, data: Any, name: str, *, delete: bool) -> list[Row]:
         stream = next(each for each in self.table.session.streams if each.name == name)
@@ -176,7 +196,8 @@ class Machine(RuleBasedStateMachine):
                 self.model.apply(name, KINDS[name] if delete else UPSERT, batch)
         last = self.table.session.log.catch_up().last
         assert last is not None
-        self.states.append((last.completion, {key: row["a1"] for key, row in self.model.rows().items()}))
+        if not self.states or self.states[-1][0] != last.instant:
+            self.states.append((last.instant, last.completion, deepcopy(self.model.states)))
 
     def content(self, table: lakelatch.Table, columns: list[str] | None = None) -> dict[Any, Row]:
         names = columns or [n for n in SCHEMA.names if n != "c3" or "c3" in self.model.streams["c"].columns]
@@ -212,7 +233,7 @@ def test_what_is_read_is_the_serial_merge_of_all_events_whatever_happens_beside(
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=20,
+            max_examples=15,
             stateful_step_count=25,
             deadline=None,
             phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a story takes minutes; its steps are told
