@@ -1,6 +1,6 @@
 """What `lakelatch server` costs: its start, its memory, and how soon a change is told.
 
-    python benchmarks/server.py [--changes 30] [--history 1000]
+    python -m benchmarks.server [--changes 30] [--history 1000]
 
 A table on local disk with so many commits, a server in a process of its own; seconds from the return of a commit to its event
 at a client, and of one answer for the picture.
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from _report import machine, percentile, show
 
 import lakelatch
+
+from ._report import machine, percentile, show
 
 TOKEN = "a-token-of-this-benchmark"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
