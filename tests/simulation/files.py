@@ -14,6 +14,7 @@ from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.liveness.late_files import is_no_part
 from lakelatch.occ.liveness.markers import announce, stands
 from lakelatch.occ.log.value_hashes import FileFacts
+from lakelatch.occ.services import clustering, compaction
 from lakelatch.occ.services.execution import Execution
 from lakelatch.occ.services.rewriting import slices_of
 from lakelatch.occ.staging.file_spec import refuse_if_over
@@ -22,6 +23,7 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage import Store
 
 from .history import State, Value
+from .row_tables import NAME as ROWS
 
 
 def encode(content: State) -> bytes:
@@ -102,18 +104,24 @@ def write(
 
 def merge_logs(execution: Execution) -> None:
     """`compaction.run`, of files that hold lists."""
+    if execution.session.config.name == ROWS:
+        return compaction.run(execution)
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
         (each,) = slices_of(group["partition"], names)
         content = execution.attempt.seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
         execution.workspace.add([write(execution.attempt, each.partition, each.file_id, content, prev=each.instant)])
+    return None
 
 
 def join_files(execution: Execution) -> None:
     """`clustering.run`, of files that hold lists."""
+    if execution.session.config.name == ROWS:
+        return clustering.run(execution)
     for group in execution.content["groups"]:
         slices, content = slices_of(group["partition"], group["files"]), State()
         for each in slices:
             content |= execution.attempt.seen(lambda each=each: read_slice(execution.session.store, each))  # type: ignore[misc]
         execution.workspace.add([write(execution.attempt, group["partition"], group["file_id"], content)])
         execution.workspace.drop_file_groups(slices)
+    return None

@@ -9,7 +9,7 @@ sum over the table only changes when a transaction says so. `graph` judges the s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ class Value(NamedTuple):
 
 FOUNDER = "founder"  # wrote first to each group that was there from the beginning
 State = dict[FileGroupId, Value]
+Follow = Callable[["Attempt", State, State], State]
 
 
 class Roots:
@@ -67,6 +68,7 @@ class Attempt:
         drops: groups that it took away; ``removed`` is the balance that went with them.
         region: partitions that it overwrote.
         merged: groups that it merged again, and what it found there in its last round.
+        changes: what it adds to the balance of rows (partition and key) by condition, as they are by then.
         inserted: partition and key of the rows that it told to be new; ``emails`` all that it wrote.
         duplicate: it was told that somebody has inserted one of its keys.
         winner: who it was told to have lost against.
@@ -83,6 +85,7 @@ class Attempt:
     removed: int = 0
     region: frozenset[str] = frozenset()
     merged: State = field(default_factory=dict)
+    changes: dict[tuple[str, str], int] = field(default_factory=dict)
     inserted: set[tuple[str, str]] = field(default_factory=set)
     emails: set[str] = field(default_factory=set)
     duplicate: bool = False
@@ -137,6 +140,7 @@ def judge(
     bucketed: bool,
     kept_from: str,
     ground: Sequence[tuple[str, str, State]] = (),
+    follow: Follow | None = None,
 ) -> Story:
     """Raises `Anomaly`.
 
@@ -144,6 +148,7 @@ def judge(
         base: what the first commits of the log, which are nobody's attempt, left behind.
         kept_from: completion time from which on no clean has taken from a state.
         ground: T and C of the commits before the log, and the states that they left.
+        follow: the state after an attempt, of its snapshot and the state before; by default that of lists.
     """
     known = {a.instant: a for a in attempts if a.instant}
     commits = [e for e in entries if isinstance(e, Commit)]
@@ -151,7 +156,9 @@ def judge(
     if before != commits[: len(before)] or len(before) > 2:
         raise Anomaly(f"{[c.instant for c in before]} have landed and nobody made them")
     _outcomes(entries, commits, known)
-    story = _replay(commits, {e.instant: e.slot for e in entries if isinstance(e, Begin)}, known, base, ground)
+    story = _replay(
+        commits, {e.instant: e.slot for e in entries if isinstance(e, Begin)}, known, base, ground, follow or _next
+    )
     last = next(reversed(story.states.values()))
     if final != last:
         raise Anomaly(f"the table holds {final}, the log says {last}")
@@ -233,6 +240,7 @@ def _replay(
     known: dict[str, Attempt],
     base: State,
     ground: Sequence[tuple[str, str, State]],
+    follow: Follow,
 ) -> Story:
     """The states after each commit, in the order of the log."""
     story, rows, state, restored = Story({(): {}}), (), State(), -1
@@ -254,7 +262,7 @@ def _replay(
         elif commit.action in COMMIT_ACTIONS:
             if (attempt := known.get(commit.instant)) is not None:
                 snapshot = next((s for slot, s in reversed(after) if slot < began), {})
-                state = _next(attempt, snapshot, state)
+                state = follow(attempt, snapshot, state)
             elif commit.operation not in SERVICES:
                 state = {} if commit.empty else base
             rows = (*rows, commit.instant)

@@ -16,7 +16,14 @@ from pathlib import Path
 
 from lakelatch.errors import LakeLatchError
 
-from . import mutants_of_commits, mutants_of_disks, mutants_of_rebase, mutants_of_services, mutants_of_signs
+from . import (
+    mutants_of_appends,
+    mutants_of_commits,
+    mutants_of_disks,
+    mutants_of_rebase,
+    mutants_of_services,
+    mutants_of_signs,
+)
 from .install import simulated
 from .mutant import MUTANTS
 from .shape import Shape
@@ -29,6 +36,7 @@ __all__ = [
     "MUTANTS",
     "broken",
     "hunt",
+    "mutants_of_appends",
     "mutants_of_commits",
     "mutants_of_disks",
     "mutants_of_rebase",

@@ -28,12 +28,14 @@ from lakelatch.occ.services import scheduling as services
 from lakelatch.occ.session import memory as remembered
 from lakelatch.occ.session import snapshot_cache as view
 from lakelatch.occ.session import table_lock
+from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.table import table
 from lakelatch.occ.transaction.unique_constraints import Checker
 
 from .environment import SimEnvironment, simulated_mutexes
 from .files import join_files, merge_logs
 from .history import Anomaly
+from .row_tables import InPlace
 
 _KEPT = 4096
 # Their rooms export functions of the same names.
@@ -60,6 +62,7 @@ def simulated() -> Iterator[None]:
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(LeaseState, "ensure", _watched(LeaseState.ensure)))
             stack.enter_context(mock.patch.dict(services._RUN, {"clustering": join_files, "compaction": merge_logs}))
+            stack.enter_context(mock.patch.object(apply_rows, "ThreadPoolExecutor", InPlace))
             # What reads rows: `some_rows` looks at the snapshot instead, and what is in a file is judged anyway.
             stack.enter_context(mock.patch.object(Checker, "check", return_value=None))
             stack.enter_context(mock.patch.object(check, "check_footers", return_value={}))

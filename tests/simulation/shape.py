@@ -21,6 +21,7 @@ MIXES: dict[str, dict[str, int]] = {
     "rows": {"upsert": 6, "pay": 4, "transfer": 1, "insert": 1, "insert_overwrite": 1},
     "counter": {"increment": 8, "insert": 1},
     "skew": {"skew": 6, "append": 1, "insert": 1},
+    "appends": {"put": 6, "take": 2, "both": 2, "set_where": 2},
     "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
 }  # fmt: skip
 
@@ -46,7 +47,8 @@ class Shape:
     ``reserve``: how many of the transactions reserve something as they begin. ``keepers``: processes that clean old
     slices, cluster, make savepoints and restore. ``readers``: processes that read under a lease. ``unique``: the column
     with this name in it is under a unique constraint. ``power_cut``: at the end some names are lost that nobody has flushed.
-    ``buckets``: the table has a bucket index with so many. ``merge_on_read``: it has log files, and only services work on it."""
+    ``buckets``: the table has a bucket index with so many. ``merge_on_read``: it has log files, and only services work on it.
+    ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`)."""
 
     seed: int
     writers: int = 2
@@ -70,6 +72,8 @@ class Shape:
     power_cut: bool = False
     bucket_count: int | None = None
     merge_on_read: bool = False
+    appends: bool = False
+    by_events: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -97,7 +101,24 @@ class Shape:
             power_cut=luck.random() < 0.3,
             bucket_count=luck.choice((None, None, None, 2)),
         )
-        return shape.only_services() if luck.random() < 0.02 else shape
+        if luck.random() < 0.02:
+            return shape.only_services()
+        return shape.appending(by_events=luck.random() < 0.5) if luck.random() < 0.02 else shape
+
+    def appending(self, *, by_events: bool | None = None) -> Shape:
+        """On a merge-on-read table to which its writers append, beside services."""
+        return replace(
+            self,
+            merge_on_read=True,
+            appends=True,
+            by_events=bool(self.seed % 2) if by_events is None else by_events,
+            mix="appends",
+            isolation="snapshot",
+            keepers=1,
+            unique=False,
+            admin=False,
+            reserve=0.0,
+        )
 
     def only_services(self) -> Shape:
         """On a merge-on-read table, whose rows another engine writes and which is compacted here."""

@@ -68,6 +68,7 @@ def test_every_kind_of_work_and_every_setting_occurs():
     assert {s.readers for s in shapes} == {0, 1}
     assert {s.power_cut for s in shapes} == {False, True}
     assert {s.bucket_count for s in shapes} == {None, 2}
+    assert {s.by_events for s in shapes if s.appends} == {False, True}
 
 
 SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:20]
@@ -102,7 +103,15 @@ def test_write_skew_happens_under_snapshot_and_not_under_serializable():
 
 @pytest.mark.parametrize(
     "name",
-    ["candidates_are_not_compared", "the_lock_alone_is_trusted", "published_before_the_log", "reads_are_not_compared"],
+    [
+        *(
+            "candidates_are_not_compared",
+            "the_lock_alone_is_trusted",
+            "published_before_the_log",
+            "reads_are_not_compared",
+        ),
+        *("rows_that_others_changed_are_not_looked_at", "a_log_file_lies_where_its_transaction_began"),
+    ],
 )
 def test_a_broken_protocol_is_noticed(name: str):
     """A few of them; `make mutants` hunts all."""

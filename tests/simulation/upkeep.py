@@ -28,7 +28,6 @@ from lakelatch.occ.services.scheduling import Executed
 from lakelatch.occ.session.snapshot_cache import cold_view
 from lakelatch.occ.table.table import Table
 
-from .files import read_slice
 from .history import Anomaly, State, Story
 from .scheduler import SimProcess
 from .shape import LOCKS, NO_LOCK
@@ -196,7 +195,7 @@ class Upkeep:
                     for each in view.snapshot.file_slices():
                         table.env.sleep(luck.random() * luck.choice((0.05, 0.5, 3.0)))
                         try:
-                            state |= read_slice(table.store, each)
+                            state |= world.read_slice(table, each)
                         except Gone as e:
                             table.env.sleep(2 * table.settings.heartbeat_interval_s)  # so that it has beaten, or not
                             view.check()

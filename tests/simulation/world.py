@@ -30,7 +30,7 @@ from lakelatch.hudi.files.file_names import PARTITION_METADATA, new_file_id, par
 from lakelatch.hudi.files.listing import BaseFile
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.timeline.instant import file_name
-from lakelatch.hudi.timeline.snapshot import Snapshot
+from lakelatch.hudi.timeline.snapshot import FileSlice, Snapshot
 from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
 from lakelatch.locks import LockProvider
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
@@ -44,14 +44,16 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
 
 from ..occ.world import check_clean, check_history, check_published
+from . import row_tables
 from .environment import SimEnvironment
 from .faults import Faults, Network
-from .files import content_of, decode, put
+from .files import content_of, decode, put, read_slice
 from .graph import check, without
 from .ground import ground
 from .history import FOUNDER, Anomaly, Attempt, Look, Roots, State, Value, judge, judge_losses, judge_tokens
 from .install import simulated
 from .locks import LockServer, open_locks
+from .row_tables import RowWork
 from .rows import EMAIL
 from .scheduler import Scheduler, SimProcess
 from .shape import BUCKETS, LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, Shape
@@ -139,8 +141,11 @@ class World:
         self.scheduler = Scheduler(shape.seed)
         self.scheduler.trace = [] if trace else None
         self.base: State = {}
-        self.ground = ground(shape.groups).commits if shape.merge_on_read else ()
-        if shape.merge_on_read:
+        self.ground = ground(shape.groups).commits if shape.merge_on_read and not shape.appends else ()
+        if shape.appends:
+            bodies, self.base = row_tables.founded(shape.bucket_count, shape.by_events)
+            objects = _set_up(bodies, {"lock": shape.lock, "log_epochs": shape.log_epochs})
+        elif shape.merge_on_read:
             objects, self.base = _merge_on_read(shape.groups, shape.lock, shape.log_epochs), self.ground[-1][2]
         if objects is None:
             objects, self.base = _founded(
@@ -166,6 +171,7 @@ class World:
     def run(self) -> None:
         """Raises `Anomaly`, or what a broken promise raises."""
         self._config = TableConfig.from_bytes(self.objects.stored[PROPERTIES].body, table="sim")
+        self._rows = row_tables.Contents(lambda path: self.objects.stored[path].body, self._config)
         self.objects.changed = self._on_change
         for number in range(self.shape.writers):
             self._start(f"host{number % 2}", self._write)
@@ -309,6 +315,9 @@ class World:
     def _work(self, txn: Transaction, attempt: Attempt, kind: str) -> None:
         attempt.instant = txn.instant
         self.scheduler.note(f"{attempt.name} = {kind} {txn.instant}")
+        if self.shape.appends:
+            getattr(RowWork(txn, attempt, self.scheduler.random, by_events=self.shape.by_events), kind)()
+            return
         work = Work(txn, attempt, self.scheduler.random, self.roots)
         if attempt.level != "snapshot" and self.scheduler.random.random() < 0.5:
             work.scan()
@@ -346,7 +355,7 @@ class World:
         if again and self.scheduler.current is not None and not self._is_plan(path.rpartition("/")[2]):
             self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
         completed = path.startswith(TIMELINE) and "_" in path
-        if path.startswith("part=") and what == "made":
+        if path.startswith("part=") and what == "made" and not self.shape.appends:
             base = BaseFile.at(path, 0)
             if base is not None:
                 self.roots.hold(base.group, decode(self.objects.stored[path].body))
@@ -398,21 +407,24 @@ class World:
             self.state(table),
             self.base,
             unique=self.shape.unique,
-            bucketed=self.shape.bucket_count is not None,
+            bucketed=self.shape.bucket_count is not None and not self.shape.appends,
             kept_from=kept_from(table.session),
             ground=self.ground,
+            follow=functools.partial(row_tables.follow, by_events=self.shape.by_events) if self.shape.appends else None,
         )
         self.upkeep.judge(table, entries, story)
         self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
         self.also["compactions"] += sum(isinstance(e, Commit) and e.operation == "COMPACT" for e in entries)
         self.also["tables with buckets"] += self.shape.bucket_count is not None
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
-        judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.bucket_count is not None)
-        check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
+        if not self.shape.appends:
+            judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.bucket_count is not None)
+        if not self.shape.by_events:  # where one write may stand in the place of another that it has not seen
+            check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
         if not self.ground:
-            with table.transaction("insert") as txn:  # it is still writable
-                Work(txn, Attempt("last"), self.scheduler.random, self.roots).insert()
-            assert txn.result is not None
+            with table.transaction(OPERATION["put" if self.shape.appends else "insert"]) as txn:  # it is still writable
+                self._work(txn, Attempt("last"), "put" if self.shape.appends else "insert")
+            assert txn.result is not None or self.shape.appends
         table.close()
 
     def _cut_the_power(self) -> State:
@@ -436,7 +448,12 @@ class World:
     def state(self, table: Table) -> State:
         return self.content(table.snapshot())
 
+    def read_slice(self, table: Table, each: FileSlice) -> State:
+        return row_tables.read_slice(table, each) if self.shape.appends else read_slice(table.store, each)
+
     def content(self, snapshot: Snapshot) -> State:
+        if self.shape.appends:
+            return self._rows(snapshot)
         state = State()
         for group in snapshot.file_slices():
             found = content_of(lambda path: self.objects.stored[path].body, group)
