@@ -245,7 +245,7 @@ class Lock(Generic[_L]):
         """The leases, and what ends them; `me` is the thread or task that they are for."""
         locks = self._open()
         names = self._names(locks)
-        place = locks.url.partition("?")[0]
+        place = getattr(locks, "place", locks.url.partition("?")[0])  # which providers of others need not tell
         until = self._env.monotonic() + self._wait_s
         leases: dict[str, Lease] = {}
         for name in names:

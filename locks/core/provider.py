@@ -36,10 +36,15 @@ _OUTAGE_S = 0.5  # between two tries when the server does not answer
 
 
 class LeasedLocks:
-    """The `LockProvider` of every built-in backend."""
+    """The `LockProvider` of every built-in backend.
 
-    def __init__(self, backend: Backend, url: LockUrl, env: Environment) -> None:
+    Args:
+        account: tells apart places that have one URL, where it does not say whose they are; told to nobody.
+    """
+
+    def __init__(self, backend: Backend, url: LockUrl, env: Environment, *, account: str = "") -> None:
         self.url = str(url)
+        self._account = account
         self._backend = backend
         self._settings = url
         self._env = env
@@ -78,8 +83,13 @@ class LeasedLocks:
         return self._backend.requests
 
     @property
-    def _place(self) -> str:
+    def _address(self) -> str:
         return self.url.partition("?")[0]
+
+    @property
+    def place(self) -> str:
+        """What is shared in a process: by providers of one place, and by no others."""
+        return self._address + (f"#{self._account}" if self._account else "")
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the addresses only: queue, renewer and leases belong to a process."""
@@ -142,7 +152,7 @@ class LeasedLocks:
         """
         self._ready()
         key = self.spell(key)
-        ours = self._renewer.find(self._place, key, token)
+        ours = self._renewer.find(self.place, key, token)
         ended = self._backend.end(key, token=token, reason=reason, who=who)
         if ended:
             facts = {"key": key, "owner": who, "token": token}
@@ -187,7 +197,7 @@ class LeasedLocks:
             raise LockError(f"The lock provider {self.url} is closed; open it again", key="")
         process = self._env.process()
         if process is not self._process and process != self._process:
-            self._front = shared_queue(self._env, self._place)
+            self._front = shared_queue(self._env, self.place)
             self._renewer = shared_renewer(self._env)
             self._live = set()  # a child of fork holds nothing
             self._name = f"{process.host}:{process.pid}:{self._env.uuid()[-12:]}"
@@ -202,7 +212,7 @@ class LeasedLocks:
         above_max = getattr(self._backend, "above_max", _ABOVE_MAX)
         if not (isinstance(token_above, int) and 0 <= token_above <= above_max):
             raise InputError(
-                f"A token above {token_above} was asked for at {self._place}, which counts from 0 to {above_max} there. "
+                f"A token above {token_above} was asked for at {self._address}, which counts from 0 to {above_max} there. "
                 "Nothing is "
                 "held; begin a new generation of tokens",
                 key=key, token_above=token_above,
@@ -229,8 +239,8 @@ class LeasedLocks:
     ) -> HeldLease | None:
         """Return the lease. When busy: None if ``wait_s`` is None, else `LockTimeoutError`."""
         most = self._backend.max_leases
-        if most is not None and self._renewer.count(self._place) >= most:
-            raise refusals.too_many(ask, self._place, most)
+        if most is not None and self._renewer.count(self.place) >= most:
+            raise refusals.too_many(ask, self._address, most)
         start = self._env.monotonic()
         until = None if wait_s is None else start + wait_s
         lease = None
@@ -311,9 +321,9 @@ class LeasedLocks:
         lease = None
         try:
             if grant.token <= ask.token_above:
-                raise refusals.token_behind(ask, self._place, grant.token)
+                raise refusals.token_behind(ask, self._address, grant.token)
             hold = LeaseState(
-                place=self._place, key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
+                place=self.place, key=ask.key, owner=ask.owner, grant=grant, asked_at=asked_at, lease_s=ask.lease_s,
                 max_hold_s=ask.max_hold_s, env=self._env, process=ask.process, ticket=ticket, done=self._done,
                 renew_many=getattr(self._backend, "renew_many", None),
             )  # fmt: skip

@@ -23,6 +23,7 @@ that does not come for a free lock is put out after a while. A JVM writer knows 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from ...environment import Environment
@@ -77,7 +78,7 @@ def open_dynamodb_locks(url: str, *, env: Environment) -> LeasedLocks:
     table = Table(
         settings.host, name, endpoint=endpoint, create=create == "1", lease_s=settings.lease_s, env=env
     )  # fmt: skip
-    return LeasedLocks(DynamoBackend(table, env), settings, env)
+    return LeasedLocks(DynamoBackend(table, env), settings, env, account=_account(endpoint))
 
 
 def dynamodb_locks_on(client: Any, *, env: Environment) -> LeasedLocks:
@@ -94,7 +95,20 @@ def dynamodb_locks_on(client: Any, *, env: Environment) -> LeasedLocks:
         client.meta.region_name, name, endpoint=client.meta.endpoint_url, create=True, lease_s=settings.lease_s, env=env,
         like=client,
     )  # fmt: skip
-    return LeasedLocks(DynamoBackend(table, env), settings, env)
+    account = _account(client.meta.endpoint_url, _access_key(client))
+    return LeasedLocks(DynamoBackend(table, env), settings, env, account=account)
+
+
+def _access_key(client: Any) -> str:
+    """Which credentials a client has. Those of a role change now and then, and it is another place then, as it may be."""
+    credentials = getattr(getattr(client, "_request_signer", None), "_credentials", None)
+    return str(getattr(credentials, "access_key", ""))
+
+
+def _account(*known: str | None) -> str:
+    """A short name of whose tables these are; "" where nothing but the environment says so."""
+    said = "\n".join(each for each in known if each)
+    return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
 
 
 class DynamoBackend:

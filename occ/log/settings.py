@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ...conflict import refuse_contradiction, refuse_isolation
 from ...errors import ConfigError, UnsupportedTableError
 from ...locks import shown
+from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
@@ -172,7 +173,14 @@ class Settings:
                 "bucket_count stays as it is on a table with streams: their writers make the files of a bucket without asking "
                 "each other"
             )
-        return replace(self, **changes)
+        made = replace(self, **changes)
+        if (
+            "lease_s" in changes and not LEASE_S_MIN <= made.lease_s <= LEASE_S_MAX
+        ):  # what is stored is refused by the lock
+            raise ConfigError(
+                f"lease_s is {made.lease_s:g}, must be between {LEASE_S_MIN:g} and {LEASE_S_MAX:g} (a day), as for every lock"
+            )
+        return made
 
     def refuse_older_versions(self, table: str) -> None:
         """Raise `UnsupportedTableError` when the table wants newer writers than this one."""

@@ -176,6 +176,20 @@ def test_a_client_a_resource_and_a_table_of_boto3_are_the_same_lock_as_the_url(
     assert_one_lock(client, url, key)
 
 
+def test_accounts_with_one_region_and_table_name_are_two_locks_in_one_process(dynamo: Dynamo, key: str) -> None:
+    options: dict[str, Any] = {"region_name": "us-east-1", "endpoint_url": f"http://127.0.0.1:{dynamo.port}"}
+    one, other = (
+        boto3.client("dynamodb", aws_access_key_id=name, aws_secret_access_key=name, **options)
+        for name in ("one", "other")
+    )
+    with lakelatch.lock(one, key, wait_s=0):  # the server keeps a database for each account
+        with lakelatch.lock(other, key, wait_s=0):
+            pass
+        assert_one_lock(
+            one, boto3.resource("dynamodb", aws_access_key_id="one", aws_secret_access_key="one", **options), key + "2"
+        )
+
+
 # What is refused.
 
 

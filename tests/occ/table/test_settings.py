@@ -164,6 +164,7 @@ def test_check_names_a_table_whose_buckets_are_not_those_of_its_rows(make, deep)
         for n in ("lease_s", "heartbeat_timeout_s")
         for value in (True, "60", -1, 0, math.nan, math.inf, None)
     ]
+    + [("lease_s", value) for value in (0.01, 86400.1, 2 * 86400.0, 364 * 86400)]
     + [(name, value) for name in ("unique_keys", "rebase") for value in (0, 1, "no", None, 2.5)]
     + [(n, v) for n in ("lock", "strategy", "isolation", "early_conflict_detection") for v in (1, None, True, b"off")]
     + [
