@@ -79,7 +79,9 @@ def create(
     if wanted.merge or wanted.ties != "last":
         from ...hudi.merge import rule_of
 
-        rule_of(config, wanted.merge, wanted.ties).refuse(schema)
+        rule = rule_of(config, wanted.merge, wanted.ties)
+        rule.refuse(schema)
+        config = config if rule.as_hudi else config.merging_columns()
     if wanted.unique_constraints and schema is not None:
         from ..staging import wanted_of
 

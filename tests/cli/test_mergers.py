@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import lakelatch
 from lakelatch.mergers import BUILT_IN
 
 MODULE = """
@@ -62,6 +63,16 @@ def test_a_broken_law_is_shown_as_a_table_and_is_exit_code_1(run, module):
     told = run.json("mergers", "check", f"{module}:Newest", "--type", "int64", "--examples", "0", code=1)
     assert not told["sound"]
     assert {each["law"] for each in told["broken"]} >= {"order"}
+
+
+def test_a_table_is_created_with_its_mergers(run, tmp_path):
+    url = str(tmp_path / "t")
+    run("create", url, "--record-key", "id", "--merge", "n=sum", "--merge", "x=last_unless('=')")
+    with lakelatch.open(url) as t:
+        t.upsert([{"id": "a", "n": 1, "x": "old"}])
+        t.upsert([{"id": "a", "n": 2, "x": "="}])
+        assert t.read().to_pylist() == [{"id": "a", "n": 3, "x": "old"}]
+    assert "merge is" in run("create", f"{url}2", "--record-key", "id", "--merge", "n", code=2).stderr
 
 
 @pytest.mark.parametrize(

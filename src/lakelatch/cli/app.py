@@ -94,6 +94,10 @@ def create(
     unique_constraint: Annotated[
         list[str] | None, typer.Option(metavar="COLUMNS", help="No two rows have the same values in these; repeatable.")
     ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=MERGER", help="How a column is merged; *= for all; repeatable.")
+    ] = None,
+    ties: Annotated[str | None, typer.Option(help="Of equal ordering values 'last' or 'first' stands.")] = None,
     bucket_count: BucketCount = None,
     strategy: Strategy = None,
     isolation: Isolation = None,
@@ -111,6 +115,8 @@ def create(
     settings = {
         "lock": lock,
         "unique_constraints": [columns.split(",") for columns in unique_constraint or []] or None,
+        "merge": dict(each.partition("=")[::2] for each in merge or []) or None,
+        "ties": ties,
         "bucket_count": bucket_count,
         "strategy": strategy,
         "isolation": isolation,

@@ -92,7 +92,8 @@ def test_every_reader_sees_what_the_commits_contributed_in_their_order(tmp_path:
     rule, ordering = [(COMMUTE, None), (IN_ORDER, None), (BY_TIME, "seen")][seed % 3]
     kind = ("copy_on_write", "merge_on_read")[seed // 3 % 2]
     more = {"bucket_count": 2} if seed % 4 > 1 else {}
-    t = Table(tmp_path / "t", rule, ordering, type=kind, **more)
+    version = 9 if kind == "merge_on_read" else 8 + seed % 2
+    t = Table(tmp_path / "t", rule, ordering, type=kind, table_version=version, **more)
     landed = 0
     with t.real:
         for _ in range(6):
@@ -152,6 +153,7 @@ def test_of_sums_at_the_same_time_every_one_counts(tmp_path: Path, kind: Any) ->
         record_key="id",
         merge={"n": "sum"},
         type=kind,
+        table_version=9,
         schema=pa.schema([("id", "str"), ("n", "i8")]),
     ) as t:
         t.upsert([{"id": "a", "n": 1}, {"id": "b", "n": None}])
@@ -205,7 +207,9 @@ def test_a_marker_keeps_what_was_there_and_null_does_not(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
 def test_of_equal_ordering_values_the_first_stands_where_the_table_says_so(tmp_path: Path, kind: Any) -> None:
-    with lakelatch.create(str(tmp_path / "t"), record_key="id", ordering_field="ts", ties="first", type=kind) as t:
+    with lakelatch.create(
+        str(tmp_path / "t"), record_key="id", ordering_field="ts", ties="first", type=kind, table_version=9
+    ) as t:
         t.upsert([{"id": "a", "ts": 5, "x": "one"}, {"id": "a", "ts": 5, "x": "two"}])
         t.upsert([{"id": "a", "ts": 5, "x": "three"}])
         assert t.read().to_pylist() == [{"id": "a", "ts": 5, "x": "one"}]
@@ -244,6 +248,12 @@ def test_a_rule_that_can_not_be_followed_makes_no_table(tmp_path: Path, merge: A
     schema = pa.schema([("id", "str"), ("ts", "i8"), ("n", "i8"), ("x", "str")])
     with pytest.raises(ConfigError, match=why):
         lakelatch.create(str(tmp_path / "t"), record_key="id", ordering_field="ts", schema=schema, merge=merge)
+    assert not (tmp_path / "t/.hoodie").exists()
+
+
+def test_a_table_of_version_8_that_nothing_would_keep_jvm_writers_from_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="make it with table_version=9"):
+        lakelatch.create(str(tmp_path / "t"), record_key="id", type="merge_on_read", merge={"n": "sum"})
     assert not (tmp_path / "t/.hoodie").exists()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ...errors import CorruptTableError, UnsupportedTableError
+from ...errors import ConfigError, CorruptTableError, UnsupportedTableError
 from .java_properties import parse, render
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
@@ -23,6 +23,11 @@ COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
 EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
 COMMIT_TIME_ORDERING = "COMMIT_TIME_ORDERING"
+CUSTOM = "CUSTOM"
+# Names of a table whose columns only writers of this library can merge. Hudi 1.2.0 and hudi-rs 0.5.0 read such a table, and
+# a JVM writer fails before it writes: of version 8, where it is copy-on-write, by the merge mode; of version 9 by the payload.
+_PAYLOAD_KEY, _STRATEGY_KEY = "hoodie.compaction.payload.class", "hoodie.record.merge.strategy.id"
+_OWN_MERGE = {_PAYLOAD_KEY: "lakelatch.mergers.Rule", _STRATEGY_KEY: "5c9b0e1c-6f0d-4c3b-9a53-6c616b656c61"}
 
 READABLE_VERSIONS = (6, 8, 9)
 WRITABLE_VERSIONS = (8, 9)
@@ -196,7 +201,7 @@ class TableConfig:
                 f"org.apache.hudi.common.model.{payload}" if payload else raw.get("hoodie.compaction.payload.class")
             )
             if v8
-            else None,
+            else (_OWN_MERGE[_PAYLOAD_KEY] if self.merges_columns else None),
             "hoodie.table.partial.update.mode": self.partial_update_mode,
             "hoodie.datasource.write.hive_style_partitioning": _java(self.hive_style),
             "hoodie.datasource.write.partitionpath.urlencode": _java(self.url_encode),
@@ -209,6 +214,25 @@ class TableConfig:
             "hoodie.table.create.schema": self.create_schema,
             "hoodie.table.metadata.partitions": ",".join(self.metadata_partitions) or None,
         }
+
+    @property
+    def merges_columns(self) -> bool:
+        """True when JVM writers are kept away, because they would not merge columns as the table's settings say."""
+        return self.raw.get(_PAYLOAD_KEY, "") == _OWN_MERGE[_PAYLOAD_KEY]
+
+    def merging_columns(self) -> TableConfig:
+        """The configuration for a table that merges columns.
+
+        Raises:
+            ConfigError: nothing would keep JVM writers away, without keeping readers away too.
+        """
+        if self.version == 8 and self.merge_on_read:
+            raise ConfigError(
+                f"table {self.name} merges columns and is merge-on-read, and in version 8 nothing stops a JVM writer that does "
+                "not; make it with table_version=9"
+            )
+        mode = CUSTOM if self.version == 8 else self.merge_mode
+        return replace(self, merge_mode=mode, raw={**self.raw, **_OWN_MERGE})
 
     @property
     def merge_on_read(self) -> bool:
@@ -323,7 +347,7 @@ class TableConfig:
                     "Keep one in hoodie.table.ordering.fields"
                 ),
             )
-        if self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
+        if not self.merges_columns and self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
             yield "merge_mode", f"its merge mode {self.merge_mode} is not supported. Write it with Hudi"
         if self.cdc or (self.partial_update_mode is not None and not self.for_streams):
             yield "cdc", "it records change data or partial updates, which is not supported. Write it with Hudi"
