@@ -329,6 +329,8 @@ class Writes:
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)
         names = [*config.record_key_fields, *(n for n in config.partition_fields if located)]
+        if config.newer_by is not None and config.newer_by in given.names:
+            names.append(config.newer_by)  # it spares rows that are newer
         chosen = keys.select(*dict.fromkeys(names))
         schema = pa.schema([given.field(n) for n in chosen.columns])
         with Source(chosen, small_rows(chosen, self._sizes.small_rows)).until_done() as source:

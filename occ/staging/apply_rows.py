@@ -37,7 +37,6 @@ from ...hudi.merge import (
     stored_texts,
 )
 from ...hudi.table import (
-    COMMIT_TIME_ORDERING,
     META_COLUMNS,
     RECORD_KEY,
     all_outside,
@@ -90,8 +89,7 @@ class Plan:
     @property
     def ordering(self) -> str | None:
         """The column that decides between an old row and an incoming one."""
-        config = self.spec.config
-        return None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+        return self.spec.config.newer_by
 
     def one_of_each(self, rows: pa.Table) -> pa.Table:
         """What a batch of rows has to say of each key. Raises `InputError` where a key comes twice and nothing decides."""
@@ -266,8 +264,8 @@ class NewGroups:
 
 def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
-    if not plan.delete and plan.combine is None:
-        refuse_unordered(rows, plan.spec.config)
+    if plan.combine is None:
+        refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
         for partition, place, unit in placed(plan, rows):
             incoming = unit if plan.delete else plan.one_of_each(unit)
@@ -476,6 +474,8 @@ def _keys_of(spec: FileSpec, path: str) -> pa.Array:
 
 def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
     """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it."""
+    if plan.delete and not (incoming := _not_newer(plan, files, old, incoming)).num_rows:
+        return
     blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming)):
         keys = _array(incoming, RECORD_KEY)
@@ -496,6 +496,22 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> Non
     path = write_successor(files, old, merged)
     if files.kept is not None and path and old.instant != plan.spec.instant:
         files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
+
+
+def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: pa.Table) -> pa.Table:
+    """The keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
+    ordering = plan.ordering
+    if ordering is None or ordering not in keys.column_names:
+        return keys
+    base = read_slice(plan.spec, old, columns=(ordering,))
+    if ordering not in base.column_names:
+        return keys
+    place = pc.index_in(_array(keys, RECORD_KEY), value_set=_array(base, RECORD_KEY))
+    there, value = plain(_array(base, ordering)).take(place), _array(keys, ordering)
+    less = pc.less if plan.spec.ties == "last" else pc.less_equal
+    newer = pc.and_(pc.is_valid(there), pc.fill_null(less(value, there), fill_value=True))
+    files.idle |= bool(pc.any(newer, min_count=0).as_py())
+    return keys.filter(pc.invert(newer))
 
 
 def _comes_back(spec: FileSpec, old: FileSlice, incoming: pa.Table) -> bool:

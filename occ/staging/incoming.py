@@ -70,10 +70,10 @@ class Incoming:
         return self._last[1]
 
     def keys(self, schema: pa.Schema) -> pa.Table:
-        """The record keys, with the partition columns as far as they are there; other columns are not looked at.
+        """The record keys, with the partition and ordering columns as far as they are there; others are not looked at.
 
         Raises:
-            InputError: a column of the record key is missing, or values as of `rows`.
+            InputError: a column of the record key is missing, the ordering column holds NaN, or values as of `rows`.
         """
         given = self._arrow(schema)
         wanted = self._config.record_key_fields
@@ -83,7 +83,9 @@ class Incoming:
                 columns=missing,
             )
         places = [each for each in self._config.partition_fields if each in given.column_names and each not in wanted]
-        fields = [schema.field(name) for name in (*wanted, *places)]
+        order = self._config.newer_by
+        more = [order] if order in given.column_names and order in schema.names else []
+        fields = [schema.field(name) for name in (*wanted, *places, *more)]
         return pa.Table.from_arrays([self._fit(given, each) for each in fields], schema=pa.schema(fields))
 
     def source(self, schema: pa.Schema | None) -> pa.Table:

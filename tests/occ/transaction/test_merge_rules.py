@@ -217,6 +217,37 @@ def test_of_equal_ordering_values_the_first_stands_where_the_table_says_so(tmp_p
         assert t.read().to_pylist() == [{"id": "a", "ts": 6, "x": "four"}]
 
 
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_a_delete_with_an_ordering_value_spares_what_is_newer(tmp_path: Path, kind: Any) -> None:
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", ordering_field="ts", type=kind) as t:
+
+        def left() -> dict[str, int]:
+            found = {row["id"]: row["ts"] for row in t.read().to_pylist()}
+            batches = HudiTableBuilder.from_base_uri(str(tmp_path / "t")).build().read()
+            assert found == {row["id"]: row["ts"] for batch in batches for row in batch.to_pylist()}
+            return found
+
+        t.upsert([{"id": key, "ts": 5} for key in "abcd"])
+        t.upsert([{"id": "b", "ts": 7}])
+        t.delete([{"id": "a", "ts": 4}, {"id": "b", "ts": 5}, {"id": "c", "ts": 5}, {"id": "zz", "ts": 1}])
+        assert left() == {"a": 5, "b": 7, "d": 5}
+        t.delete([{"id": "b", "ts": 6}, {"id": "b", "ts": 8}, {"id": "a", "ts": 1}])
+        assert left() == {"a": 5, "d": 5}
+        t.delete([{"id": "a"}])
+        assert left() == {"d": 5}
+        late, newer = t.transaction(), t.transaction()
+        late.delete([{"id": "d", "ts": 6}])
+        newer.upsert([{"id": "d", "ts": 9}])
+        newer.commit()
+        with pytest.raises(ConflictError):
+            late.commit()
+        t.delete([{"id": "d", "ts": 6}])
+        assert left() == {"d": 9}
+        if kind == "merge_on_read":
+            t.compact()
+            assert left() == {"d": 9}
+
+
 def test_a_late_row_counts_in_sums_and_overwrites_nothing_newer(tmp_path: Path) -> None:
     with lakelatch.create(str(tmp_path / "t"), record_key="id", ordering_field="ts", merge={"n": "sum"}) as t:
         t.upsert([{"id": "a", "ts": 5, "n": 1, "x": "new"}])

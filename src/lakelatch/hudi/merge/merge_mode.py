@@ -36,7 +36,7 @@ def ordering_of(config: TableConfig) -> str | None:
 
 def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
     """By which rule a writer of this library merges rows: that of the table's properties, and what its settings say."""
-    field = None if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_field
+    field = config.newer_by
     fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
     return Rule(dict(merge), (field,) if field else (), ties, fixed)
 

@@ -251,6 +251,11 @@ class TableConfig:
         return names[0] if names else None
 
     @property
+    def newer_by(self) -> str | None:
+        """The column by which one row is newer than another, or None: the later one is."""
+        return None if self.merge_mode == COMMIT_TIME_ORDERING else self.ordering_field
+
+    @property
     def timeline_folder(self) -> str:
         """Where the active timeline lies, relative to the table."""
         return ".hoodie" if self.layout == 1 else f".hoodie/{self.timeline_path}"
