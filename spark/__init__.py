@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..occ.transaction import WriteResult
     from .sizes import JobSizes
+    from .streams import SparkStream
     from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
 
-__all__ = ["JobSizes", "SparkTable", "SparkTransaction", "WriteResult", "open"]
+__all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open"]
 
 # Imported when first used: a worker needs only what writes files.
 _LAZY = {
     "JobSizes": ".sizes",
+    "SparkStream": ".streams",
     "SparkTable": ".table",
     "SparkTransaction": ".transaction",
     "WriteResult": "..occ.transaction",
