@@ -196,7 +196,8 @@ class Machine(RuleBasedStateMachine):
                 self.model.apply(name, KINDS[name] if delete else UPSERT, batch)
         last = self.table.session.log.catch_up().last
         assert last is not None
-        if not self.states or self.states[-1][0] != last.instant:
+        # Of no events there is no commit, so the last one may be a clean or a restore, to which nobody goes back.
+        if last.action == "deltacommit" and (not self.states or self.states[-1][0] != last.instant):
             self.states.append((last.instant, last.completion, deepcopy(self.model.states)))
 
     def content(self, table: lakelatch.Table, columns: list[str] | None = None) -> dict[Any, Row]:
