@@ -204,9 +204,9 @@ def follow(attempt: Attempt, snapshot: State, before: State, *, by_events: bool)
         if snapshot.get(root) != seen:
             raise Anomaly(f"{attempt.name} read {seen} in {root}; its snapshot held {snapshot.get(root)}")
         now = before.get(root)
-        # A delete takes whatever is there; both may have deleted it. Where events order rows, one that came back is another
-        # version of the same key.
-        settled = now is None if root in attempt.drops else by_events and key_of(root) in here
+        # Both may have deleted it. Where events order rows, an upsert stands beside whatever landed before it; what it makes
+        # of that the readers are asked.
+        settled = now is None if root in attempt.drops else by_events
         if now != seen and not settled:
             raise Anomaly(f"lost update: {attempt.name} changed {root} as of {seen}, when it was {now}")
     for root in attempt.drops:
