@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -279,11 +280,18 @@ def effects_of(spec: FileSpec, unit: Unit, kept: Mapping[str, Effects]) -> Effec
     if len(found) == 1:
         return found[0]
     return Effects(
-        pa.concat_tables([each.updated for each in found], promote_options="permissive"),
-        pa.concat_tables([each.added for each in found], promote_options="permissive"),
+        _once(pa.concat_tables([each.updated for each in found], promote_options="permissive")),
+        _once(pa.concat_tables([each.added for each in found], promote_options="permissive")),
         pa.concat_arrays([each.removed for each in found]),
         found[0].settled,
     )
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """One row of each key: of a key that stood in several file groups each of them was given the same row."""
+    codes = np.asarray(pc.dictionary_encode(_array(rows, RECORD_KEY)).indices)
+    _, first = np.unique(codes, return_index=True)
+    return rows if len(first) == rows.num_rows else rows.take(pa.array(np.sort(first)))
 
 
 def _effects(spec: FileSpec, own: OwnFile) -> Effects:

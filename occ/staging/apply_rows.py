@@ -322,6 +322,9 @@ def _units(rows: pa.Table, paths: Any, places: Any) -> Iterator[tuple[int, int, 
         start = end
 
 
+_Marks = npt.NDArray[np.bool_]
+
+
 # One kind of index each -------------------------------------------------------------------------------------------
 
 
@@ -365,14 +368,11 @@ def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table
         for old, mine in holders(plan, partition, incoming):
             crew.do(rewrite, plan, files, old, incoming.filter(pa.array(mine)))
         return
-    slices, owner = owners(plan, partition, incoming)
-    fresh = owner < 0
+    found, fresh = owners(plan, partition, incoming)
     if fresh.any():
         crew.do(_into_new, plan, files, partition, incoming if fresh.all() else incoming.filter(pa.array(fresh)))
-    for number, old in enumerate(slices):
-        mine = owner == number
-        if mine.any():
-            crew.do(rewrite, plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
+    for old, mine in found:
+        crew.do(rewrite, plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
 
 
 def _into_new(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
@@ -393,24 +393,24 @@ def holders(plan: Plan, partition: str, keys: pa.Table) -> list[tuple[FileSlice,
     return found
 
 
-def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[FileSlice], npt.NDArray[np.int32]]:
-    """The slices of a partition, and for each row to write the number of the one that takes it; -1 is none of them."""
+def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[tuple[FileSlice, _Marks]], _Marks]:
+    """The slices of a partition that take some of the rows to write, each with a mark for those; a mark for rows of none.
+
+    A row whose key stands in several slices, because an insert looked no key up, goes into all of them, as in Hudi.
+    """
     slices = sorted(plan.slices.get(partition, ()), key=_bytes)
     keys = _array(incoming, RECORD_KEY)
-    owner = np.full(incoming.num_rows, -1, np.int32)
+    marks = []
     with closing(_held_by_each(plan.spec, slices, keys)) as found:
-        for number, held in enumerate(found):
-            if held is not None:
-                match = pc.is_in(keys, value_set=held)
-                owner[np.asarray(match)] = number
-            if (owner >= 0).all():
-                break
-    fresh = owner < 0
+        for held in found:
+            marks.append(np.zeros(len(keys), bool) if held is None else np.array(pc.is_in(keys, value_set=held)))
+    fresh = ~np.logical_or.reduce(marks) if marks else np.ones(len(keys), bool)
     if fresh.any():
-        target = _packing_target(slices, set(owner[~fresh].tolist()), plan.spec)
+        target = _packing_target(slices, {number for number, mine in enumerate(marks) if mine.any()}, plan.spec)
         if target is not None:
-            owner[fresh] = target
-    return slices, owner
+            marks[target] |= fresh
+            fresh = np.zeros(len(keys), bool)
+    return [(old, mine) for old, mine in zip(slices, marks, strict=True) if mine.any()], fresh
 
 
 def _bytes(slice_: FileSlice) -> int:

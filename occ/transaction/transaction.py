@@ -215,7 +215,8 @@ class Transaction:
     def insert(self, rows: Any, *, missing: str = "refuse", zone: str | None = None) -> None:
         """Rows are added, in new files. Keys that are there already are not looked up, as in Hudi's ``insert``.
 
-        So a key may be there twice afterwards; with the bucket index, which looks at the files anyway, it is an `upsert`.
+        So a key may be there twice afterwards, and later writes change all of its copies; with the bucket index, which looks
+        at the files anyway, it is an `upsert`.
 
         Args:
             rows: as of `upsert`, as are ``missing`` and ``zone``.

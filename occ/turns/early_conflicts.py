@@ -20,7 +20,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from ...conflict import INGESTION, NOWHERE, Claim, Region, Reservation, WriteSet, kind_of
@@ -177,6 +176,5 @@ def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
         elif plan.delete:
             found |= {old.group for old, _ in holders(plan, partition, unit)}
         else:
-            slices, owner = owners(plan, partition, unit)
-            found |= {slices[number].group for number in np.unique(owner[owner >= 0])}
+            found |= {old.group for old, _ in owners(plan, partition, unit)[0]}
     return found

@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_read_fails_the_write_and_nothing_lands(folder: Pa
     assert not [each for each in threading.enumerate() if each.name.startswith("lakelatch-index")]
 
 
-def test_when_every_key_is_found_the_rest_is_left_alone(folder: Path):
+def test_the_rest_is_looked_into_when_every_key_is_found_because_inserts_may_have_made_copies(folder: Path):
     store = FaultStore(LocalStore(folder))
     with Table(store) as table:
         first = min(table.snapshot().file_slices(), key=lambda each: each.size)
@@ -85,7 +85,7 @@ def test_when_every_key_is_found_the_rest_is_left_alone(folder: Path):
         store.reset()
         with table.transaction("upsert") as txn:
             txn.upsert(rows(key, v=1))
-        assert len(set(opened(store))) < FILES
+        assert len(set(opened(store))) == FILES
 
 
 @pytest.mark.parametrize("seed", range(4))
