@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import LakeLatchError
+from ..occ.log import OFF
 from ..occ.staging import refuse_if_over
 from ..occ.transaction import Transaction
 from ..storage import Store
@@ -20,6 +21,9 @@ from .sizes import SIZES, JobSizes
 from .tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 
 _LOOK_S = 1.0
+_LOOK_OUT_S = (
+    0.25  # where early conflict detection may end a job: each look is one listing for each writer ahead of ours
+)
 _CHANGED = ("spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)
 
 
@@ -40,9 +44,10 @@ def collect(
 
     Raises:
         RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
+        ConflictError: it gives way to another one (``early_conflict_detection``); its jobs are cancelled.
         LakeLatchError: what a task met.
     """
-    with tagged(spark, store, txn.instant, text):
+    with tagged(spark, store, txn, text):
         if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= sizes.property_bytes:
             spark.sparkContext.setLocalProperty(JOB_TASK, told)
             answers = rows.collect(store)
@@ -53,23 +58,24 @@ def collect(
 
 
 @contextmanager
-def tagged(spark: Any, store: Store, instant: str, text: str) -> Iterator[None]:
+def tagged(spark: Any, store: Store, txn: Transaction, text: str) -> Iterator[None]:
     """Tag the jobs of this thread, so that they end with the transaction."""
-    context = spark.sparkContext
+    context, instant = spark.sparkContext, txn.instant
     before = {name: context.getLocalProperty(name) for name in _CHANGED}
     context.addJobTag(tag_of(instant))
     context.setJobDescription(text)
     context.setInterruptOnCancel(True)
     done = threading.Event()
     watcher = threading.Thread(
-        target=_cancel_when_over, args=(context, store, instant, done), name=f"lakelatch-watch-{instant}", daemon=True
+        target=_cancel_when_over, args=(context, store, txn, done), name=f"lakelatch-watch-{instant}", daemon=True
     )
     watcher.start()
     try:
         yield
     except BaseException:
         context.cancelJobsWithTag(tag_of(instant))
-        refuse_if_over(store, instant)  # the real reason, where it is one
+        txn.lookout.refuse_if_beaten()  # the real reason, where it is one
+        refuse_if_over(store, instant)
         raise
     finally:
         done.set()
@@ -78,10 +84,13 @@ def tagged(spark: Any, store: Store, instant: str, text: str) -> Iterator[None]:
             context.setLocalProperty(name, value)
 
 
-def _cancel_when_over(context: Any, store: Store, instant: str, done: threading.Event) -> None:
-    while not done.wait(_LOOK_S):
+def _cancel_when_over(context: Any, store: Store, txn: Transaction, done: threading.Event) -> None:
+    tag = tag_of(txn.instant)
+    pause_s = _LOOK_S if txn.lookout.mode == OFF else _LOOK_OUT_S
+    while not done.wait(pause_s):
         try:
-            refuse_if_over(store, instant)
+            txn.lookout.look_for_tasks()
+            refuse_if_over(store, txn.instant)
         except LakeLatchError:
             # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.
-            context.cancelJobsWithTag(tag_of(instant))
+            context.cancelJobsWithTag(tag)

@@ -6,7 +6,7 @@ alone      begin, upsert, commit, nobody beside
 all        the other one has changed all 48 file groups meanwhile: the second merges all of them again
 a tenth    the other one has changed five of them
 run again  the other one has changed all, and the second is run again as a whole (what there was without a rebase)
-waits      the other one is changing all, and the second waits for its turn (early_conflict_detection="wait")
+waits      the other one is changing all, and the second waits for its turn (early_conflict_detection="direct")
 looks      the same setting, and the other one is writing a file group of its own: what it costs to find that out
 
 Each in a process of its own; CPU seconds of the second writer (all its threads, user and system), the smallest of the
@@ -95,7 +95,8 @@ def measure(case: str, folder: str, groups: int, per_group: int, answer: mp.Queu
 
         beside = None
         if case in ("waits", "looks"):
-            table.change_settings(early_conflict_detection="wait")
+            table.change_settings(early_conflict_detection="direct")
+            table.session.merged_bytes_s = 1  # it waits, however small the file groups are
             at_work = mp.get_context("spawn").Event()
             batch = theirs if case == "waits" else rows(np.array([-1]), 6)
             beside = mp.get_context("spawn").Process(target=other_writer, args=(url, batch, at_work))

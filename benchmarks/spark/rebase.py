@@ -42,6 +42,7 @@ class Held:
 
     def __init__(self, spark: Any, url: str, rows: Any, sizes: JobSizes) -> None:
         self._handle = lakelatch.open(url)
+        self._handle.session.merged_bytes_s = 1  # where it may wait it does, however small its file groups are
         self._handle.run = self._run  # type: ignore[method-assign, assignment]
         lakelatch.spark.open(spark, self._handle, sizes=sizes).upsert(rows)
 
@@ -105,7 +106,7 @@ class Work:
     def waiting(self, mine: Any, winner: Any) -> tuple[float, float]:
         """The same where the winner is at work already and lands when the second waits for it."""
         log = logging.getLogger("lakelatch.waiting")
-        self._table.change_settings(early_conflict_detection="wait")
+        self._table.change_settings(early_conflict_detection="direct")
         ends = Ends(Held(self._spark, self._table.url, winner, self._sizes))
         log.addHandler(ends)
         log.setLevel(logging.INFO)

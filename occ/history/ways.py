@@ -59,7 +59,7 @@ class Case:
         rebase: the setting: whether the table's writers merge again.
         same_rows: rows that both changed, at least.
         ordering: the table has an ordering field.
-        early: ours gave way before it wrote; ``detection`` is the setting.
+        early: ours gave way before its commit.
     """
 
     ours: Party
@@ -77,7 +77,6 @@ class Case:
     same_rows: int = 0
     ordering: bool = False
     early: bool = False
-    detection: str = "off"
 
     def lost(self, **changes: object) -> Conflict | None:
         """What the rules say of ours, with some facts changed."""
@@ -163,9 +162,9 @@ def _weaker(case: Case) -> Iterator[Way]:
 
 
 def _earlier(case: Case) -> Iterator[Way]:
-    if case.early and case.detection == "fail":
-        how = "set early_conflict_detection=wait: it waits for its turn instead of failing"
-        yield Way("early_conflict_detection", "wait", "both", how)
+    if case.early and case.rival and not case.rival.landed:
+        how = "set early_conflict_detection=off: whoever lands first wins, and the other one is run again"
+        yield Way("early_conflict_detection", "off", "ours", how)
 
 
 def _ruled_otherwise(case: Case) -> Iterator[Way]:

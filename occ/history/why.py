@@ -202,7 +202,6 @@ def _lost(session: Session, story: Story, told: Account, loss: Loss) -> Account:
             same_rows=loss.same_rows or sum(each.rows_min or 0 for each in overlap),
             ordering=session.config.ordering_field is not None,
             early=loss.early,
-            detection=settings.early_conflict_detection,
         ),
         loss.rule,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,6 +38,15 @@ def beat_age_s(store: Store, env: Environment, instant: str) -> float | None:
     """
     entry = store.head(heartbeat_path(instant))
     return max(env.now() - entry.mtime, 0.0) if entry else None
+
+
+def lag_s(store: Store, instant: str, *, behind: str) -> float:
+    """Seconds by which the last beat of one transaction is older than that of another, both dated by the store.
+
+    Infinite without a heartbeat; of an engine's whose beats are modification times it tells the same.
+    """
+    at = {each.name: each.mtime for each in store.list(HEARTBEATS)}
+    return at.get(behind, 0.0) - at[instant] if instant in at else math.inf
 
 
 class HeartbeatSender:

@@ -10,6 +10,7 @@ marker could have any file deleted.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +22,9 @@ from .removal import delete_data_file
 _log = logging.getLogger("lakelatch.markers")
 MARKERS = ".hoodie/.temp"
 _INFIX = ".marker."
+# What a timeline server of Hudi's writes: a name on each line; after a restart it joins those it had with commas.
+_LISTS = re.compile(r"MARKERS\d+")
+_JOINED = re.compile(r"(?<=\.marker\.CREATE),|(?<=\.marker\.MERGE),|(?<=\.marker\.APPEND),")
 
 Io = Literal["CREATE", "MERGE", "APPEND"]
 
@@ -62,6 +66,20 @@ def list_markers(store: Store, instant: str) -> list[Marker]:
         path, infix, io = name.rpartition(_INFIX)
         if infix:
             found.append(Marker(instant, path, io))
+    return found
+
+
+def announced_paths(store: Store, instant: str) -> list[str]:
+    """The data files that a transaction of any engine has announced, by markers of their own or in lists of a server."""
+    folder = f"{MARKERS}/{instant}"
+    found = []
+    for name in store.names(folder, recursive=True):
+        path, infix, _io = name.rpartition(_INFIX)
+        if infix:
+            found.append(path)
+        elif _LISTS.fullmatch(name) and (body := store.body(f"{folder}/{name}")) is not None:
+            for line in body.decode(errors="replace").splitlines():
+                found += [each.rpartition(_INFIX)[0] for each in _JOINED.split(line) if _INFIX in each]
     return found
 
 

@@ -21,7 +21,7 @@ from .losses import Changed, Loss
 from .operations import SERVICES, Operation, operation
 from .publisher import FOLDER_KEEPER, Publisher, attach, files_of, metadata_of, plain_metadata_of
 from .service_content import Content, by_partition, extent, groups_of, held, hold, paths_of, plan_body, undone_by
-from .settings import FAIL, NO_LOCK, OFF, OWN_LOCK, Settings
+from .settings import ASYNC, NO_LOCK, OFF, OWN_LOCK, TRANSACTIONAL, Settings
 from .side_objects import INLINE_BYTES, SIDES
 from .state import LogState
 from .tail import Tail
@@ -42,8 +42,8 @@ from .value_hashes import (
 from .write_sets import write_set_of
 
 __all__ = [
+    "ASYNC",
     "EPOCH_SLOTS",
-    "FAIL",
     "FOLDER_KEEPER",
     "INLINE_BYTES",
     "LOG",
@@ -52,6 +52,7 @@ __all__ = [
     "OWN_LOCK",
     "SERVICES",
     "SIDES",
+    "TRANSACTIONAL",
     "Begin",
     "Changed",
     "Close",

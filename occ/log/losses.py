@@ -58,7 +58,7 @@ class Loss:
         rounds: how often it had merged again what others changed.
         merges: it could merge again, where the setting ``rebase`` lets it.
         same_rows: rows that are known to be changed by both.
-        early: it gave way before it had written.
+        early: it gave way before its commit.
         cut: there was more than is kept here.
     """
 

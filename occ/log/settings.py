@@ -14,7 +14,7 @@ from ...locks.lock_url import LEASE_S_MAX, LEASE_S_MIN
 from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
-OFF, WAIT, FAIL = EARLY = ("off", "wait", "fail")  # early conflict detection
+OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
 _WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
@@ -48,8 +48,9 @@ class Settings:
             its commit until they have ended.
         rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
             spans of the past (docs/starvation.md).
-        early_conflict_detection: what a merge does before it begins, when others are at work on its file groups: ``off``
-            (it goes on, and one of them is merged again), ``wait`` for its turn, or ``fail``.
+        early_conflict_detection: when a writer looks whether others are at work on its file groups, to wait or to give way
+            before its commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) or
+            ``async`` (with each heartbeat).
         reservation_s: a reservation that a writer has seen for so long does not count for it any more.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.

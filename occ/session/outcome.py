@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ...conflict import Conflict, Party
+from ...conflict import Conflict
 from ...errors import (
     CommitError,
     CommitStateUnknownError,
@@ -48,6 +48,17 @@ class Attempt(Protocol):
 
     @property
     def instant(self) -> str: ...
+
+
+class Winner(Protocol):
+    """What a message names of another transaction."""
+
+    @property
+    def instant(self) -> str: ...
+    @property
+    def operation(self) -> str: ...
+    @property
+    def writer(self) -> str: ...
 
 
 def is_over(attempt: Attempt, state: str) -> CommitError:
@@ -112,16 +123,51 @@ def reserved_by(url: str, operation: str, begin: Begin, wait_s: float) -> Confli
     )
 
 
-def beaten_early(attempt: Attempt, begin: Begin, overlap: Sequence[FileGroupId]) -> ConflictError:
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What was not done in vain: of the file slices that were still to be written, bytes and, by the pace so far, seconds.
+
+    ``spent_s`` is what was.
+    """
+
+    seconds: float
+    bytes: int
+    spent_s: float
+
+    def __str__(self) -> str:
+        if not self.bytes:
+            return ""
+        return f"; {self.bytes:,} bytes of file slices are left as they are, about {self.seconds:.1f} s of work"
+
+    def facts(self) -> dict[str, Any]:
+        """For the details of an error."""
+        return {"early": True, "saved_s": self.seconds, "saved_bytes": self.bytes, "spent_s": self.spent_s}
+
+
+def beaten_early(attempt: Attempt, rival: Winner, overlap: Sequence[FileGroupId], saved: Saved) -> ConflictError:
     """Another writer is at work on the same file groups, and goes first."""
     return ConflictError(
-        f"{attempt.url}: {attempt.operation} {attempt.instant} gave way to {begin.operation} {begin.instant} of "
-        f"{begin.writer}, which is at work on the same file groups{_shown(overlap)}. Nothing was written; run it again when "
-        "that one has ended: Table.run does",
+        f"{attempt.url}: {attempt.operation} {attempt.instant} gave way to {rival.operation} {rival.instant} of "
+        f"{rival.writer}, which is at work on the same file groups{_shown(overlap)}{saved}. Nothing of ours lands; run it "
+        "again when that one has ended: Table.run does",
         table=attempt.url,
         instant=attempt.instant,
-        early=True,
-        **winner_facts(begin, "it is at work on the same file groups", overlap),
+        **saved.facts(),
+        **winner_facts(rival, "it is at work on the same file groups", overlap),
+    )
+
+
+def lost_early(attempt: Attempt, conflict: Conflict, saved: Saved) -> ConflictError:
+    """Another writer has landed, so that ours would lose at its commit."""
+    winner = conflict.winner
+    return ConflictError(
+        f"{attempt.url}: {attempt.operation} {attempt.instant} stops before its commit: {winner.operation} {winner.instant} of "
+        f"{winner.writer} landed first: {conflict.rule}{_shown(conflict.overlap)}{saved}. Nothing of ours lands; "
+        f"{conflict.advice}",
+        table=attempt.url,
+        instant=attempt.instant,
+        **saved.facts(),
+        **winner_facts(winner, conflict.rule, conflict.overlap),
     )
 
 
@@ -170,7 +216,7 @@ def lost_against(attempt: Attempt, conflict: Conflict, *, pending: str = "is sti
     )
 
 
-def winner_facts(winner: Begin | Commit | Party, rule: str, overlap: Sequence[FileGroupId] = ()) -> dict[str, Any]:
+def winner_facts(winner: Winner, rule: str, overlap: Sequence[FileGroupId] = ()) -> dict[str, Any]:
     """The facts that every `ConflictError` has."""
     return {
         "winner": winner.instant,

@@ -75,6 +75,8 @@ class Session:
         inline_bytes: what of a commit or plan takes more lies beside the log, and not in its entry.
         clock_is_right: begin also when this host's clock is years ahead of the table.
         threads: how many file groups a write works on at a time; as many as this process has cores.
+        merged_bytes_s: how many bytes of file slices a merge is taken to write in a second, before it has written any.
+        rounds: called with each heartbeat while their transaction beats, by T.
         first_sweep: called once, when the session looks after others for the first time.
     """
 
@@ -91,6 +93,8 @@ class Session:
         self.contention = Contention()
         self.priority, self.clock_is_right, self.inline_bytes = 0, False, INLINE_BYTES
         self.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.merged_bytes_s = 16 << 20
+        self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
@@ -203,6 +207,12 @@ class Session:
     def _after_beats(self) -> None:
         """On the heartbeat's thread, so that nobody waits for it."""
         self.look_after_others()
+        beating = self.heart.instants
+        for instant, look in list(self.rounds.items()):
+            if instant in beating:
+                look()
+            else:
+                del self.rounds[instant]
         try:
             self.pruner.look()
         except LakeLatchError as e:

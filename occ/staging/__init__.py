@@ -19,7 +19,7 @@ from .apply_rows import (
     write_successor,
 )
 from .collected_facts import wanted_of
-from .file_spec import FileSpec, refuse_if_over
+from .file_spec import FileLookout, FileSpec, refuse_if_over, token
 from .incoming import NULL, REFUSE, Incoming
 from .lossless import fitted
 from .meta_columns import COMMIT_TIME, SEQNO
@@ -38,6 +38,7 @@ __all__ = [
     "REFUSE",
     "SEQNO",
     "Combine",
+    "FileLookout",
     "FileSpec",
     "Files",
     "Incoming",
@@ -60,6 +61,7 @@ __all__ = [
     "refuse_if_over",
     "refuse_unordered",
     "slices_by_partition",
+    "token",
     "wanted_of",
     "write_successor",
 ]

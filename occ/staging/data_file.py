@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import IO, Literal
 
 from ...errors import RolledBackError, StorageError
-from ...hudi.files import PARTITION_METADATA, join, partition_metadata
+from ...hudi.files import PARTITION_METADATA, BaseFile, LogFile, join, partition_metadata
 from ...storage import Outcome, put_secured
 from ..liveness import announce, delete_data_file, is_no_part, stands
 from .file_spec import FileSpec, refuse_if_over
@@ -43,12 +43,16 @@ class DataFile:
 
         Raises:
             RolledBackError: the transaction has ended.
+            ConflictError: it gives way to another one (``early_conflict_detection``).
         """
         spec = self._spec
         refuse_if_over(spec.store, spec.instant)
         if self._first:
             _announce_partition(spec, self._partition)
-        self._marker = announce(spec.store, spec.instant, self.path, self._io)
+        file = BaseFile.at(self.path, 0) or LogFile.at(self.path, 0)
+        assert file is not None
+        with spec.announcing(file.group):
+            self._marker = announce(spec.store, spec.instant, self.path, self._io)
         self._object = self._stack.enter_context(spec.store.create(self.path))
         return self._object.stream
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -35,6 +37,13 @@ class Wanted:
     statistics: tuple[str, ...] = ()
 
 
+class FileLookout(Protocol):
+    """Whoever wants to know of a data file before it is written, in the process that began the transaction."""
+
+    def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
+        """Around the file's marker; an error ends the write."""
+
+
 @dataclass(frozen=True)
 class FileSpec:
     """Everything that the files of one transaction have in common. Pickles, so it travels to Spark's workers.
@@ -50,6 +59,7 @@ class FileSpec:
         begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
             from, "" where they began it.
         streams: of the table.
+        lookout: is told of each file; it does not travel.
     """
 
     store: Store
@@ -66,6 +76,14 @@ class FileSpec:
     write: int = 0
     begun: Mapping[FileGroupId, str] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
+    lookout: FileLookout | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "lookout": None}
+
+    def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
+        """Around the marker of a file of this group."""
+        return self.lookout.announcing(group) if self.lookout is not None else nullcontext()
 
     @property
     def rule(self) -> Rule:

@@ -18,7 +18,7 @@ from ...arguments import text
 from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
 from ..staging import Staged
-from ..turns import take_turn
+from ..turns import Lookout, take_turn
 from . import reading, replacing, row_writes
 from .attempt import Attempt
 from .landing import Landing
@@ -28,11 +28,12 @@ from .validator import CommitValidator
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
     from ...conditions import Given
+    from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
     from ..log import Begin
@@ -50,6 +51,7 @@ class Transaction:
     Attributes:
         operation: as it was begun.
         url: of the table.
+        lookout: looks for those that go first while it works.
         workspace: for engines that write files themselves; what users need of it are methods of the transaction.
     """
 
@@ -79,9 +81,11 @@ class Transaction:
         self._attempt = Attempt.begin(session, self.operation, changes.operation, claim, lease=lease)
         self.workspace, self._validator = Workspace(self._attempt, changes), validator
         self._landing = Landing(self._attempt, self.workspace, validator)
+        self.workspace.lookout = self.lookout = Lookout(self)
 
     def begin_anew(self, reserved: Reservation | None) -> None:
         """In place of an attempt that is over and had done nothing: one with a T of its own and a fresh snapshot."""
+        self.lookout.close()
         self._begin(replace(self.claim, reserved=reserved))
 
     @property
@@ -415,7 +419,8 @@ class Transaction:
         """Say which file groups this writer is about to fill by itself, before it does the work.
 
         Raises:
-            ConflictError: another writer is at work on them, and the table's ``early_conflict_detection`` is not ``off``.
+            ConflictError: another writer that goes first is at work on them, or has landed there, and the table's
+                ``early_conflict_detection`` is not ``off``.
                 Nothing was written; `Table.run` waits until that one has ended and runs it again.
         """
         self.require_open()
@@ -450,6 +455,22 @@ class Transaction:
         """What another open transaction will write, as far as its plan or its markers say."""
         return self._validator.announced(other)
 
+    def lost_already(self, groups: frozenset[FileGroupId], *, merges: bool) -> Conflict | None:
+        """The conflict with what has landed since its begin, if it writes these file groups."""
+        return self._validator.foreseen(
+            self.session.log.state, self.instant, list(self._attempt.follower.commits), groups, merges=merges
+        )
+
+    def size_of(self, groups: Collection[FileGroupId]) -> int:
+        """Bytes of these file groups in its snapshot."""
+        found = (self.snapshot.get(self.workspace.changes.place_of(each)) for each in groups)
+        return sum(each.total_size for each in found if each is not None)
+
+    @property
+    def merges(self) -> bool:
+        """Whether what it wrote so far can be merged again."""
+        return self.workspace.rebase is not None
+
     # --- the end ---------------------------------------------------------------------------------------------
 
     def require_open(self) -> None:
@@ -472,6 +493,7 @@ class Transaction:
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; look before you delete anything.
         """
+        self.lookout.close()
         return self._landing.commit()
 
     def abort(self, reason: str = "asked to") -> None:
@@ -479,6 +501,7 @@ class Transaction:
 
         When the end cannot be written now, the heartbeat stops and the next writer rolls the transaction back.
         """
+        self.lookout.close()
         self._landing.abort(reason)
 
     def __enter__(self) -> Self:
@@ -488,6 +511,7 @@ class Transaction:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         if exc is not None:
+            self.lookout.close()
             self._landing.leave(exc)
         elif self._attempt.state == "open":
             self.commit()

@@ -12,6 +12,7 @@ from ...conflict import (
     Conflict,
     Kind,
     Party,
+    ReadSet,
     Region,
     Repeatable,
     Verdict,
@@ -25,11 +26,12 @@ from ...conflict import (
 )
 from ...errors import ConflictError
 from ...hudi.files import BaseFile, LogFile
-from ..liveness import list_markers
+from ..liveness import announced_paths
 from ..log import Begin, Commit, LogState, groups_of, held, plain_metadata_of, write_set_of
 from ..staging import Staged
 
 if TYPE_CHECKING:
+    from ...hudi.files import FileGroupId
     from ...storage import Store
     from ..log import Settings
     from ..session import Session
@@ -144,6 +146,23 @@ class CommitValidator:
         # Files were planned with one schema; to merge them onto slices of another one, the work has to be done anew.
         return verdict if schema == (wanted or began) else verdict.again[0]
 
+    def foreseen(
+        self, state: LogState, instant: str, commits: Sequence[Commit], groups: frozenset[FileGroupId], *, merges: bool
+    ) -> Conflict | None:
+        """The conflict that it would lose by these commits alone if it wrote these file groups and had read nothing."""
+        me, settings = state.open.get(instant), state.settings
+        if me is None or not groups or not commits:
+            return None
+        ours = Party(instant, "", me.operation, me.writer, WriteSet(groups), self._priority)
+        return resolve(
+            ours,
+            ReadSet(blind=True),
+            [self._landed(commit) for commit in commits],
+            by=settings.strategy,
+            bucketed=settings.bucket_count is not None,
+            repeatable=Repeatable(groups, looks=True) if merges else None,
+        ).lost
+
     def _refuse_new_promises(self, settings: Settings, instant: str) -> None:
         if settings is self._began:
             return
@@ -216,7 +235,7 @@ class CommitValidator:
             if other.instant not in self._plans:  # it never changes
                 self._plans[other.instant] = WriteSet(groups_of(held(self._store, other.plan)))
             return self._plans[other.instant]
-        paths = [marker.path for marker in list_markers(self._store, other.instant)]
+        paths = announced_paths(self._store, other.instant)
         files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in paths]
         groups = frozenset(file.group for file in files if file is not None)
         appended = groups - {file.group for file in files if isinstance(file, BaseFile)}

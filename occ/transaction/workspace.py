@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...conditions import Condition, Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..rebase import Again, Lost
-    from ..staging import FileSpec, NewFile, Staged
+    from ..staging import FileLookout, FileSpec, NewFile, Staged
     from .attempt import Attempt
 
 
@@ -53,6 +53,7 @@ class Workspace:
         rebase: merges again what was done here, where that is possible.
         failed: the error of a write that failed half-way.
         report: is told how far writes of rows have come.
+        lookout: is told of each data file before it is written.
         schema_text: the table's schema with the columns added here, as Avro JSON; None before the first write.
     """
 
@@ -62,6 +63,7 @@ class Workspace:
         self.begin_slot = attempt.begin_slot
         self.schema_text: str | None = None
         self.rebase: Rebase | None = None
+        self.lookout: FileLookout | None = None
         self.failed = ""
         self.report = Reporter()
         self._columns: pa.Schema | None = None
@@ -238,6 +240,7 @@ class Workspace:
             wanted=wanted_of(self.session.settings, spec.schema, self.operation),
             write=max(self._write, 0),
             begun=self._begun(),
+            lookout=self.lookout,
         )
         self._successors |= {FileGroupId(g.partition, spec.successor_id(g)): g for g in spec.begun}
         self._columns, self._spec = spec.schema, spec

@@ -1,13 +1,16 @@
 """Who goes first: reservations, waiting for others, and conflicts found before the work is done."""
 
-from .early_conflicts import TurnTaker, take_turn, targets
+from .early_conflicts import take_turn, targets
+from .lookout import Lookout
 from .reservations import Asked, reservation_of, touched
+from .turn_taker import TurnTaker
 from .waiting import BoundedWait, InTheWay, queue
 
 __all__ = [
     "Asked",
     "BoundedWait",
     "InTheWay",
+    "Lookout",
     "TurnTaker",
     "queue",
     "reservation_of",

@@ -332,7 +332,8 @@ def test_a_write_waits_for_its_turn_and_merges_once(
     bucket_count: int | None,
     route: str,
 ) -> None:
-    table = make(bucket_count=bucket_count, early_conflict_detection="wait", sizes=ROUTES[route])
+    table = make(bucket_count=bucket_count, early_conflict_detection="direct", sizes=ROUTES[route])
+    table.table.session.merged_bytes_s = 1  # so that it is worth waiting
     table.upsert(rows(spark, **ON_CALL, eve=("sf", 3)).coalesce(1))
     with lakelatch.open(table.table.url) as handle:
         for city, name, waited in (("la", "ben", 0), ("sf", "ada", 1)):
@@ -355,7 +356,8 @@ def test_rows_are_computed_once_however_long_it_waits(
     make: Callable[..., Any], spark: Any, waits: Callable[..., Ends]
 ) -> None:
     """What looked where the rows go has shuffled them for the merge as well."""
-    table = make(bucket_count=2, early_conflict_detection="wait", sizes=ROUTES["tasks"])
+    table = make(bucket_count=2, early_conflict_detection="direct", sizes=ROUTES["tasks"])
+    table.table.session.merged_bytes_s = 1  # so that it is worth waiting
     table.upsert(rows(spark, **ON_CALL))
     counted = spark.sparkContext.accumulator(0)
 

@@ -288,7 +288,7 @@ def test_it_waited_in_vain_for_a_reservation(folder):
 
 
 def test_it_gave_way_early(folder):
-    with make(folder, early_conflict_detection="fail") as table:
+    with make(folder, early_conflict_detection="direct", rebase=False) as table:
         winner = table.transaction()
         winner.claim_turn(winner.snapshot.file_slices("day=a"))
         winner.upsert(rows("a0"))
@@ -299,7 +299,7 @@ def test_it_gave_way_early(folder):
         account = table.why(loser.instant)
         assert account.outcome == "lost"
         assert account.winner.instant == winner.instant
-        assert ways(account)["early_conflict_detection"] == "both"
+        assert ways(account)["early_conflict_detection"] == "ours"
 
 
 # --- other ends ------------------------------------------------------------------------------------------------------

@@ -40,15 +40,26 @@ def merges(txn) -> int:
     return txn.workspace.rebase.round if txn.workspace.rebase else 0
 
 
-@pytest.fixture
-def waits(make_world):
-    world = make_world(early_conflict_detection="wait")
-    return world, world.writer("owner"), world.writer("other")
+MODES = ("direct", "transactional", "async")
 
 
-@pytest.fixture
-def fails(make_world):
-    world = make_world(early_conflict_detection="fail")
+def slow(world, name: str, **more) -> Writer:
+    """A writer for whom merging again takes longer than waiting for anybody."""
+    writer = world.writer(name, **more)
+    writer.table.session.merged_bytes_s = 1
+    return writer
+
+
+@pytest.fixture(params=MODES)
+def waits(make_world, request):
+    world = make_world(early_conflict_detection=request.param)
+    return world, slow(world, "owner"), slow(world, "other")
+
+
+@pytest.fixture(params=MODES)
+def fails(make_world, request):
+    """What both change cannot be merged again."""
+    world = make_world(early_conflict_detection=request.param, rebase=False)
     return world, world.writer("owner"), world.writer("other")
 
 
@@ -140,8 +151,8 @@ def test_who_has_done_something_goes_on(waits, done):
 
 @pytest.mark.parametrize("end", ["abort", "death", "death elsewhere"])
 def test_it_waits_no_longer_than_the_other_one_lives(make_world, end):
-    world = make_world(early_conflict_detection="wait")
-    owner, other = world.writer("owner"), world.writer("other", host="host-b" if "elsewhere" in end else "host-a")
+    world = make_world(early_conflict_detection="direct")
+    owner, other = slow(world, "owner"), slow(world, "other", host="host-b" if "elsewhere" in end else "host-a")
     first = begin(owner, a0=5)
     after(other, 5, first.abort if end == "abort" else owner.die)
     second = begin(other, a1=7)
@@ -153,8 +164,8 @@ def test_it_waits_no_longer_than_the_other_one_lives(make_world, end):
 
 
 def test_waiting_has_a_bound_and_then_it_goes_on(make_world):
-    world = make_world(early_conflict_detection="wait", yield_wait_s=10)
-    owner, other = world.writer("owner"), world.writer("other")
+    world = make_world(early_conflict_detection="direct", yield_wait_s=10)
+    owner, other = slow(world, "owner"), slow(world, "other")
     first = begin(owner, a0=5)
     second = begin(other, a1=7)
     assert 10 <= passed(other) < 15
@@ -196,8 +207,8 @@ def test_a_reservation_is_waited_for_before_there_is_a_marker(waits):
 
 
 def test_a_place_that_stays_reserved_is_not_waited_for_without_end(make_world):
-    world = make_world(early_conflict_detection="wait", yield_wait_s=10)
-    owner, other = world.writer("owner"), world.writer("other")
+    world = make_world(early_conflict_detection="direct", yield_wait_s=10)
+    owner, other = slow(world, "owner"), slow(world, "other")
     first = begin(owner, a0=5)
     after(other, 5, lambda: (first.commit(), owner.table.transaction(reserve=["part=a"])))
     second = begin(other, a1=7)
@@ -279,18 +290,19 @@ def test_other_places_are_not_waited_for(waits):
 
 @pytest.mark.parametrize("same", [True, False])
 def test_with_a_bucket_index_it_is_the_bucket(make_world, same):
-    """Also one that has no file group yet: two writers must not both make its first."""
-    world = make_world(empty=True, bucket_count=8, early_conflict_detection="wait")
-    owner, other = world.writer("owner"), world.writer("other")
+    world = make_world(empty=True, bucket_count=8, early_conflict_detection="direct")
+    owner, other = slow(world, "owner"), slow(world, "other")
+    begin(owner, a0=1, a1=1).commit()
     first = begin(owner, a0=5)
     after(other, 5, first.commit)
     begin(other, **({"a0": 6} if same else {"a1": 6})).commit()
     assert (passed(other) >= 5) is same
 
 
-def test_it_costs_nothing_where_nobody_else_is_at_work(waits, monkeypatch):
+def test_keys_are_not_looked_up_where_nobody_else_is_at_work(make_world, monkeypatch):
     """The log says who is open; markers are listed once for each of those, however many file groups there are."""
-    _world, owner, other = waits
+    world = make_world(early_conflict_detection="direct")
+    owner, other = world.writer("owner"), world.writer("other")
 
     def calls() -> tuple[int, int]:
         other.store.calls.clear()
@@ -330,23 +342,25 @@ def test_the_younger_one_fails_before_its_work_and_is_told_by_whom(fails):
         second.upsert(rows("a", {"a1": 7}))
     assert (lost.value.winner, lost.value.winner_writer) == (first.instant, "owner")
     assert lost.value.overlap[0].startswith("part=a/")
-    assert not other.table.store.list(f"{MARKERS}/{second.instant}", recursive=True)
+    assert not [each for each in other.table.store.names("part=a") if second.instant in each]
+    assert (lost.value.saved_bytes > 0, lost.value.saved_s > 0, lost.value.early) == (True, True, True)
     second.abort()
+    assert not other.table.store.list(f"{MARKERS}/{second.instant}", recursive=True)
     first.commit()
 
 
-@pytest.mark.parametrize("mode", ["wait", "fail"])
+@pytest.mark.parametrize("rebase", [True, False])
 @pytest.mark.parametrize("beat_age_s", [10, 3600])
-def test_markers_of_a_writer_that_died_long_ago_count_for_nobody(make_world, mode, beat_age_s):
+def test_markers_of_a_writer_that_died_long_ago_count_for_nobody(make_world, rebase, beat_age_s):
     """A handle that has just been opened has not watched it long enough to end it (apache/hudi 12522)."""
-    world = make_world(early_conflict_detection=mode)
-    owner, other = world.writer("owner"), world.writer("other", host="host-b")
+    world = make_world(early_conflict_detection="direct", rebase=rebase)
+    owner, other = slow(world, "owner"), slow(world, "other", host="host-b")
     first = begin(owner, a0=5)
     owner.die()
-    died_at = other.env.now() - beat_age_s
-    os.utime(world.folder / HEARTBEATS / first.instant, (died_at, died_at))
     second = other.table.transaction()
-    if beat_age_s < second.session.settings.heartbeat_timeout_s and mode == "fail":
+    now = (world.folder / HEARTBEATS / second.instant).stat().st_mtime
+    os.utime(world.folder / HEARTBEATS / first.instant, (now - beat_age_s,) * 2)
+    if beat_age_s < second.session.settings.heartbeat_timeout_s and not rebase:
         with pytest.raises(ConflictError, match="at work on the same file groups"):
             second.upsert(rows("a", {"a1": 7}))
         return
@@ -363,8 +377,9 @@ def test_the_older_one_goes_on(fails):
     younger = begin(other, a1=7)
     older.upsert(rows("a", {"a0": 5}))
     older.commit()
-    younger.commit()
-    assert world.content() == BEGUN | {"a0": 5, "a1": 7}
+    with pytest.raises(ConflictError, match="landed first"):
+        younger.commit()
+    assert world.content() == BEGUN | {"a0": 5}
 
 
 def test_run_comes_back_when_the_other_one_has_ended_with_the_place_reserved(fails):
@@ -382,7 +397,7 @@ def test_run_comes_back_when_the_other_one_has_ended_with_the_place_reserved(fai
     assert len(seen[1][0].groups) == 1
 
 
-@pytest.mark.parametrize("mode", ["wait", "fail"])
+@pytest.mark.parametrize("mode", ["direct", "transactional"])
 def test_a_writer_that_fills_files_itself_can_ask(make_world, mode):
     """It has looked at the snapshot, so it is run again, and not waited for in its place."""
     world = make_world(early_conflict_detection=mode)
@@ -401,9 +416,9 @@ def test_a_writer_that_fills_files_itself_can_ask(make_world, mode):
     assert world.content() == BEGUN | {"a0": 6, "a1": 1}
 
 
-@pytest.mark.parametrize("mode", ["wait", "fail"])
-def test_a_larger_priority_gives_way_to_nobody(make_world, mode):
-    world = make_world(strategy="priority", early_conflict_detection=mode)
+@pytest.mark.parametrize("rebase", [True, False])
+def test_a_larger_priority_gives_way_to_nobody(make_world, rebase):
+    world = make_world(strategy="priority", early_conflict_detection="direct", rebase=rebase)
     low, high = world.writer("low"), world.writer("high")
     high.table.session.priority = 5
     begin(low, a0=5)
@@ -412,7 +427,7 @@ def test_a_larger_priority_gives_way_to_nobody(make_world, mode):
 
 
 def test_a_mode_that_does_not_exist_is_refused(world):
-    with pytest.raises(ConfigError, match="must be one of off, wait, fail"):
+    with pytest.raises(ConfigError, match="must be one of off, direct, transactional, async"):
         world.writer("a").table.change_settings(early_conflict_detection="soon")
 
 
@@ -423,7 +438,7 @@ def test_several_that_wait_for_the_same_go_one_after_another(folder):
     """Each merges once: those that were told at the same moment that it is free are put in order by the log."""
     url = str(folder / "table")
     schema = {"record_key": "id", "partition_by": "part", "schema": SCHEMA}
-    with lakelatch.create(url, **schema, early_conflict_detection="wait") as table:
+    with lakelatch.create(url, **schema, early_conflict_detection="direct") as table:
         with table.transaction("insert") as txn:
             insert(txn, "a", *(f"a{n}" for n in range(8)), v=0)
         first = table.transaction()
@@ -432,6 +447,7 @@ def test_several_that_wait_for_the_same_go_one_after_another(folder):
 
         def write(n: int) -> None:
             with lakelatch.open(url) as handle:
+                handle.session.merged_bytes_s = 1
                 txn, abort = handle.transaction(), Transaction.abort
                 txn.abort = lambda reason: (abort(txn, reason), told.release())
                 txn.upsert(rows("a", {f"a{n}": 1}))

@@ -1,0 +1,100 @@
+"""Finds out who else writes rows of a table now, where, and whether it still lives.
+
+Writers of this library stand in the log, so whoever has no markers costs one listing. An engine that does not read the
+log is known by its folder of markers alone; it counts if its requested time is smaller, as in Apache Hudi's
+`MarkerBasedEarlyConflictDetectionRuntimeServiceStrategy`, and its instant on the timeline is one of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...conflict import INGESTION, Reservation, WriteSet, kind_of
+from ...hudi.files import BaseFile, FileGroupId, LogFile
+from ..liveness import announced_paths, instants_with_markers, lag_s
+from ..log import Begin
+from ..session import Session
+from .turn_taker import TurnTaker
+
+_JVM_SILENT_S = 120.0  # Hudi's own: a heartbeat each 60 s, of which two may be missed
+_OF_ROWS = frozenset({"commit", "deltacommit", "replacecommit"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another transaction at work, with the places where; ``begin`` None: of an engine that does not read the log."""
+
+    instant: str
+    operation: str
+    writer: str
+    places: Reservation
+    begin: Begin | None = None
+
+
+def before(txn: TurnTaker) -> list[Begin]:
+    """The open transactions of rows that go before ours, whether or not they have announced anything."""
+    return [begin for begin, first in _others(txn) if first]
+
+
+def rivals(txn: TurnTaker, *, older_only: bool) -> list[Rival]:
+    """Who writes rows now, in the log and beside it; one listing of markers for each of them."""
+    found = []
+    for begin, first in _others(txn):
+        if older_only and not first:
+            continue
+        writes = txn.announced(begin)
+        places = Reservation(writes.region, writes.groups)
+        if first and begin.reserved and txn.session.reservations.counts(begin):
+            places |= begin.reserved
+        if places:
+            found.append(Rival(begin.instant, begin.operation, begin.writer, places, begin))
+    return found
+
+
+def _others(txn: TurnTaker) -> list[tuple[Begin, bool]]:
+    """The other open transactions of rows, and whether each goes first."""
+    state = txn.session.log.catch_up()
+    by_priority = state.settings.strategy == "priority"
+    mine = state.open[txn.instant].claim if txn.instant in state.open else txn.claim
+    found = []
+    for begin in list(state.open.values()):
+        waits_for_ours = by_priority and begin.priority < mine.priority
+        service = begin.plan is not None or kind_of(begin.operation) not in INGESTION
+        if begin.instant != mine.instant and not service and not waits_for_ours:
+            found.append((begin, begin.claim.outranks(mine, by_priority=by_priority)))
+    return found
+
+
+def strangers(session: Session, instant: str) -> list[Rival]:
+    """The writers of other engines with a smaller requested time, by their markers."""
+    state = session.log.state
+    found = []
+    for other in instants_with_markers(session.store):
+        if other < instant and other not in state.open and other not in state.ended:
+            files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in announced_paths(session.store, other)]
+            groups = frozenset(file.group for file in files if file is not None)
+            if groups:
+                found.append(Rival(other, "write", "another engine", Reservation(groups=groups)))
+    return found
+
+
+def is_alive(session: Session, rival: Rival, instant: str) -> bool:
+    """Whether a rival still lives, as far as can be told without watching it: the dead have markers until they are swept.
+
+    Sees a process of this host that has ended, and a heartbeat that is older than that of ``instant`` by the time-out, both
+    dated by the store.
+    """
+    begin = rival.begin
+    if begin is not None and begin.process is not None and session.env.is_dead(begin.process):
+        return False
+    timeout_s = _JVM_SILENT_S if begin is None else session.settings.heartbeat_timeout_s
+    if lag_s(session.store, rival.instant, behind=instant) >= timeout_s:
+        return False
+    if begin is not None:
+        return True
+    return any(each.requested == rival.instant and each.action in _OF_ROWS for each in session.timeline().pending)
+
+
+def overlap_of(rival: Rival, mine: frozenset[FileGroupId], *, bucketed: bool) -> tuple[FileGroupId, ...]:
+    """Where a rival is at work on file groups of ours."""
+    return rival.places.met_by(WriteSet(mine), bucketed=bucketed)
