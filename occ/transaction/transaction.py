@@ -457,8 +457,10 @@ class Transaction:
 
     def lost_already(self, groups: frozenset[FileGroupId], *, merges: bool) -> Conflict | None:
         """The conflict with what has landed since its begin, if it writes these file groups."""
+        session, commits = self.session, list(self._attempt.follower.commits)
+        appends = session.config.merge_on_read
         return self._validator.foreseen(
-            self.session.log.state, self.instant, list(self._attempt.follower.commits), groups, merges=merges
+            session.log.state, self.instant, commits, groups, merges=merges, appends=appends
         )
 
     def size_of(self, groups: Collection[FileGroupId]) -> int:

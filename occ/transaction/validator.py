@@ -147,17 +147,28 @@ class CommitValidator:
         return verdict if schema == (wanted or began) else verdict.again[0]
 
     def foreseen(
-        self, state: LogState, instant: str, commits: Sequence[Commit], groups: frozenset[FileGroupId], *, merges: bool
+        self,
+        state: LogState,
+        instant: str,
+        commits: Sequence[Commit],
+        groups: frozenset[FileGroupId],
+        *,
+        merges: bool,
+        appends: bool,
     ) -> Conflict | None:
-        """The conflict that it would lose by these commits alone if it wrote these file groups and had read nothing."""
+        """The conflict that it would lose by these commits alone if it wrote these file groups and had read nothing.
+
+        ``appends``: by log files, which get on with a compaction.
+        """
         me, settings = state.open.get(instant), state.settings
         if me is None or not groups or not commits:
             return None
-        ours = Party(instant, "", me.operation, me.writer, WriteSet(groups), self._priority)
+        writes = WriteSet(groups, appended=groups if appends else frozenset(), streamed=bool(settings.streams))
+        ours = Party(instant, "", me.operation, me.writer, writes, self._priority)
         return resolve(
             ours,
             ReadSet(blind=True),
-            [self._landed(commit) for commit in commits],
+            [self._landed(commit, streamed=bool(settings.streams)) for commit in commits],
             by=settings.strategy,
             bucketed=settings.bucket_count is not None,
             repeatable=Repeatable(groups, looks=True) if merges else None,

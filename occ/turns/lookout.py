@@ -58,7 +58,8 @@ class Lookout:
     def mode(self) -> str:
         """The table's setting, ``off`` where there is nothing to look for."""
         settings = self._session.settings
-        return OFF if self._closed or self._txn.has_lock else settings.early_conflict_detection
+        idle = self._closed or self._txn.has_lock or bool(settings.streams)  # those do not conflict by file groups
+        return OFF if idle else settings.early_conflict_detection
 
     @property
     def merges(self) -> bool:
