@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ..turns import TurnTaker
+from ..turns import Watchful
 
 if TYPE_CHECKING:
     from .workspace import Workspace
 
 
-class Writer(TurnTaker, Protocol):
+class Writer(Watchful, Protocol):
     """A transaction that writes rows; its workspace is another one after it has begun anew."""
 
     @property

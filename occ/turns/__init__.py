@@ -1,9 +1,8 @@
 """Who goes first: reservations, waiting for others, and conflicts found before the work is done."""
 
 from .early_conflicts import take_turn, targets
-from .lookout import Lookout
+from .lookout import Lookout, Watchful
 from .reservations import Asked, reservation_of, touched
-from .turn_taker import TurnTaker
 from .waiting import BoundedWait, InTheWay, queue
 
 __all__ = [
@@ -11,7 +10,7 @@ __all__ = [
     "BoundedWait",
     "InTheWay",
     "Lookout",
-    "TurnTaker",
+    "Watchful",
     "queue",
     "reservation_of",
     "take_turn",

@@ -30,9 +30,9 @@ from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId, bucket_of
 from ..log import OFF, TRANSACTIONAL
 from ..staging import NEW, Plan, holders, owners, placed
+from .lookout import Watchful
 from .reservations import bounded
 from .rivals import Rival, is_alive, overlap_of, rivals
-from .turn_taker import TurnTaker
 from .waiting import BoundedWait
 
 # The file groups that a merge will write, of the partitions where others are at work.
@@ -50,7 +50,7 @@ class _Met:
     mine: frozenset[FileGroupId]
 
 
-def take_turn(txn: TurnTaker, targets: Targets, *, by_itself: bool = False) -> None:
+def take_turn(txn: Watchful, targets: Targets, *, by_itself: bool = False) -> None:
     """Whoever is at work on the same file groups has ended when this returns, or it is not worth waiting for.
 
     Args:
@@ -82,7 +82,7 @@ def take_turn(txn: TurnTaker, targets: Targets, *, by_itself: bool = False) -> N
         txn.lookout.begin(merges=True)
 
 
-def _meets(txn: TurnTaker, targets: Targets) -> _Met | None:
+def _meets(txn: Watchful, targets: Targets) -> _Met | None:
     """Those at work on the same file groups that ours could wait for; else ours is announced, where that is asked for."""
     met = None
     # Who has reserved goes first: others wait for it. What was done on this snapshot would be done twice.
@@ -101,7 +101,7 @@ def _meets(txn: TurnTaker, targets: Targets) -> _Met | None:
     return met
 
 
-def _wait_if_worth(txn: TurnTaker, met: _Met) -> None:
+def _wait_if_worth(txn: Watchful, met: _Met) -> None:
     again_s = txn.size_of(met.shared) / txn.session.merged_bytes_s
     whom = ", ".join(f"{each.operation} {each.instant} of {each.writer}" for each in met.rivals)
     if again_s < _WORTH_S:

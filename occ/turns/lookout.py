@@ -22,6 +22,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Protocol
 
 from ...errors import CommitError, LakeLatchError, LockError
 from ...hudi.files import BaseFile, BaseName, FileGroupId, LogFile, base_file_name, join
@@ -201,3 +202,10 @@ class Lookout:
         done, spent_s = self._txn.size_of(begun), self._session.env.monotonic() - self._began
         pace = done / spent_s if done and spent_s > 0 else self._session.merged_bytes_s
         return Saved(left / pace, left, spent_s)
+
+
+class Watchful(TurnTaker, Protocol):
+    """A transaction with a lookout, another one after it has begun anew."""
+
+    @property
+    def lookout(self) -> Lookout: ...

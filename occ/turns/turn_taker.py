@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ...conflict import Claim, Conflict, Reservation, WriteSet
 from ...hudi.files import FileGroupId
 from ..log import Begin
 from ..session import Session
-
-if TYPE_CHECKING:
-    from .lookout import Lookout
 
 
 class TurnTaker(Protocol):
@@ -23,7 +20,6 @@ class TurnTaker(Protocol):
         has_lock: it holds the table's lock.
         merges: what it wrote so far can be merged again.
         lost_on: the file groups on which it gives way.
-        lookout: of its present attempt.
     """
 
     url: str
@@ -41,8 +37,6 @@ class TurnTaker(Protocol):
     def has_lock(self) -> bool: ...
     @property
     def merges(self) -> bool: ...
-    @property
-    def lookout(self) -> Lookout: ...
     def announced(self, other: Begin) -> WriteSet:
         """What another open transaction will write, as far as it has said so."""
 
