@@ -133,7 +133,7 @@ def unpacked(rows: Iterable[Any], schema: pa.Schema) -> pa.Table | None:
     if None in bodies:
         return None
     tables = [pa.ipc.open_stream(body).read_all() for body in bodies if body]
-    return pa.concat_tables(tables) if tables else schema.emptytable_of()
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 class Task(ABC):

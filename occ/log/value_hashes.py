@@ -155,18 +155,22 @@ def _above(text: str) -> str:
 def _sorted(pieces: list[Hashes]) -> Hashes:
     if len(pieces) == 1 and len(pieces[0]) == 1:
         return pieces[0]
-    found = np.sort(np.concatenate(pieces))  # np.unique may hash first, which takes many times as long
-    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
+    found = np.concatenate(pieces)
+    found.sort()  # np.unique may hash first, which takes many times as long
+    again = found[1:] == found[:-1]
+    return found[np.append(True, ~again)] if again.any() else found
 
 
 def pack(hashes: Hashes) -> bytes:
     """Sorted hashes as differences of equal width, which stands in front; of a few as they are, after a zero."""
     if len(hashes) < _FEW:
         return b"\0" + hashes.astype("<u8", copy=False).tobytes()
-    steps = hashes.copy()
-    steps[1:] -= hashes[:-1]
+    steps = np.diff(hashes, prepend=np.uint64(0)).astype("<u8", copy=False)
     width = max(1, (int(steps.max(initial=0)).bit_length() + 7) // 8)
-    return bytes([width]) + steps.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].tobytes()
+    packed = np.empty(1 + width * len(steps), np.uint8)
+    packed[0] = width
+    packed[1:].reshape(-1, width)[:] = steps.view(np.uint8).reshape(-1, 8)[:, :width]
+    return packed.tobytes()
 
 
 def unpack(packed: bytes) -> Hashes:
