@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import lakelatch
 import lakelatch.spark
+from lakelatch.errors import ConflictError
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.liveness.markers import MARKERS
 from lakelatch.occ.table import Table
@@ -327,3 +329,76 @@ def test_a_caller_who_cancels_his_job_group_ends_the_write(
     assert "cancelled" in str(errors[0])
     assert not data_files(table)
     assert_clean(table)
+
+
+class PublishInATask:
+    """Where a task is about to publish a data file; it waits there until its job is cancelled, or fails the test."""
+
+    def __init__(self, driver: int) -> None:
+        self._driver = driver
+
+    def __call__(self, call: Any) -> bool:
+        return call.op == "publish" and os.getpid() != self._driver
+
+
+def _wait_to_be_cancelled() -> None:
+    time.sleep(60)
+
+
+_wait_to_be_cancelled.__module__ = "__main__"
+
+
+@pytest.mark.parametrize("mode", ["direct", "async"])
+def test_a_job_that_cannot_land_is_cancelled_while_its_tasks_write(
+    make: Callable[..., Any], spark: Any, mode: str
+) -> None:
+    """The older writer's marker stands after the job has begun; the job ends at once and leaves nothing."""
+    plain = make(
+        rebase=False, early_conflict_detection=mode, bucket_count=2, heartbeat_interval_s=0.2, heartbeat_timeout_s=60
+    )
+    plain.insert(numbers(spark, 20, 0))
+    before, root = data_files(plain), Path(plain.table.store.inner.root)
+    store = FaultStore(plain.table.store.inner, Pause(PublishInATask(os.getpid()), _wait_to_be_cancelled, forever=True))
+    errors: list[ConflictError] = []
+    with lakelatch.open(plain.table.url) as other, Table(store) as handle:
+        older = other.transaction()
+        table = lakelatch.spark.open(spark, handle, sizes=TASKS)
+
+        def upsert() -> None:
+            try:
+                table.run(lambda txn: txn.upsert(numbers(spark, 20, 1)), attempts=1)
+            except ConflictError as e:
+                errors.append(e)
+
+        writer = threading.Thread(target=upsert)
+        writer.start()
+        wait = threading.Event()
+        while not (own := list((root / MARKERS).rglob("*.MERGE"))):
+            wait.wait(0.05)
+        assert older.instant not in str(own)
+        older.upsert(pa.table({"id": ["k0"], "city": ["sf"], "n": [7]}))
+        stood = time.monotonic()
+        writer.join(30)
+        took = time.monotonic() - stood
+        assert [(e.winner, e.early, len(e.overlap)) for e in errors] == [(older.instant, True, 1)]
+        assert took < 10
+        older.commit()
+    assert len(data_files(plain)) == len(before) + 1
+    plain.table.rollback_failed_writes()
+    assert_clean(plain)
+    assert plain.read().where("n = 7").count() == 1
+
+
+def test_a_job_asks_where_its_rows_go_before_it_writes(make: Callable[..., Any], spark: Any) -> None:
+    """Where an older writer is at work already, no file is begun."""
+    table = make(rebase=False, early_conflict_detection="direct", sizes=TASKS)
+    table.insert(numbers(spark, 20, 0))
+    with lakelatch.open(table.table.url) as other:
+        older = other.transaction()
+        older.upsert(pa.table({"id": ["k0"], "city": ["sf"], "n": [7]}))
+        before = len(data_files(table))
+        with pytest.raises(ConflictError, match="gave way") as lost:
+            table.run(lambda txn: txn.upsert(numbers(spark, 20, 1)), attempts=1)
+        assert lost.value.saved_bytes > 0
+        assert len(data_files(table)) == before
+        older.commit()
