@@ -1,6 +1,7 @@
 """`Table.upsert` and its load in plain Python, against delta-rs, in turns: rows upserted onto a table of some partitions.
 
     python -m benchmarks.verbs.table_verbs [--rows 5000000] [--upserts 1000000] [--partitions 12] [--rounds 3] [--folder DIR]
+    python -m benchmarks.verbs.table_verbs --pyiceberg --rows 10000 --upserts 2000    # pyiceberg too, at what it can finish
 
 load     `insert` of all rows into an empty table       `write_deltalake`, partitioned
 upsert   half known keys, half new ones                 `merge`, matched by key and partition, update all, insert all
@@ -61,6 +62,14 @@ def load(side: str, url: str, rows: pa.Table) -> None:
 
         write_deltalake(url, rows, partition_by=["month"])
         return
+    if side == "pyiceberg":
+        from pyiceberg.transforms import IdentityTransform
+
+        table = _iceberg(url).create_table("flights.all", schema=rows.schema)
+        with table.update_spec() as spec:
+            spec.add_field("month", IdentityTransform())
+        table.append(rows)
+        return
     more: dict[str, Any] = {"bucket_count": 4} if "buckets" in side else {}
     with lakelatch.create(url, record_key="id", partition_by="month", ordering_field="updated", **more) as table:
         table.insert(rows)
@@ -75,8 +84,20 @@ def upsert(side: str, url: str, rows: pa.Table) -> None:
         merge = DeltaTable(url).merge(rows, same, source_alias="s", target_alias="t")
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
         return
+    if side == "pyiceberg":
+        _iceberg(url).load_table("flights.all").upsert(rows, join_cols=["id", "month"])
+        return
     with lakelatch.open(url) as table:
         table.upsert(rows)
+
+
+def _iceberg(folder: str) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    Path(folder).mkdir(exist_ok=True)
+    catalog = SqlCatalog("local", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    catalog.create_namespace_if_not_exists("flights")
+    return catalog
 
 
 def _measure(
@@ -108,15 +129,16 @@ def main() -> None:
     parser.add_argument("--upserts", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pyiceberg", action="store_true", help="measure it too; of a million rows it takes minutes")
     parser.add_argument("--folder", default=None, help="where the tables are made; a temporary folder otherwise")
     args = parser.parse_args()
-    show(
-        "machine", machine("deltalake") | {"arrow_threads": pa.cpu_count(), "rows": args.rows, "upserts": args.upserts}
-    )
+    sides = (*_SIDES, "pyiceberg") if args.pyiceberg else _SIDES
+    peers = ("deltalake", "pyiceberg") if args.pyiceberg else ("deltalake",)
+    show("machine", machine(*peers) | {"arrow_threads": pa.cpu_count(), "rows": args.rows, "upserts": args.upserts})
     took: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for _ in range(args.rounds):
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-            for side in _SIDES:
+            for side in sides:
                 url = str(Path(folder) / "table")
                 first = args.rows - args.upserts // 2
                 whole, some = (0, args.rows, args.partitions, 1), (first, args.upserts, args.partitions, 2)
