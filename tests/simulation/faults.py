@@ -35,7 +35,8 @@ _FOLDERS = (
 
 def step_of(op: str, path: str, body: bytes) -> str:
     """What a request is for, so that coverage can be told: operation and folder, of log entries the kind."""
-    name = next((name for folder, name in _FOLDERS if path.startswith(folder)), "other")
+    # All data files are found by one listing of the table.
+    name = next((name for folder, name in _FOLDERS if path.startswith(folder)), "other") if path else "data"
     if op == "put":
         if name == "log":
             return "put " + body.partition(b'"kind":"')[2].partition(b'"')[0].decode()
