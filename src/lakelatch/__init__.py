@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from .occ.log import Settings
     from .occ.scan import Scan
     from .occ.session import CommitResult
-    from .occ.table import Table, adopt, create, open  # noqa: A004 - lakelatch.open is the name people expect
+    from .occ.table import Table, TableStream, adopt, create
+    from .occ.table import open as open  # noqa: A004 - lakelatch.open is the name people expect
     from .occ.transaction import Merge, RunResult, Transaction, WriteResult, sql
     from .progress import Progress
 
@@ -55,6 +56,7 @@ _LAZY = {
     "Scan": "occ.scan",
     "Settings": "occ.log",
     "Table": "occ.table",
+    "TableStream": "occ.table",
     "Transaction": "occ.transaction",
     "WriteResult": "occ.transaction",
     "adopt": "occ.table",
@@ -89,6 +91,7 @@ __all__ = [
     "Table",
     "TableError",
     "TableNotFoundError",
+    "TableStream",
     "TokenRegressedError",
     "Transaction",
     "UnsafeStoreError",

@@ -74,7 +74,15 @@ def buckets_are_not_compared() -> Patches:
     return [method(meeting, "_is_bucket", lambda _: lambda file_id: False)]
 
 
-@mutant(lambda shape: replace(shape, keepers=2, transactions=2, writers=3, faults={"slow at put completed": 0.2}))
+@mutant(
+    lambda shape: replace(
+        shape,
+        keepers=2,
+        transactions=4,
+        writers=3,
+        faults={"slow at put completed": 0.3, "twice at put completed": 0.3},
+    )
+)
 def what_was_archived_meanwhile_is_published() -> Patches:
     """A late publisher leaves its instant on the timeline, from which it was archived, and views show it (trap 4)."""
     archived = method(Publisher, "_is_archived", lambda _: lambda self, name: False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -168,10 +171,15 @@ def a_view_is_taken_for_that_of_the_log_read_before() -> Patches:
     return [method(Session, "latest", make)]
 
 
+def _instead_of_same_value(check: Callable[[Any], Any]) -> AbstractContextManager[Any]:
+    checks = [check if each is resolving._same_value else each for each in resolving._AGAINST_LANDED]
+    return mock.patch.object(resolving, "_AGAINST_LANDED", tuple(checks))
+
+
 @mutant(_keys)
 def equal_new_keys_are_not_compared() -> Patches:
     """Two transactions insert the same new key, and both land."""
-    return [mock.patch.object(resolving, "_same_value", return_value=None)]
+    return [_instead_of_same_value(lambda case: None)]
 
 
 @mutant(_keys)
@@ -200,7 +208,7 @@ def a_rebase_mends_equal_keys() -> Patches:
     def lenient(*args: Any, repeatable: Any = None, **words: Any) -> Any:
         if repeatable is None:
             return resolve(*args, repeatable=repeatable, **words)
-        with mock.patch.object(resolving, "_same_value", return_value=None):
+        with _instead_of_same_value(lambda case: None):
             return resolve(*args, repeatable=repeatable, **words)
 
     return [mock.patch.object(judge, "resolve", lenient)]
@@ -210,11 +218,12 @@ def a_rebase_mends_equal_keys() -> Patches:
 def unique_values_are_compared_as_keys_only() -> Patches:
     """A unique constraint is looked at in the snapshot, and not in what landed since."""
 
-    def make(real: Any) -> Any:
-        def same(ours: Any, theirs: Any, **words: Any) -> Any:
-            mine = {name: values for name, values in ours.writes.unique.items() if not name}
-            return real(replace(ours, writes=replace(ours.writes, unique=mine)), theirs, **words)
+    real = resolving._same_value
 
-        return same
+    def same(case: Any) -> Any:
+        mine = {name: values for name, values in case.ours.writes.unique.items() if not name}
+        case = copy(case)
+        case.ours = replace(case.ours, writes=replace(case.ours.writes, unique=mine))
+        return real(case)
 
-    return [method(resolving, "_same_value", make)]
+    return [_instead_of_same_value(same)]

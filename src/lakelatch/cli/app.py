@@ -354,6 +354,7 @@ def server(
     every_s: Annotated[
         float, typer.Option(min=0.05, max=60, help="Seconds between two looks at a table that somebody watches.")
     ] = 0.5,
+    json: Json = False,
 ) -> None:
     """Serve a dashboard, an API and Prometheus metrics of some tables, until Ctrl-C."""
     from .server import server as command
@@ -366,6 +367,7 @@ def server(
         tls=(tls_cert, tls_key),
         plain_http=plain_http,
         every_s=every_s,
+        json=json,
     )
 
 

@@ -1,4 +1,7 @@
-"""``lakelatch server``: a dashboard, an API and metrics of some tables, until it is stopped."""
+"""``lakelatch server``: a dashboard, an API and metrics of some tables, until it is stopped.
+
+JSON, once it listens: ``tables`` (names), ``url``, and ``token`` if one was made.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,19 @@ from contextlib import ExitStack
 import typer
 
 from ..errors import ConfigError, LakeLatchError
-from .output import say
+from .output import print_json, say
 
 
 def server(
-    tables: list[str], *, host: str, port: int, token_file: str, tls: tuple[str, str], plain_http: bool, every_s: float
+    tables: list[str],
+    *,
+    host: str,
+    port: int,
+    token_file: str,
+    tls: tuple[str, str],
+    plain_http: bool,
+    every_s: float,
+    json: bool,
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
     try:
@@ -41,6 +52,9 @@ def server(
         application = room.Application(watched, access, every_s=every_s, secure=address.secure)
 
         def listening(url: str) -> None:
+            if json:
+                print_json({"tables": [*watched], "url": url, "token": None if token_file else access.token})
+                return
             say(f"serving {', '.join(watched)} at {url}")
             if token_file:
                 say(f"the dashboard: {url}/?token=, and the token from {token_file}")

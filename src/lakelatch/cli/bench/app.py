@@ -112,11 +112,11 @@ def compare(first: Folder, second: Folder, *, json: Json = False) -> None:
 
 @bench.command()
 @plainly
-def report(folder: Folder) -> None:
+def report(folder: Folder, *, json: Json = False) -> None:
     """Write the report of a folder of results again."""
     from .listing import report as command
 
-    command(folder)
+    command(folder, json=json)
 
 
 @bench.command()
@@ -127,8 +127,9 @@ def export(
     format: Annotated[  # noqa: A002 - the option's name
         list[str] | None, typer.Option(help="perfetto, hdr or elle; repeatable. All by itself.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Write the histories of a folder of results for Perfetto, HdrHistogram and Elle."""
     from .listing import export as command
 
-    command(folder, format or [])
+    command(folder, format or [], json=json)

@@ -2,7 +2,7 @@
 
 JSON of ``list``: ``scenarios`` (``name``, ``about``, ``writers``), ``peers`` (``name``, ``configurations``, ``missing``). Of
 ``compare``: ``differences`` (``scenario``, ``writers``, ``system``, ``first``, ``second``, ``ratio``, ``certain``, ``note``) and
-``doubts``.
+``doubts``. Of ``report`` and ``export``: ``written`` (paths), and of ``export`` ``left_out`` (why).
 """
 
 from __future__ import annotations
@@ -65,14 +65,21 @@ def compare(first: Path, second: Path, *, json: bool) -> None:
         say(f"mind that {doubt}")
 
 
-def report(folder: Path) -> None:
+def report(folder: Path, *, json: bool) -> None:
     """Write the report again."""
-    say(f"report: {', '.join(map(str, write(read(folder))))}")
+    made = list(map(str, write(read(folder))))
+    if json:
+        print_json({"written": made})
+    else:
+        say(f"report: {', '.join(made)}")
 
 
-def export(folder: Path, formats: list[str]) -> None:
+def export(folder: Path, formats: list[str], *, json: bool) -> None:
     """Write the histories for other tools."""
     made, left_out = exported(read(folder), formats)
+    if json:
+        print_json({"written": list(map(str, made)), "left_out": list(left_out)})
+        return
     for words in left_out:
         say(f"left out: {words}")
     say(f"{len(made)} files in {folder / 'exports'}" if made else "nothing was written")

@@ -34,11 +34,12 @@ def add(
     columns: Annotated[str, typer.Option(metavar="A,B,...", help="What it writes.")],
     ordering: Annotated[str, typer.Option(help="The column that orders its events.")],
     on_delete: Annotated[str, typer.Option(help="row, clear or ignore.")] = "clear",
+    json: Json = False,
 ) -> None:
     """Declare a stream, or give one more columns."""
     from .commands import add as command
 
-    command(url, name, columns=columns.split(","), ordering=ordering, on_delete=on_delete)
+    command(url, name, columns=columns.split(","), ordering=ordering, on_delete=on_delete, json=json)
 
 
 @streams.command()

@@ -1,11 +1,11 @@
 """``lakelatch streams``.
 
-JSON of ``list``: a list of ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``, ``foreign_readers``, ``defaults``
-(``column``, ``value``, ``since``). Of ``explain``: a list, one for each partition that knows the key, of ``partition``,
-``file_id``, ``there``, ``cells`` (``column``, ``value``, ``stream``, ``ordering``, ``instant``, ``completion``, ``slot``,
-``why``, ``beat``: pairs of value and T) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
-``slot``, ``counted``). ``slot`` is null for values of base files, and where the log does not reach back so far. Values that
-JSON lacks are texts.
+JSON of ``add``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``,
+``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``). Of ``explain``: a list, one for each partition that knows
+the key, of ``partition``, ``file_id``, ``there``, ``cells`` (``column``, ``value``, ``stream``, ``ordering``, ``instant``,
+``completion``, ``slot``, ``why``, ``beat``: pairs of value and T) and ``events`` (``stream``, ``kind``, ``ordering``,
+``instant``, ``completion``, ``slot``, ``counted``). ``slot`` is null for values of base files, and where the log does not
+reach back so far. Values that JSON lacks are texts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def list_(url: str, *, json: bool) -> None:
         say("no streams")
 
 
-def add(url: str, name: str, *, columns: Sequence[str], ordering: str, on_delete: str) -> None:
+def add(url: str, name: str, *, columns: Sequence[str], ordering: str, on_delete: str, json: bool) -> None:
     """Declare a stream, and print what it is now."""
     import lakelatch
 
@@ -47,6 +47,9 @@ def add(url: str, name: str, *, columns: Sequence[str], ordering: str, on_delete
 
     with lakelatch.open(url) as table:
         made = table.stream(name, columns=list(columns), ordering=ordering, on_delete=on_delete).declaration
+    if json:
+        print_json(asdict(made))
+        return
     say(f"{made.name}: {described(made)}")
 
 
