@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from ...conflict import Kind, kind_of
 from ...errors import ConflictError, InputError, LakeLatchError, RolledBackError, StorageError
+from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name, next_label, refuse_clock
 from ...progress import Reporter
 from ...storage import Outcome
@@ -167,7 +168,7 @@ def _entry(
             if other.plan is not None and not groups.isdisjoint(groups_of(held(session.store, other.plan))):
                 raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
         for commit in follower.commits:
-            planned = _beside(session, name, planned, commit)
+            planned = _beside(session, name, planned, groups, commit)
         now = session.env.now()
         refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
         instant = next_label(now, state.top, trusted=session.clock_is_right)
@@ -185,13 +186,15 @@ def _entry(
     return build
 
 
-def _beside(session: Session, name: str, planned: Content, commit: Commit) -> Content:
-    """The plan beside a commit that landed while it was made. Raises `_Stale` when it has to be made anew."""
+def _beside(session: Session, name: str, planned: Content, groups: frozenset[FileGroupId], commit: Commit) -> Content:
+    """The plan of these file groups beside a commit that landed while it was made. Raises `_Stale` when it has to be made
+    anew.
+    """
     if name in DECIDED and kind_of(commit.operation) not in (Kind.SAVEPOINT, Kind.RESTORE):
         return planned  # what was superseded or is old stays so
     plain = plain_metadata_of(session.store, commit)
     writes = write_set_of(session.store, commit, plain)
-    if commit.restores or name in DECIDED or not groups_of(planned).isdisjoint(writes.groups):
+    if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
         more = None
         if name == "compact" and session.streams and not (commit.restores or writes.region):
             more = compaction.grown(planned, commit.completion, plain)

@@ -608,7 +608,7 @@ def test_a_late_file_of_no_commit_below_the_boundary_is_found(old):
 
 
 def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old):
-    a, b = old.writer("A"), old.writer("B", host="host-b")
+    a, b = old.writer("A", epoch_slots=50), old.writer("B", host="host-b", epoch_slots=50)
     planned = a.table.plan_archive(**ALL)
     txn = Service(b.table.session, "restore")
     with pytest.raises(lakelatch.ConflictError) as told:
