@@ -199,7 +199,8 @@ class Change:
         story, txn = self._story, self._txn
         arrow = pa.Table.from_pylist(list(rows), schema=story.schema)
         if story.table.config.merge_on_read:
-            txn.delete(arrow)
+            config = story.table.config  # without an ordering value, which would spare newer rows
+            txn.delete(arrow.select([*config.record_key_fields, *config.partition_fields]))
             return self
         keys, paths = record_keys(arrow, story.key), partition_paths(arrow, story.table.config)
         for path in paths.unique().to_pylist():

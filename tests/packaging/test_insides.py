@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 INSIDES = {
     "locks/dynamodb/table.py": {"_credentials", "_request_signer"},  # and _endpoint, a name that is ours, too
     "locks/zookeeper/session.py": {"_connection"},  # and its _connect, a name that is ours, too
+    "spark/clauses.py": {"_jdf"},
     "spark/columns.py": {"_active_spark_context", "_jvm", "_jc"},
     "spark/partition_pruning.py": {"_jdf"},
     "spark/read.py": {"_jsparkSession", "_jvm"},
