@@ -400,7 +400,7 @@ def for_our_spark(folder: Path, index: str) -> tuple[Story, list[tuple[str, list
     writes = [
         ("insert", rows("JFK", range(12), seen=2) + rows("Zürich", range(5), seen=2)),
         ("upsert", rows("JFK", range(8, 16), seen=3) + rows("JFK", range(2), seen=1) + rows("a/b", range(2), seen=3)),
-        ("delete", rows("JFK", range(4, 6))),
+        ("delete", rows("JFK", range(4, 6), seen=3)),
         ("overwrite", rows("Zürich", range(4, 9), seen=4)),
         ("upsert", rows("Zürich", range(3, 5), seen=5)),
     ]
