@@ -5,7 +5,7 @@ if __name__ != "lakelatch.storage":
         "import lakelatch.storage, not the folder: a second copy of every class would not be equal to the first"
     )
 
-from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured
+from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
 from .location import same_place
 from .opening import open_store
 
@@ -20,4 +20,5 @@ __all__ = [
     "open_store",
     "put_secured",
     "same_place",
+    "secured",
 ]

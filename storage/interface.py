@@ -23,6 +23,7 @@ from typing import IO, Literal, Protocol, runtime_checkable
 # a torn object, and the next durable write into the same folder secures the name as well. False: it may take both.
 # Object stores are always durable.
 Durable = bool | Literal["bytes"]
+_TRIES = 50
 
 
 class Outcome(Enum):
@@ -190,4 +191,13 @@ class NewObject(Protocol):
 def put_secured(store: Store, path: str, body: bytes) -> Put:
     """Put the object unless it exists. DONE: the object at the path is durable, ours or not."""
     put = store.put_if_absent(path, body)
-    return put if put.done else store.secure(path)
+    return put if put.done else secured(store, path)
+
+
+def secured(store: Store, path: str) -> Put:
+    """`Store.secure` among others who do the same: who was overtaken by one of them tries again. LOST: there is no object."""
+    for _ in range(_TRIES):
+        put = store.secure(path)
+        if put.outcome is not Outcome.LOST or store.head(path) is None:
+            return put
+    return Put(Outcome.UNKNOWN, cause="others wrote it again and again")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import StorageError
-from ...storage import Store
+from ...storage import Store, secured
 
 SIDES = ".hoodie/.lakelatch/sides"
 INLINE_BYTES = 64 * 1024  # of a content in the entry itself, which every writer reads; a larger one lies aside
@@ -37,10 +37,10 @@ def put_aside(store: Store, name: str, pieces: Iterable[bytes]) -> tuple[str, st
             size += len(piece)
             new.stream.write(piece)
         put = new.publish()
-    secured = put.done or store.secure(path).done
+    kept = put.done or secured(store, path).done
     digest = written.hexdigest()
     # Read back: the name may have been there already, and an answer may have been lost.
-    if not secured or _stored_hash(store, path, size) != digest:
+    if not kept or _stored_hash(store, path, size) != digest:
         raise StorageError(
             f"{store.url}: the side object {path} could not be written; nothing landed, try again", path=path
         )

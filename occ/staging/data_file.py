@@ -12,7 +12,7 @@ from typing import IO, Literal
 
 from ...errors import RolledBackError, StorageError
 from ...hudi.files import PARTITION_METADATA, BaseFile, LogFile, join, partition_metadata
-from ...storage import Outcome, put_secured
+from ...storage import Outcome, put_secured, secured
 from ..liveness import announce, delete_data_file, is_no_part, stands
 from .file_spec import FileSpec, refuse_if_over
 
@@ -71,7 +71,7 @@ class DataFile:
         refuse_if_over(spec.store, spec.instant)
         put = self._object.publish()
         # What is there, ours or of another run, may be on no disk.
-        secured = put if put.done else spec.store.secure(self.path)
+        kept = put if put.done else secured(spec.store, self.path)
         if not stands(spec.store, self._marker):
             # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
             # file was there, which another run of this task has reported and the transaction has committed (trap 19).
@@ -80,9 +80,9 @@ class DataFile:
             raise self._withheld()
         if put.outcome is Outcome.DONE:
             return size
-        if not secured.done:
+        if not kept.done:
             raise StorageError(
-                f"{self.path} could not be published: {secured.cause or put.cause or 'the store gave no answer'}; nothing "
+                f"{self.path} could not be published: {kept.cause or put.cause or 'the store gave no answer'}; nothing "
                 "landed, run the write again",
                 path=self.path,
             )

@@ -196,6 +196,8 @@ CALLS = {
     "look_after_others": None,  # the heartbeat's; does nothing
     "time_of": None,  # pure
     "close": None,
+    "explain_row": ("x",),
+    "stream": ("x",),
     "lease": ("x",),
     "read_slice": (None,),
     "execute": ("20200101000000000",),
@@ -259,6 +261,9 @@ TXN_CALLS = {
     "mark_lookup": (None,),
     "claim_turn": ((),),
     "abort": None,  # of one that is over: does nothing
+    "lost_already": None,  # what Spark's watcher asks beside the writer's work
+    "size_of": None,
+    "stream": ("x",),
     "touched": None,  # what `run` asks of one that has lost
     "announced": None,  # what is asked of it while it is begun anew, by the room below
     "begin_anew": None,
