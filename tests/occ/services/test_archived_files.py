@@ -277,3 +277,19 @@ def test_a_pending_instant_that_comes_after_the_archival_hides_no_row_from_our_r
     assert content(old) == before
     with answering(ArchivedFiles, "counts", None):
         assert content(old) != before, "other engines miss rows"
+
+
+def test_a_listing_that_an_archival_overtakes_is_made_again(old):
+    """All that was listed is archived by the time that the history is read, and what landed since was not listed: the
+    timeline looked empty, and so did the table. Seed 1630066422.
+    """
+    a, b = old.writer("A"), old.writer("B", host="host-b")
+
+    def meanwhile() -> None:
+        a.add("a")
+        assert a.table.archive(**ALL).instants
+
+    wanted = AGED | {"a0": 5, "a1": 5}
+    b.store.add(Pause(On("head", "/history/_version_"), call=meanwhile))
+    assert b.table.timeline().commits
+    assert table_content(b.table) == wanted

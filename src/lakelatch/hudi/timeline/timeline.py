@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Where the active timeline of every table that this library writes lies; older ones differ (`timeline_folder`).
 TIMELINE = ".hoodie/timeline"
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,18 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
         CorruptTableError: a completed commit of zero bytes.
     """
     config.refuse_opening()
+    for _ in range(_LOOKS):
+        listed, empty = _listed(store, config, tolerate_empty=tolerate_empty)
+        found = _without_archived(listed, store, config)
+        # An archival leaves the newest commit. Where all that were listed are archived, later ones have landed since.
+        if any(_published(each.action) in COMMIT_ACTIONS for each in found) or found == listed:
+            break
+    completed, pending = _by_state(found)
+    return Timeline(store, config, completed, pending, tuple(empty))
+
+
+def _listed(store: Store, config: TableConfig, *, tolerate_empty: bool) -> tuple[list[Instant], list[Instant]]:
+    """All instants there are, and those of them that are empty."""
     found: list[Instant] = []
     empty: list[Instant] = []
     for entry in store.list(config.timeline_folder):
@@ -205,8 +218,7 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
                     table=config.name,
                 )
             empty.append(instant)
-    completed, pending = _by_state(_without_archived(found, store, config))
-    return Timeline(store, config, completed, pending, tuple(empty))
+    return found, empty
 
 
 def _without_archived(found: list[Instant], store: Store, config: TableConfig) -> list[Instant]:
