@@ -141,7 +141,7 @@ def _newest(listing: Listing, history: History, log: LogReport | None, out: Find
         completion,
         history.first_active,
         replacements,
-        min(history.commits, default=None),
+        history.timeline.first_landed,
         history.timeline.archived_files(),
     )
     try:

@@ -166,7 +166,7 @@ def check_listed(listing: Listing, history: History, log: LogReport | None, name
     _check_two_bases(listing, history, log, named, out)
     dead: dict[str, list[str]] = defaultdict(list)
     unsure = 0
-    noted, first = history.timeline.archived_files(), min(history.commits, default="")
+    noted, first = history.timeline.archived_files(), history.timeline.first_landed or ""
     for file in data_files(listing):
         verdict = "fine" if file.path in named.log_names else _verdict(file, history, log)
         if verdict in ("fine", "unsure") and noted and file.instant < first and noted.counts(file) is False:

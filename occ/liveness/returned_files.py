@@ -17,7 +17,7 @@ from ...storage import Store
 
 def returned_files(store: Store, timeline: Timeline, files: Iterable[BaseFile | LogFile]) -> list[str]:
     """The paths of those that are to go."""
-    noted, first = timeline.archived_files(), min((each.requested for each in timeline.commits), default="")
+    noted, first = timeline.archived_files(), timeline.first_landed or ""
     back = [f for f in files if noted is not None and f.instant < first and noted.counts(f) is False]
     if not back:
         return []

@@ -40,14 +40,14 @@ class TimelineView:
         completion: T -> C of every completed commit that is known.
         first_active: smallest T on the active timeline, pending ones included; None when it is empty.
         replacements: of all completed replacecommits.
-        first_landed: smallest T of a commit on the active timeline.
-        archived: what is known of the files before that; None: those before the first active T count.
+        archived_before: the T before which files may be of archived commits.
+        archived: what is known of those; None: those before the first active T count.
     """
 
     completion: Mapping[str, str] = field(default_factory=dict)
     first_active: str | None = None
     replacements: tuple[Replacement, ...] = ()
-    first_landed: str | None = None
+    archived_before: str | None = None
     archived: ArchivedFiles | None = None
 
     def completed_at(self, requested: str) -> str | None:
@@ -60,7 +60,7 @@ class TimelineView:
     def completion_of(self, file: BaseFile | LogFile) -> str | None:
         """C of the commit that a file belongs to; None where it does not count."""
         completed = self.completed_at(file.instant)
-        if self.archived is None or self.first_landed is None or file.instant >= self.first_landed:
+        if self.archived is None or self.archived_before is None or file.instant >= self.archived_before:
             return completed
         if (counts := self.archived.counts(file)) is None:
             return completed

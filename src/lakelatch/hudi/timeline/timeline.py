@@ -62,6 +62,11 @@ class Timeline:
         return min(times, default=None)
 
     @property
+    def first_landed(self) -> str | None:
+        """Smallest T of a commit on the active timeline: unlike `first_active` not of a pending one, which may have come late."""
+        return min((each.requested for each in self.commits), default=None)
+
+    @property
     def latest_time(self) -> str | None:
         """The largest T or C of all instants, or None on an empty timeline."""
         times = [each.requested for each in (*self.completed, *self.pending)]
@@ -148,7 +153,7 @@ class Timeline:
                 replacements.append(Replacement(instant.requested, instant.completed or instant.requested, groups))
         known = (*self._archived(), *self.commits) if whole else self.commits
         completion = {each.requested: each.completed or each.requested for each in known}
-        first = min((each.requested for each in self.commits), default=None)
+        first = self.first_landed or self.first_active
         return TimelineView(completion, self.first_active, tuple(replacements), first, self.archived_files())
 
     def archived_files(self) -> ArchivedFiles | None:
