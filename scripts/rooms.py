@@ -32,10 +32,11 @@ ORDER = (
     "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
     "locks.registry", "locks", "locks.hudi", "locks.checkup",
-    "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase", "occ.turns",
-    "occ.transaction", "occ.services", "occ.history", "occ.doctor", "occ.table",
+    "occ.entries", "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase",
+    "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services", "occ.history",
+    "occ.doctor", "occ.table",
     "lakelatch",
-    "testing", "spark", "server", "demo", "bench", "cli",
+    "testing", "spark.tasks", "spark.reading", "spark.writing", "spark", "server", "demo", "bench", "cli",
 )  # fmt: skip
 
 

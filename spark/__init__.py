@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..occ.transaction import WriteResult
-    from .sizes import JobSizes
-    from .streams import SparkStream
     from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
+    from .writing import JobSizes, SparkStream
 
 __all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open"]
 
 # Imported when first used: a worker needs only what writes files.
 _LAZY = {
-    "JobSizes": ".sizes",
-    "SparkStream": ".streams",
+    "JobSizes": ".writing",
+    "SparkStream": ".writing",
     "SparkTable": ".table",
     "SparkTransaction": ".transaction",
     "WriteResult": "..occ.transaction",

@@ -10,14 +10,11 @@ from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult
-from . import read as reads
-from .filters import one_of
+from .reading import one_of
+from .reading import read as reads
 from .session import settle
-from .sizes import SIZES, JobSizes
-from .streams import SparkStream
 from .transaction import SparkTransaction
-from .write import Writes
-from .write_methods import Writing
+from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
 
 T = TypeVar("T")
 

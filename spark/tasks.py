@@ -26,8 +26,8 @@ from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
 from ..occ.rebase import Lost, merge_unit, write_changes
 from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, read_slice, refuse_if_over
-from ..occ.transaction import NewValues, replaced
 from ..occ.turns import targets
+from ..occ.writing import NewValues, replaced
 from ..storage import Store
 
 ANSWER = "answer binary"

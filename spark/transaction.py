@@ -11,13 +11,8 @@ from ..hudi.timeline import FileSlice
 from ..occ.session import Partition, chosen_partitions
 from ..occ.table import Table
 from ..occ.transaction import Transaction
-from .filters import comparisons, in_spark, one_of
-from .partition_pruning import matching_partitions, pinned_partitions
-from .read import scan, with_meta
-from .sizes import SIZES, JobSizes
-from .streams import SparkStream
-from .write import Writes
-from .write_methods import Writing
+from .reading import comparisons, in_spark, matching_partitions, one_of, pinned_partitions, scan, with_meta
+from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
 
 
 class SparkTransaction(Writing):

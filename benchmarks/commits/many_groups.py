@@ -19,9 +19,9 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics
 from lakelatch.hudi.timeline.commit_metadata import WriteStat, decode_commit
-from lakelatch.occ.log.column_statistics import encoded
-from lakelatch.occ.log.side_objects import SIDES
-from lakelatch.occ.log.value_hashes import FileFacts
+from lakelatch.occ.entries.column_statistics import encoded
+from lakelatch.occ.entries.side_objects import SIDES
+from lakelatch.occ.entries.value_hashes import FileFacts
 
 from .._report import machine, show
 

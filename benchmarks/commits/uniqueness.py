@@ -22,8 +22,8 @@ import lakelatch
 from lakelatch.conflict import Party, ReadSet, WriteSet, resolve
 from lakelatch.conflict.unique import NEW_KEYS
 from lakelatch.hudi.files import FileGroupId
-from lakelatch.occ.log.side_objects import SIDES
-from lakelatch.occ.log.value_hashes import Hashed, from_entry, to_entry, together
+from lakelatch.occ.entries.side_objects import SIDES
+from lakelatch.occ.entries.value_hashes import Hashed, from_entry, to_entry, together
 
 from .._report import machine, show
 

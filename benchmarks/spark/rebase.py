@@ -27,7 +27,8 @@ import lakelatch
 import lakelatch.spark
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.retry import RunResult
-from lakelatch.spark import JobSizes, write
+from lakelatch.spark import JobSizes
+from lakelatch.spark.writing import write
 
 from .data import BUCKETS, copies, flights, head, report, session, store
 from .timing import timed

@@ -12,7 +12,7 @@ from .findings import RESTORE, ROLL_BACK, Findings
 if TYPE_CHECKING:
     from ...hudi.table import TableConfig
     from ...storage import Store
-    from ..log import Commit
+    from ..entries import Commit
 
 
 def archived_instants(store: Store, config: TableConfig, out: Findings) -> dict[str, Instant] | None:

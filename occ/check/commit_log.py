@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ...hudi.timeline import CommitMetadata
-from ..log import (
-    LOG,
-    SIDES,
-    Begin,
-    Close,
-    Commit,
-    LogEntry,
-    LogState,
-    Open,
-    Settings,
-    decode,
-    is_epoch,
-    is_slot,
-    metadata_of,
-)
+from ..entries import SIDES, Begin, Close, Commit, LogEntry, Open, Settings, decode
+from ..log import LOG, LogState, is_epoch, is_slot, metadata_of
 from .findings import RESTORE, ROLL_BACK, Findings
 from .timeline import History
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ..log import NO_LOCK, Settings
+from ..entries import NO_LOCK, Settings
 from ..services import Keep
 from .facts import Facts
 

@@ -11,8 +11,9 @@ from ...hudi.files import list_data_files
 from ...hudi.timeline import to_epoch_ms
 from ...locks import shown
 from ..check import data_files
+from ..entries import Begin, Commit, End, LogEntry, Loss, Open, Settings
 from ..liveness import beat_age_s
-from ..log import Begin, Commit, End, LogEntry, LogState, Loss, Open, Settings, epochs
+from ..log import LogState, epochs
 from ..services import SMALL_BYTES, savepoints
 from ..session import Session
 

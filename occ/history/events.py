@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...locks import shown
-from ..log import Begin, Commit, End, LogEntry, LogState, Setting, Tail
+from ..entries import Begin, Commit, End, LogEntry, Setting
+from ..log import LogState, Tail
 from ..session import Session
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..log import Begin, Commit, End, LogEntry, LogState, Open, Settings
+from ..entries import Begin, Commit, End, LogEntry, Open, Settings
+from ..log import LogState
 
 
 @dataclass(slots=True)

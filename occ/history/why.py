@@ -10,7 +10,8 @@ from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
-from ..log import Begin, Changed, Commit, LogEntry, Loss, Open, groups_of, held, plain_metadata_of, write_set_of
+from ..entries import Begin, Changed, Commit, LogEntry, Loss, Open, groups_of, held, write_set_of
+from ..log import plain_metadata_of
 from ..session import Session
 from .story import Story, tell
 from .ways import Case, Way, explained, ways

@@ -20,20 +20,8 @@ import logging
 
 from ...hudi.timeline import EARLIEST
 from ...storage import Store
-from ..log import (
-    LOG,
-    SIDES,
-    Begin,
-    Commit,
-    CommitLog,
-    LogEntry,
-    LogState,
-    Publisher,
-    chain,
-    epochs,
-    first_slot,
-    read_to_the_tear,
-)
+from ..entries import SIDES, Begin, Commit, LogEntry
+from ..log import LOG, CommitLog, LogState, Publisher, chain, epochs, first_slot, read_to_the_tear
 from .heartbeat import HEARTBEATS
 from .markers import instants_with_markers
 from .rollback import FailedWriteCleaner

@@ -20,7 +20,7 @@ from dataclasses import replace
 from ...environment import Environment, Process, Timer
 from ...errors import StorageError
 from ...storage import Outcome, Store
-from ..log import Begin
+from ..entries import Begin
 
 HEARTBEATS = ".hoodie/.heartbeat"
 _log = logging.getLogger("lakelatch.heartbeat")

@@ -13,7 +13,8 @@ from __future__ import annotations
 from ...errors import LakeLatchError
 from ...hudi.timeline import TIMELINE, History
 from ...storage import Store
-from ..log import Begin, Commit, End, Open, metadata_of, read_all
+from ..entries import Begin, Commit, End, Open
+from ..log import metadata_of, read_all
 
 
 def is_no_part(store: Store, instant: str, path: str) -> bool:

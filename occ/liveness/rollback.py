@@ -19,7 +19,8 @@ from ...errors import LakeLatchError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store
-from ..log import SIDES, Begin, Commit, CommitLog, End, LogEntry, LogState, metadata_of
+from ..entries import SIDES, Begin, Commit, End, LogEntry
+from ..log import CommitLog, LogState, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import delete_announced, instants_with_markers, list_markers, remove
 from .removal import delete_data_file

@@ -29,7 +29,7 @@ from ...errors import (
     UnsupportedTableError,
 )
 from ...storage import Durable, Outcome, Put, Store
-from .entries import Begin, Close, Commit, End, LogEntry, Open, decode, encode
+from ..entries import Begin, Close, Commit, End, LogEntry, Open, Settings, decode, encode
 from .epochs import (
     commits_since,
     epochs,
@@ -43,7 +43,6 @@ from .epochs import (
 )
 from .foreign_commits import Strangers
 from .publisher import Publisher
-from .settings import Settings
 from .state import LogState
 from .unknown_outcome import OutcomeGuard
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...errors import CorruptTableError
 from ...hudi.timeline import COMMIT_ACTIONS, Instant, parse
 from ...storage import Store
-from .entries import Begin, Commit, End, LogEntry, Open, decode
+from ..entries import Begin, Commit, End, LogEntry, Open, decode
 from .state import LogState
 
 LOG = ".hoodie/.lakelatch/log"

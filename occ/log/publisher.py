@@ -30,12 +30,19 @@ from ...hudi.timeline import (
     parse_unknown,
 )
 from ...storage import Outcome, Store
-from .echo import echo_body
-from .entries import Commit
-from .entry_rules import content_of
-from .service_content import held, instant_body, undone_by
-from .side_objects import INLINE_BYTES, hash_of, put_aside, read_aside
-from .value_hashes import to_entry
+from ..entries import (
+    INLINE_BYTES,
+    Commit,
+    content_of,
+    echo_body,
+    hash_of,
+    held,
+    instant_body,
+    put_aside,
+    read_aside,
+    to_entry,
+    undone_by,
+)
 
 FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
 # Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...hudi.timeline import EARLIEST
-from .entries import Begin, Close, Commit, End, LogEntry, Open, Setting
-from .settings import Settings
+from ..entries import Begin, Close, Commit, End, LogEntry, Open, Setting, Settings
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...storage import Store
-from .entries import Close, LogEntry, decode
+from ..entries import Close, LogEntry, decode
 from .epochs import epochs, first_slot, slot_path
 
 

@@ -11,7 +11,7 @@ from ...conflict import Conflict, Repeatable
 from ...errors import InputError
 from ...hudi.files import FileGroupId, bucket_of
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-from ..log import Commit
+from ..entries import Commit
 from ..staging import NewFile, Staged
 from .rebase import Again, Appended, Lost, OwnFile, Unit
 

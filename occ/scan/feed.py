@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...errors import InputError, StorageError
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, Snapshot, Time
-from ..log import Commit
+from ..entries import Commit
 from .difference import Difference, between
 from .held import held
 from .of_table import COMPLETION, wanted_of

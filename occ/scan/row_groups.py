@@ -20,7 +20,7 @@ from ...conflict import may_match, where_of
 from ...errors import CorruptTableError
 from ...hudi.timeline import FileSlice
 from ...streams import slice_rows
-from ..log import of_footer
+from ..entries import of_footer
 from .ahead import Ready, in_order
 
 if TYPE_CHECKING:

@@ -31,8 +31,9 @@ from ...hudi.timeline import (
     note_archived_files,
     parse,
 )
+from ..entries import Content
 from ..liveness import instants_with_markers
-from ..log import Content, LogState, Publisher
+from ..log import LogState, Publisher
 from .clean import cleaned_to, savepoints
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from ...arguments import number
 from ...errors import ConfigError
 from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
 from ...hudi.timeline import MOMENT, Instant, Timeline, TimelineView, build, decode_container, is_time, to_epoch_ms
-from ..log import LogState, by_partition, held
+from ..entries import by_partition, held
+from ..log import LogState
 
 if TYPE_CHECKING:
     from ...hudi.table import TableConfig

@@ -15,7 +15,8 @@ from ...errors import ConfigError, UnsupportedTableError
 from ...hudi.files import new_file_id
 from ...hudi.merge import ordering_of
 from ...hudi.timeline import FileSlice
-from ..log import LogState, by_partition
+from ..entries import by_partition
+from ..log import LogState
 from .rewriting import free_slices, refuse_types, rows_of, slices_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...hudi.merge import ordering_of
 from ...streams import floors_to_footer, stitched
-from ..log import LogState, by_partition
+from ..entries import by_partition
+from ..log import LogState
 from .rewriting import free_slices, in_columns, refuse_types, rows_of, slices_of
 
 if TYPE_CHECKING:

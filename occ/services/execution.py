@@ -12,11 +12,13 @@ from ...conflict import Claim
 from ...errors import ConflictError
 from ...hudi.timeline import COMPLETED_AS
 from ...progress import Reporter
+from ..entries import Begin, Commit, Content, End, LogEntry, groups_of, held, hold, paths_of
+from ..landing import CommitValidator, Landing, staged_entry
 from ..liveness import delete_data_file
-from ..log import Begin, Commit, Content, End, LogEntry, LogState, groups_of, held, hold, paths_of
+from ..log import LogState
 from ..session import winner_facts
 from ..staging import Staged
-from ..transaction import Attempt, CommitValidator, Landing, Workspace, staged_entry
+from ..workspace import Attempt, Workspace
 
 if TYPE_CHECKING:
     from ..session import CommitResult, Session

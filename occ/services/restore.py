@@ -25,8 +25,8 @@ from ...hudi.files import list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Snapshot, file_name, read_timeline
 from ...storage import Outcome
 from ..check import data_files, refuse_misplaced
+from ..entries import SIDES
 from ..liveness import Leases, delete_data_file
-from ..log import SIDES
 from .clean import savepoints
 from .execution import Service, end_plan
 from .pinned_view import refuse_cleaned

@@ -13,7 +13,8 @@ from ...hudi.files import BaseFile, FileGroupId, LogFile, join
 from ...hudi.merge import merged_rows, widened
 from ...hudi.table import META_COLUMNS, storable
 from ...hudi.timeline import COMPLETED_AS, FileSlice, decode_container
-from ..log import LogState, groups_of, held
+from ..entries import groups_of, held
+from ..log import LogState
 
 if TYPE_CHECKING:
     from ..session import Session, View

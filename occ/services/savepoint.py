@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...arguments import text
 from ...errors import ConflictError, InputError
 from ...hudi.timeline import Instant, file_name, same_time, to_epoch_ms
-from ..log import by_partition
+from ..entries import by_partition
 from .clean import Savepoint, savepoints
 from .execution import Service
 from .pinned_view import refuse_cleaned

@@ -32,23 +32,8 @@ from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name, next_label, refuse_clock
 from ...progress import Reporter
 from ...storage import Outcome
-from ..log import (
-    SERVICES,
-    Begin,
-    Commit,
-    Content,
-    Follower,
-    LogEntry,
-    LogState,
-    commits_since,
-    extent,
-    groups_of,
-    held,
-    hold,
-    plain_metadata_of,
-    plan_body,
-    write_set_of,
-)
+from ..entries import SERVICES, Begin, Commit, Content, LogEntry, extent, groups_of, held, hold, plan_body, write_set_of
+from ..log import Follower, LogState, commits_since, plain_metadata_of
 from ..session import undisturbed
 from . import archive, clustering, compaction
 from . import clean as cleaning

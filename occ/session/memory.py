@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...conflict import Claim, first_in_the_way
 from ...environment import Environment
-from ..log import Begin, CommitLog, LogState
+from ..entries import Begin
+from ..log import CommitLog, LogState
 
 
 @dataclass

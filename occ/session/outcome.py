@@ -17,7 +17,7 @@ from ...errors import (
     StorageError,
 )
 from ...hudi.files import FileGroupId
-from ..log import Begin, Commit
+from ..entries import Begin, Commit
 
 T = TypeVar("T")
 _SHOWN = 3  # file groups of an overlap that a message names

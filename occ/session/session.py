@@ -31,22 +31,9 @@ from ...hudi.timeline import (
     time_of,
 )
 from ...storage import Store
+from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, Pruner
-from ..log import (
-    EPOCH_SLOTS,
-    INLINE_BYTES,
-    LOG,
-    Commit,
-    CommitLog,
-    Follower,
-    OutcomeGuard,
-    Publisher,
-    Settings,
-    echo,
-    files_of,
-    metadata_of,
-    undone_by,
-)
+from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
 from .memory import Contention, Reservations
 from .outcome import forgotten
 from .properties import read_config, secure_streams

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...hudi.files import list_data_files
 from ...hudi.timeline import CommitMetadata, Snapshot, Timeline, build
-from ..log import Commit, CommitLog, Follower
+from ..entries import Commit
+from ..log import CommitLog, Follower
 
 if TYPE_CHECKING:
     import pyarrow as pa

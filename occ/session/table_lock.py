@@ -28,7 +28,8 @@ from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
 from ...locks import Lease, LockProvider, Release, check_url, open_provider, shown
 from ...storage import Store
-from ..log import NO_LOCK, OWN_LOCK, CommitLog, LogEntry, LogState, Setting, Settings
+from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings
+from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"

@@ -20,7 +20,7 @@ from ...errors import CommitError
 from ...hudi.files import BaseName, base_file_name, note_of
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
-from ..log import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
+from ..entries import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
 from .data_file import DataFile
 from .file_spec import FileSpec
 from .meta_columns import FileRows, RowNumbers

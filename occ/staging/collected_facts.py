@@ -7,7 +7,7 @@ import functools
 import pyarrow as pa
 
 from ...errors import InputError
-from ..log import SERVICES, Settings, columns_of, refuse_type
+from ..entries import SERVICES, Settings, columns_of, refuse_type
 from .file_spec import Wanted
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ...errors import InputError
 from ...hudi.merge import TEXTS, cast, filled, holds, plain, without_unused
 from ...hudi.table import META_COLUMNS, RECORD_KEY, distinct_paths, java_span, record_keys, wide_hashes
-from ..log import Hashed, constraint_values, joined, name_of
+from ..entries import Hashed, constraint_values, joined, name_of
 from .file_spec import FileSpec
 from .ordering_values import ordering_columns, refuse_unordered
 

@@ -10,7 +10,7 @@ from ...conflict import NOWHERE, ReadSet, Region, Scan, Values, Where, WriteSet
 from ...errors import ConfigError, InputError
 from ...hudi.files import BaseFile, FileGroupId, LogFile
 from ...hudi.timeline import COMPLETED_AS, LATEST, CommitMetadata, FileSlice, Snapshot, WriteStat
-from ..log import SERVICES, operation, together
+from ..entries import SERVICES, operation, together
 
 
 class Staged:

@@ -14,9 +14,11 @@ from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...plain_text import visible
 from ...storage import Outcome, Store, open_store, put_secured
-from ..log import FOLDER_KEEPER, LOG, NO_LOCK, OWN_LOCK, Open, Settings, encode, slot_path
+from ..entries import NO_LOCK, OWN_LOCK, Open, Settings, encode
+from ..log import FOLDER_KEEPER, LOG, slot_path
 from ..session import PROPERTIES, prove, settled
-from ..transaction import lay_floor, refuse_unique
+from ..transaction import lay_floor
+from ..workspace import refuse_unique
 from .table import Table
 
 if TYPE_CHECKING:

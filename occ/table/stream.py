@@ -12,9 +12,11 @@ from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
 from ...hudi.table import bucket_ids
 from ...streams import RowHistory, Stream, described, explained, joined, of_name, refuse_columns, refuse_table
-from ..log import LogEntry, LogState, Setting, Settings
+from ..entries import LogEntry, Setting, Settings
+from ..log import LogState
 from ..session import Partition, Session, known_partition, partition_path_of
-from ..transaction import Write, WriteOptions, WriteResult, stream_writes
+from ..transaction import WriteOptions, WriteResult
+from ..writing import Write, stream_writes
 
 _TRIES = 5
 

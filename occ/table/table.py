@@ -16,8 +16,9 @@ from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timel
 from ...progress import Reporter, Told
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared
+from ..entries import LogEntry, Setting, Settings
 from ..history import Account, Event, follow, why
-from ..log import EPOCH_SLOTS, LogEntry, LogState, Setting, Settings
+from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
     RETAIN_COMMITS,
@@ -50,24 +51,11 @@ from ..services import (
 )
 from ..services import clean as cleaning
 from ..session import Partition, Session, TableLock, View, known_partition, settled, several
-from ..transaction import (
-    Bounds,
-    Merge,
-    Retries,
-    RunResult,
-    Transaction,
-    Write,
-    WriteOptions,
-    WriteResult,
-    begin,
-    constrained,
-    merging,
-    refuse_unknown,
-    replacing,
-    row_writes,
-)
+from ..transaction import Bounds, Retries, RunResult, Transaction, WriteOptions, WriteResult, begin, refuse_unknown
 from ..transaction import run as run_again
 from ..turns import Asked
+from ..workspace import constrained
+from ..writing import Merge, Write, merging, replacing, row_writes
 from .stream import TableStream, declare, explain
 
 if TYPE_CHECKING:
@@ -75,7 +63,7 @@ if TYPE_CHECKING:
 
     from ...conditions import Given
     from ...hudi.timeline import FileSlice, Snapshot
-    from ..log import Begin
+    from ..entries import Begin
 
 T = TypeVar("T")
 

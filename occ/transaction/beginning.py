@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...arguments import number, text
-from ..log import operation as refuse_unknown
+from ..entries import operation as refuse_unknown
 from ..turns import Asked, reservation_of
 from .transaction import Transaction
 

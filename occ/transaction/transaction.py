@@ -17,15 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 from ...arguments import text
 from ...conflict import Claim, Reservation, WriteSet
 from ...streams import of_name
+from ..landing import CommitValidator, Landing
 from ..staging import Staged
 from ..turns import Lookout, take_turn
-from . import reading, replacing, row_writes
-from .attempt import Attempt
-from .landing import Landing
-from .merge_into import Merge, merging
-from .stream_writes import TransactionStream
-from .validator import CommitValidator
-from .workspace import Workspace
+from ..workspace import Attempt, Workspace
+from ..writing import Merge, TransactionStream, merging, reading, replacing, row_writes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-    from ..log import Begin
+    from ..entries import Begin
     from ..rebase import Again
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session

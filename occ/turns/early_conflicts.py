@@ -28,7 +28,7 @@ import pyarrow as pa
 from ...conflict import EVERYWHERE, NOWHERE, Region
 from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId, bucket_of
-from ..log import OFF, TRANSACTIONAL
+from ..entries import OFF, TRANSACTIONAL
 from ..staging import NEW, Plan, holders, owners, placed
 from .lookout import Watchful
 from .reservations import bounded

@@ -26,8 +26,8 @@ from typing import Protocol
 
 from ...errors import CommitError, LakeLatchError, LockError
 from ...hudi.files import BaseFile, BaseName, FileGroupId, LogFile, base_file_name, join
+from ..entries import ASYNC, OFF, TRANSACTIONAL
 from ..liveness import announce, list_markers
-from ..log import ASYNC, OFF, TRANSACTIONAL
 from ..session import Saved, beaten_early, ended_by_others, lost_early
 from ..staging import token
 from .rivals import Rival, before, is_alive, overlap_of, rivals, strangers

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ...conflict import INGESTION, Reservation, WriteSet, kind_of
 from ...hudi.files import BaseFile, FileGroupId, LogFile
+from ..entries import Begin
 from ..liveness import announced_paths, instants_with_markers, lag_s
-from ..log import Begin
 from ..session import Session
 from .turn_taker import TurnTaker
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ...conflict import Claim, Conflict, Reservation, WriteSet
 from ...hudi.files import FileGroupId
-from ..log import Begin
+from ..entries import Begin
 from ..session import Session
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from ...conflict import Conflict, WriteSet, in_rank_order
 from ...hudi.files import BaseFile
+from ..entries import Begin
 from ..liveness import list_markers
-from ..log import Begin, LogState
+from ..log import LogState
 
 if TYPE_CHECKING:
     from ..session import Session

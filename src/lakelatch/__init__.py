@@ -38,23 +38,24 @@ from .errors import (
 if TYPE_CHECKING:
     from . import locks
     from .locks import lock
-    from .occ.log import Settings
+    from .occ.entries import Settings
     from .occ.scan import Scan
     from .occ.session import CommitResult
     from .occ.table import Table, TableStream, adopt, create
     from .occ.table import open as open  # noqa: A004 - lakelatch.open is the name people expect
-    from .occ.transaction import Merge, RunResult, Transaction, WriteResult, sql
+    from .occ.transaction import RunResult, Transaction, WriteResult
+    from .occ.writing import Merge, sql
     from .progress import Progress
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "CommitResult": "occ.session",
-    "Merge": "occ.transaction",
+    "Merge": "occ.writing",
     "Progress": "progress",
     "RunResult": "occ.transaction",
     "Scan": "occ.scan",
-    "Settings": "occ.log",
+    "Settings": "occ.entries",
     "Table": "occ.table",
     "TableStream": "occ.table",
     "Transaction": "occ.transaction",
@@ -63,7 +64,7 @@ _LAZY = {
     "create": "occ.table",
     "lock": "locks",
     "open": "occ.table",
-    "sql": "occ.transaction",
+    "sql": "occ.writing",
 }
 
 __all__ = [

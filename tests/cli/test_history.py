@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import lakelatch
-from lakelatch.occ.log.entries import End
+from lakelatch.occ.entries.entries import End
 
 from .conftest import rows
 

@@ -18,7 +18,7 @@ import pytest
 
 import lakelatch
 from lakelatch.cli import reordered
-from lakelatch.occ.log.entries import Begin, End
+from lakelatch.occ.entries.entries import Begin, End
 
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")

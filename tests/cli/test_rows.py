@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.occ.log.entries import Begin, End
+from lakelatch.occ.entries.entries import Begin, End
 from lakelatch.occ.scan import ScanDataset, differences
 
 from .test_process import on_terminal

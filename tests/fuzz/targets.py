@@ -49,16 +49,16 @@ from lakelatch.locks.file.hudi_lock_file import Found
 from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
+from lakelatch.occ.entries.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
+from lakelatch.occ.entries.losses import Changed, Loss
+from lakelatch.occ.entries.service_content import groups_of, held, paths_of
+from lakelatch.occ.entries.settings import Settings
+from lakelatch.occ.entries.write_sets import write_set_of
 from lakelatch.occ.history.ways import Case, explained, ways
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
 from lakelatch.occ.liveness.reader_leases import Lease
-from lakelatch.occ.log.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
-from lakelatch.occ.log.losses import Changed, Loss
 from lakelatch.occ.log.publisher import metadata_of
-from lakelatch.occ.log.service_content import groups_of, held, paths_of
-from lakelatch.occ.log.settings import Settings
 from lakelatch.occ.log.state import LogState
-from lakelatch.occ.log.write_sets import write_set_of
 from lakelatch.storage.local.store import LocalStore
 
 from ..occ.mor import data_block, delete_block, rollback_block, rows

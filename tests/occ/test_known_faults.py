@@ -34,20 +34,20 @@ from lakelatch.locks.core import provider
 from lakelatch.locks.file.generations import Observer
 from lakelatch.locks.interface import Release
 from lakelatch.locks.memory import _MemoryPlace
+from lakelatch.occ.entries.entries import Begin, End
+from lakelatch.occ.entries.settings import Settings
+from lakelatch.occ.landing import landing as landing_module
+from lakelatch.occ.landing.validator import CommitValidator
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, heartbeat_path
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.entries import Begin, End
-from lakelatch.occ.log.settings import Settings
 from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.session.memory import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
 from lakelatch.occ.staging import data_file
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import attempt as attempt_module
-from lakelatch.occ.transaction import landing as landing_module
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.occ.transaction.validator import CommitValidator
+from lakelatch.occ.workspace import attempt as attempt_module
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
 from ..mutants import Variant, answering, instead
@@ -449,7 +449,7 @@ def a_clustering_is_compared_by_what_it_writes() -> Variant:
         return lambda content: frozenset()
 
     return [
-        method(sys.modules["lakelatch.occ.transaction.validator"], "groups_of", make),
+        method(sys.modules["lakelatch.occ.landing.validator"], "groups_of", make),
         *what_is_replaced_is_not_written(),
     ]
 

@@ -15,9 +15,9 @@ from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, CorruptTableError, LakeLatchError, UnsupportedTableError
 from lakelatch.hudi.timeline.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
-from lakelatch.occ.log.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
-from lakelatch.occ.log.settings import Settings
-from lakelatch.occ.log.side_objects import SIDES
+from lakelatch.occ.entries.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
+from lakelatch.occ.entries.settings import Settings
+from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.log.state import LogState
 from lakelatch.plain_text import visible
 

@@ -22,6 +22,8 @@ import lakelatch
 from lakelatch.errors import StorageError
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.instant import file_name
+from lakelatch.occ.landing import landing as landing_module
+from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, heartbeat_path
 from lakelatch.occ.liveness.markers import delete_announced, list_markers
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
@@ -30,13 +32,11 @@ from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.staging import data_file as basefile
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import attempt as attempt_module
 from lakelatch.occ.transaction import beginning
-from lakelatch.occ.transaction import landing as landing_module
-from lakelatch.occ.transaction.attempt import Attempt
-from lakelatch.occ.transaction.landing import Landing
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.occ.transaction.workspace import Workspace
+from lakelatch.occ.workspace import attempt as attempt_module
+from lakelatch.occ.workspace.attempt import Attempt
+from lakelatch.occ.workspace.workspace import Workspace
 from lakelatch.storage import Outcome
 from lakelatch.testing.faults import Call, Late, LoseReply, On, Pause, Refuse
 

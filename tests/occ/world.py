@@ -14,12 +14,12 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.environment import Process
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
+from lakelatch.occ.entries.entries import Begin, Commit, End
+from lakelatch.occ.entries.service_content import paths_of
+from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.liveness.markers import MARKERS
-from lakelatch.occ.log.entries import Begin, Commit, End
 from lakelatch.occ.log.publisher import metadata_of, plain_metadata_of
-from lakelatch.occ.log.service_content import paths_of
-from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.table.table import Table
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.storage.local.store import LocalStore

@@ -11,15 +11,15 @@ from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.file_names import BaseName, base_file_name, join
 from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.snapshot import FileSlice
+from lakelatch.occ.entries.value_hashes import FileFacts
 from lakelatch.occ.liveness.late_files import is_no_part
 from lakelatch.occ.liveness.markers import announce, stands
-from lakelatch.occ.log.value_hashes import FileFacts
 from lakelatch.occ.services import clustering, compaction
 from lakelatch.occ.services.execution import Execution
 from lakelatch.occ.services.rewriting import slices_of
 from lakelatch.occ.staging.file_spec import refuse_if_over
-from lakelatch.occ.transaction.attempt import Attempt
 from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.workspace.attempt import Attempt
 from lakelatch.storage import Store
 
 from .history import State, Value

@@ -17,9 +17,9 @@ from lakelatch.conflict.write_set import WriteSet
 from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.files.file_names import bucket_of
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS
-from lakelatch.occ.log.entries import Begin, Commit, End, LogEntry, Open, Setting
+from lakelatch.occ.entries.entries import Begin, Commit, End, LogEntry, Open, Setting
+from lakelatch.occ.entries.write_sets import write_set_of
 from lakelatch.occ.log.publisher import plain_metadata_of
-from lakelatch.occ.log.write_sets import write_set_of
 from lakelatch.storage import Store
 
 

@@ -30,7 +30,7 @@ from lakelatch.occ.session import snapshot_cache as view
 from lakelatch.occ.session import table_lock
 from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.table import table
-from lakelatch.occ.transaction.unique_constraints import Checker
+from lakelatch.occ.workspace.unique_constraints import Checker
 
 from .environment import SimEnvironment, simulated_mutexes
 from .files import join_files, merge_logs

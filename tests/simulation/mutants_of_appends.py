@@ -11,7 +11,7 @@ from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.timeline import snapshot
 from lakelatch.occ.rebase import replay_rows
 from lakelatch.occ.staging import apply_rows
-from lakelatch.occ.transaction import row_writes
+from lakelatch.occ.writing import row_writes
 
 from .mutant import Patches, mutant
 from .shape import Shape

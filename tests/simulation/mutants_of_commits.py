@@ -9,16 +9,16 @@ from unittest import mock
 from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import NOWHERE
 from lakelatch.errors import StorageError
+from lakelatch.occ.entries.entries import Begin, Commit
+from lakelatch.occ.landing import validator as judge
+from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.entries import Begin, Commit
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.session import Session
 from lakelatch.occ.session.snapshot_cache import ViewCache, cold_view
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import validator as judge
-from lakelatch.occ.transaction.attempt import Attempt
-from lakelatch.occ.transaction.landing import Landing
+from lakelatch.occ.workspace.attempt import Attempt
 from lakelatch.storage import Outcome
 
 from .mutant import Patches, method, mutant

@@ -12,16 +12,16 @@ from unittest import mock
 
 from lakelatch.conflict import unique
 from lakelatch.conflict.resolve import resolve
+from lakelatch.occ.entries.entries import Commit
+from lakelatch.occ.landing import validator as judge
+from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.liveness.reader_leases import Leases
 from lakelatch.occ.log import publisher as publish
-from lakelatch.occ.log.entries import Commit
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.session.session import Session
-from lakelatch.occ.transaction import validator as judge
-from lakelatch.occ.transaction.attempt import Attempt
-from lakelatch.occ.transaction.landing import Landing
+from lakelatch.occ.workspace.attempt import Attempt
 
 from .mutant import Patches, method, mutant
 from .shape import Shape

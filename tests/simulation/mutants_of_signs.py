@@ -10,14 +10,15 @@ from lakelatch.errors import LockLostError
 from lakelatch.hudi.timeline.instant import from_epoch_ms
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
 from lakelatch.locks.core.lease import LeaseState
+from lakelatch.occ.entries.entries import Begin
+from lakelatch.occ.landing import landing
+from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, HeartbeatSender, heartbeat_path
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.entries import Begin
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.table_lock import TableLease
-from lakelatch.occ.transaction import attempt, landing
-from lakelatch.occ.transaction.landing import Landing
+from lakelatch.occ.workspace import attempt
 
 from .environment import WALL
 from .mutant import Patches, method, mutant

@@ -8,8 +8,8 @@ from random import Random
 import pyarrow as pa
 
 from lakelatch.conflict.unique import NEW_KEYS
-from lakelatch.occ.log.settings import Settings
-from lakelatch.occ.log.value_hashes import FileFacts, constraint_values, hashed_keys, keys_in
+from lakelatch.occ.entries.settings import Settings
+from lakelatch.occ.entries.value_hashes import FileFacts, constraint_values, hashed_keys, keys_in
 
 from .history import State
 

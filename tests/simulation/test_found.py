@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakelatch
-from lakelatch.occ.log.entries import Commit
+from lakelatch.occ.entries.entries import Commit
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.testing.faults import Call, On, Pause, Refuse
 

@@ -20,7 +20,7 @@ from lakelatch.errors import (
     UnsupportedTableError,
 )
 from lakelatch.occ.check.check import check
-from lakelatch.occ.log.entries import Commit, LogEntry
+from lakelatch.occ.entries.entries import Commit, LogEntry
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.services.clean import kept_from
 from lakelatch.occ.services.execution import DECIDED

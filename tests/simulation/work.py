@@ -22,7 +22,7 @@ from .store import Gone
 
 if TYPE_CHECKING:
     from lakelatch.hudi.timeline.snapshot import FileSlice
-    from lakelatch.occ.log.value_hashes import FileFacts
+    from lakelatch.occ.entries.value_hashes import FileFacts
     from lakelatch.occ.rebase.rebase import Lost
 
     from .history import Roots

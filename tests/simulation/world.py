@@ -33,8 +33,8 @@ from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.hudi.timeline.snapshot import FileSlice, Snapshot
 from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
 from lakelatch.locks import LockProvider
+from lakelatch.occ.entries.entries import Commit
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
-from lakelatch.occ.log.entries import Commit
 from lakelatch.occ.log.epochs import LOG, read_all
 from lakelatch.occ.services.clean import kept_from
 from lakelatch.occ.session import PROPERTIES

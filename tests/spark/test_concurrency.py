@@ -16,8 +16,9 @@ from lakelatch.errors import ConflictError
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.liveness.markers import MARKERS
 from lakelatch.occ.table import Table
-from lakelatch.spark import JobSizes, jobs
-from lakelatch.spark.incoming import Shuffled
+from lakelatch.spark import JobSizes
+from lakelatch.spark.writing import jobs
+from lakelatch.spark.writing.incoming import Shuffled
 from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import Crash, FaultStore, On, Pause
 

@@ -14,7 +14,7 @@ import lakelatch
 import lakelatch.spark
 from lakelatch.errors import InputError
 from lakelatch.hudi.table.partition_path import partition_path
-from lakelatch.spark.read import scan
+from lakelatch.spark.reading.read import scan
 
 # Alone, between letters and at the end; Hadoop's paths and globs have a meaning for many of these.
 ASCII = [text for c in string.printable for text in (c, f"a{c}b", f"ab{c}")]

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from lakelatch.errors import InputError
 from lakelatch.hudi.table.record_keys import bucket_ids, key_parts
 from lakelatch.hudi.timeline.instant import to_epoch_ms
-from lakelatch.spark import columns
-from lakelatch.spark import partition_pruning as prune
+from lakelatch.spark.reading import columns
+from lakelatch.spark.reading import partition_pruning as prune
 
 SCHEMA = "id string, city string, n long"
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.spark import jobs
-from lakelatch.spark.filters import comparisons
+from lakelatch.spark.reading.filters import comparisons
+from lakelatch.spark.writing import jobs
 
 from .driver import ROUTES, meanwhile
 

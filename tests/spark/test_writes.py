@@ -11,11 +11,12 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import lakelatch
 from lakelatch.errors import InputError
-from lakelatch.spark import JobSizes, jobs
-from lakelatch.spark.columns import arrow_schema
-from lakelatch.spark.incoming import Source, estimated_bytes, small_rows
-from lakelatch.spark.rebase import stats_of
+from lakelatch.spark import JobSizes
+from lakelatch.spark.reading.columns import arrow_schema
 from lakelatch.spark.tasks import InsertTask
+from lakelatch.spark.writing import jobs
+from lakelatch.spark.writing.incoming import Source, estimated_bytes, small_rows
+from lakelatch.spark.writing.rebase import stats_of
 
 from .driver import ROUTES
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 from ..arguments import number
 from ..errors import ConfigError, LakeLatchError
 from ..locks import check_url, shown
-from ..occ.log import Settings
+from ..occ.entries import Settings
 from ..storage import open_store
 from . import machine, oracle, rows
 from .crew import Crew, refuse_too_many

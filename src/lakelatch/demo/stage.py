@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import ConfigError
-from ..occ.log import Begin, Commit, End
+from ..occ.entries import Begin, Commit, End
 from ..occ.table import Table, create
 from ..occ.table import open as open_table
 from .show import Row, Screen

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from ..errors import ConflictError
 from ..occ.check import check
-from ..occ.log import Commit
+from ..occ.entries import Commit
 from ..occ.table import Table, create
 from ..occ.table import open as open_table
 from .story import KEY

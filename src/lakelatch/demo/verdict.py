@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..occ.log import Begin, Commit, End, LogEntry, metadata_of
+from ..occ.entries import Begin, Commit, End, LogEntry
+from ..occ.log import metadata_of
 from ..occ.table import Table
 from .replay import replay
 from .story import KEY, Story

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from ..conflict import INGESTION, kind_of
 from ..hudi.timeline import COMMIT_ACTIONS, Instant, to_epoch_ms
-from ..occ.log import Begin, Commit, End, LogEntry, LogState, Open
+from ..occ.entries import Begin, Commit, End, LogEntry, Open
+from ..occ.log import LogState
 
 SPANS_MAX = 250_000
 EARLIER = "(before the log)"  # the lane of what the log tells nothing of

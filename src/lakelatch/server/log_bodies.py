@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from ..occ.log import LogEntry, decode, epochs, is_slot, slot_path
+from ..occ.entries import LogEntry, decode
+from ..occ.log import epochs, is_slot, slot_path
 from ..storage import Store
 
 _THREADS, _AHEAD = 16, 256

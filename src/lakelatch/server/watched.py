@@ -13,9 +13,10 @@ from ..errors import InputError, LakeLatchError
 from ..hudi.timeline import to_epoch_ms
 from ..locks import shown
 from ..occ.doctor import state_of
+from ..occ.entries import extent, held
 from ..occ.history import why
 from ..occ.liveness import list_markers
-from ..occ.log import Tail, extent, held
+from ..occ.log import Tail
 from ..occ.turns import queue
 from .lanes import picture, span_json, stretch
 from .ledger import Ledger
@@ -23,7 +24,7 @@ from .log_bodies import LogBodies
 
 if TYPE_CHECKING:
     from ..locks import Holder
-    from ..occ.log import Begin
+    from ..occ.entries import Begin
     from ..occ.session import View
     from ..occ.table import Table
 

@@ -18,7 +18,7 @@ from lakelatch.errors import TableNotFoundError, UnsupportedTableError
 from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, decode_commit, encode_commit
 from lakelatch.occ.check.check import check
 from lakelatch.occ.check.findings import KINDS, Findings
-from lakelatch.occ.log.entries import Setting
+from lakelatch.occ.entries.entries import Setting
 from lakelatch.storage import open_store
 
 from ...hudi.conftest import _ZIPS, unzip

@@ -7,8 +7,8 @@ from itertools import islice, pairwise
 import pytest
 
 import lakelatch
+from lakelatch.occ.entries.entries import End, encode
 from lakelatch.occ.history import follow
-from lakelatch.occ.log.entries import End, encode
 from lakelatch.occ.log.epochs import LOG, slot_path
 
 from ..world import World

@@ -408,7 +408,7 @@ def test_after_epochs_were_removed_it_says_what_is_not_known(folder):
 
 
 def test_the_loss_of_a_wide_transaction_is_bounded_and_keeps_what_it_lost_on(folder):
-    from lakelatch.occ.log.losses import GROUPS_MAX
+    from lakelatch.occ.entries.losses import GROUPS_MAX
 
     with make(folder) as table:
         loser = table.transaction()

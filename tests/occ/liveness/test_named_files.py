@@ -11,10 +11,10 @@ import pytest
 
 import lakelatch
 from lakelatch.hudi.timeline.instant_time import next_label
+from lakelatch.occ.entries.entries import Begin, decode
+from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.liveness.markers import MARKERS, delete_announced, list_markers
-from lakelatch.occ.log.entries import Begin, decode
 from lakelatch.occ.log.epochs import LOG, slot_path
-from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.services.scheduling import finish_decided
 from lakelatch.storage.local.store import LocalStore
 

@@ -16,11 +16,11 @@ from lakelatch.errors import StorageError
 from lakelatch.hudi.timeline.instant_time import next_label
 from lakelatch.hudi.timeline.timeline import TIMELINE
 from lakelatch.occ.check.check import check
+from lakelatch.occ.entries.entries import Begin, encode
+from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.entries import Begin, encode
 from lakelatch.occ.log.epochs import LOG, epochs, first_slot, read_epoch, slot_path
 from lakelatch.occ.log.publisher import Publisher
-from lakelatch.occ.log.side_objects import SIDES
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing.faults import From, LoseReply, On, Pause, Refuse
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.occ.log.side_objects import SIDES
-from lakelatch.occ.log.value_hashes import pack, unpack
+from lakelatch.occ.entries.side_objects import SIDES
+from lakelatch.occ.entries.value_hashes import pack, unpack
 from lakelatch.occ.table.table import Table
-from lakelatch.occ.transaction import unique_constraints as constraints
+from lakelatch.occ.workspace import unique_constraints as constraints
 
 from ..world import check_sound, content, insert, overwrite, rows
 

@@ -8,8 +8,8 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.check.check import check
-from lakelatch.occ.log import settings as settings_module
-from lakelatch.occ.log.entries import Begin, Commit, decode, encode
+from lakelatch.occ.entries import settings as settings_module
+from lakelatch.occ.entries.entries import Begin, Commit, decode, encode
 from lakelatch.occ.log.epochs import LOG
 
 from ..world import BEGUN, World, Writer, content, entries

@@ -11,8 +11,8 @@ import pytest
 
 import lakelatch
 from lakelatch.hudi.timeline.instant_time import next_label
-from lakelatch.occ.log.entries import Begin
-from lakelatch.occ.log.service_content import hold
+from lakelatch.occ.entries.entries import Begin
+from lakelatch.occ.entries.service_content import hold
 from lakelatch.occ.services import clustering
 from lakelatch.occ.services.clustering import Sizes
 from lakelatch.occ.services.scheduling import schedule

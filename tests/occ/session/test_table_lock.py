@@ -17,7 +17,7 @@ import lakelatch
 from lakelatch.environment import Environment
 from lakelatch.errors import LockLostError, LockUnavailableError, TokenRegressedError
 from lakelatch.locks import Holder, LockProvider, open_provider
-from lakelatch.occ.log.entries import Commit, Open, Setting
+from lakelatch.occ.entries.entries import Commit, Open, Setting
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.table_lock import TableLease, settled
 from lakelatch.occ.table.table import Table

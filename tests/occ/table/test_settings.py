@@ -11,7 +11,7 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.check.check import check
-from lakelatch.occ.log.entries import Setting
+from lakelatch.occ.entries.entries import Setting
 from lakelatch.testing.faults import On, Pause
 
 from ..world import rows

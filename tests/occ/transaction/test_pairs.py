@@ -22,10 +22,10 @@ from hudi import HudiTableBuilder
 import lakelatch
 from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import EVERYWHERE
+from lakelatch.occ.landing import landing, validator
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.staging.staged import Staged
-from lakelatch.occ.transaction import landing, validator
-from lakelatch.occ.transaction.workspace import Workspace
+from lakelatch.occ.workspace.workspace import Workspace
 
 from ...mutants import Variant, answering, instead
 from ..pairs import OPERATIONS, Operation, PairWorld, Rows, Running, rows_of, verbs

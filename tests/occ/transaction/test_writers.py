@@ -9,11 +9,11 @@ import pytest
 
 import lakelatch
 from lakelatch.hudi.timeline.snapshot import Snapshot
+from lakelatch.occ.entries.entries import Setting
+from lakelatch.occ.landing import validator as judge
 from lakelatch.occ.log import publisher as publish
-from lakelatch.occ.log.entries import Setting
 from lakelatch.occ.session.snapshot_cache import _COMMITS_KEPT
 from lakelatch.occ.session.table_lock import TableLease, TableLock
-from lakelatch.occ.transaction import validator as judge
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ..world import BEGUN, add, check_sound, commits, content, fate, insert, overwrite, rows

@@ -15,8 +15,8 @@ import lakelatch
 from lakelatch.errors import CommitError, ConfigError, ConflictError, InputError, StorageError
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.liveness.markers import MARKERS
-from lakelatch.occ.transaction import row_writes
 from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.writing import row_writes
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import On, Refuse
 

@@ -18,7 +18,7 @@ from lakelatch.conflict import Reservation
 from lakelatch.conflict.write_set import EVERYWHERE
 from lakelatch.errors import ConflictError, InputError, RolledBackError
 from lakelatch.hudi.files import FileGroupId
-from lakelatch.occ.log.entries import decode, encode
+from lakelatch.occ.entries.entries import decode, encode
 
 from ..world import BEGUN, Writer, add, after, check_sound, insert, overwrite, rows, writes
 

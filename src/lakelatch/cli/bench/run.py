@@ -17,7 +17,7 @@ import typer
 from ...bench import Plan, contenders, load, measure, read
 from ...bench.report import aborted, advise, write
 from ...errors import ConfigError
-from ...occ.log import Settings
+from ...occ.entries import Settings
 from ..outcome import INTERRUPTED
 from ..output import print_json, print_table, say, wrapped
 from .display import Display

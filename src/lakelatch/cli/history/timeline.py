@@ -21,7 +21,7 @@ from ..output import duration_text, print_json, print_table, say, width, wrapped
 
 if TYPE_CHECKING:
     from ...hudi.timeline import CommitMetadata, Instant, Timeline
-    from ...occ.log import Begin, Commit, LogEntry
+    from ...occ.entries import Begin, Commit, LogEntry
     from ...occ.table import Table
 
 _WIDE = 120
@@ -74,7 +74,7 @@ def timeline(url: str, *, limit: int, json: bool) -> None:
 
 def pruned_to(table: Table) -> str | None:
     """T up to which the log tells nothing any more, because its oldest epochs were removed; None when it is whole."""
-    from ...occ.log import Open
+    from ...occ.entries import Open
 
     first = next(table.session.log.entries(), None) if table.writable else None
     return first.top if isinstance(first, Open) and first.slot > 1 else None
@@ -83,7 +83,7 @@ def pruned_to(table: Table) -> str | None:
 def newest(table: Table, limit: int) -> list[Row]:
     """The newest rows by requested time, newest first. Contents are read for these only."""
     from ...hudi.timeline import COMMIT_ACTIONS
-    from ...occ.log import Commit
+    from ...occ.entries import Commit
 
     rows: dict[tuple[str, str], Row] = {}
     seen = table.timeline()
@@ -113,7 +113,7 @@ def newest(table: Table, limit: int) -> list[Row]:
 
 def _add_entry(rows: dict[tuple[str, str], Row], entry: LogEntry) -> None:
     """What the log knows beyond the timeline: who, and what became of it."""
-    from ...occ.log import Begin, Commit, End, Open
+    from ...occ.entries import Begin, Commit, End, Open
 
     match entry:
         case Begin():

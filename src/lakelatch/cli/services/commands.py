@@ -28,7 +28,7 @@ def list_(url: str, *, json: bool) -> None:
     """Print pending plans and readers' leases."""
     import lakelatch
 
-    from ...occ.log import extent, held
+    from ...occ.entries import extent, held
 
     with lakelatch.open(url) as table:
         plans = []

@@ -70,7 +70,7 @@ def explain(url: str, key: str, partition: str | None, *, json: bool) -> None:
 
 
 def _slots(table: Table) -> dict[str, int]:
-    from ...occ.log import Commit
+    from ...occ.entries import Commit
 
     return {each.instant: each.slot for each in table.session.log.entries() if isinstance(each, Commit)}
 

@@ -20,7 +20,7 @@ from ..output import bytes_text, count_text, duration_text, print_json, print_pa
 if TYPE_CHECKING:
     from ...hudi.table import TableConfig
     from ...locks import Holder
-    from ...occ.log import Begin
+    from ...occ.entries import Begin
     from ...occ.table import Table
 
 

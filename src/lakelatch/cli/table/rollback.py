@@ -14,7 +14,7 @@ from ...plain_text import visible
 from ..output import Waiting, count_text, duration_text, print_json, say
 
 if TYPE_CHECKING:
-    from ...occ.log import Begin
+    from ...occ.entries import Begin
     from ...occ.table import Table
 
 

@@ -13,7 +13,7 @@ from ...errors import InputError
 from ..output import print_json, print_table
 
 if TYPE_CHECKING:
-    from ...occ.log import Settings
+    from ...occ.entries import Settings
 
 
 def settings(url: str, changes: list[str], *, json: bool) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..hudi.merge import ordering_of, widened
-from ..hudi.table import TableConfig
-from ..hudi.timeline import FileSlice
-from ..occ.table import Table
-from ..storage import Store
-from ..streams import Stream, slice_rows
+from ...hudi.merge import ordering_of, widened
+from ...hudi.table import TableConfig
+from ...hudi.timeline import FileSlice
+from ...occ.table import Table
+from ...storage import Store
+from ...streams import Stream, slice_rows
+from ..tasks import FILE_COLUMN, ROW_COLUMN, name_of
 from .columns import spark_schema
-from .tasks import FILE_COLUMN, ROW_COLUMN, name_of
 
 _BATCH_ROWS = 64 << 10
 

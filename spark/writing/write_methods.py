@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-from ..occ.session import Partition
-from ..occ.transaction import Merge, Retries, WriteResult
+from ...occ.session import Partition
+from ...occ.transaction import Retries, WriteResult
+from ...occ.writing import Merge
 from .write import Writes
 
 

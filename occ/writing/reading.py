@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from ...conditions import Terms
     from ...hudi.timeline import FileSlice
     from ..session import Partition
-    from .attempt import Attempt
-    from .workspace import Workspace
+    from ..workspace import Attempt, Workspace
 
 
 def read(

@@ -23,7 +23,8 @@ from ...hudi.table import RECORD_KEY, TableConfig
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
 from ..check import refuse_misplaced
-from ..log import LogEntry, LogState, Setting, Settings, name_of, of_footer
+from ..entries import LogEntry, Setting, Settings, name_of, of_footer
+from ..log import LogState
 from ..staging import COMMIT_TIME, wanted_of
 
 if TYPE_CHECKING:

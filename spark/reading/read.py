@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import InputError, StorageError
-from ..hudi.table import META_COLUMNS
-from ..hudi.timeline import FileSlice, Time
-from ..occ.session import Partition, chosen_partitions
-from ..occ.table import Table
+from ...errors import InputError, StorageError
+from ...hudi.table import META_COLUMNS
+from ...hudi.timeline import FileSlice, Time
+from ...occ.session import Partition, chosen_partitions
+from ...occ.table import Table
 from .columns import spark_schema
 from .filters import in_spark
 from .merged_slices import merged

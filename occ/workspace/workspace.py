@@ -391,7 +391,7 @@ class Workspace:
         slices, schema = now.file_slices(partition), self.written_schema
         if condition is None or schema is None:
             return slices
-        from ..log import slices_that_may_match
+        from ..entries import slices_that_may_match
         from ..scan import partitions_that_may_match
 
         there = {each.partition for each in slices}

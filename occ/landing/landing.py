@@ -27,8 +27,9 @@ from ...errors import (
     RolledBackError,
 )
 from ...hudi.timeline import next_label, to_epoch_ms
+from ..entries import Commit, LogEntry, Loss, echo_of
 from ..liveness import delete_announced, list_markers
-from ..log import Commit, LogEntry, LogState, Loss, attach, echo_of
+from ..log import LogState, attach
 from ..rebase import MergeAgain
 from ..session import CommitResult, log_made_anew, lost_against
 from ..turns import InTheWay
@@ -37,9 +38,8 @@ from .yielding import merge_again, wait_for
 if TYPE_CHECKING:
     from ..session import TableLease
     from ..staging import Staged
-    from .attempt import Attempt
+    from ..workspace import Attempt, Workspace
     from .validator import CommitValidator
-    from .workspace import Workspace
 
 _log = logging.getLogger("lakelatch.transaction")
 

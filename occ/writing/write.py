@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..turns import Watchful
 
 if TYPE_CHECKING:
-    from .workspace import Workspace
+    from ..workspace import Workspace
 
 
 class Writer(Watchful, Protocol):

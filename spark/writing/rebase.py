@@ -12,12 +12,12 @@ from functools import reduce
 from operator import or_
 from typing import Any, ClassVar
 
-from ..hudi.merge import Effects
-from ..hudi.timeline import FileSlice, WriteStat
-from ..occ.rebase import Lost, merge_rows, refuse_same_rows
-from ..occ.staging import Plan, slices_by_partition
-from ..occ.transaction import NewValues
-from .tasks import Answer, ChosenTask, RebaseTask
+from ...hudi.merge import Effects
+from ...hudi.timeline import FileSlice, WriteStat
+from ...occ.rebase import Lost, merge_rows, refuse_same_rows
+from ...occ.staging import Plan, slices_by_partition
+from ...occ.writing import NewValues
+from ..tasks import Answer, ChosenTask, RebaseTask
 
 Collect = Callable[[Any, Any], list[Answer]]
 Named = Callable[[Any, list[FileSlice]], Any]

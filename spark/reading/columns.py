@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import InputError
-from ..hudi.table import TableConfig, refuse_key_type
-from ..occ.staging import NEW
+from ...errors import InputError
+from ...hudi.table import TableConfig, refuse_key_type
+from ...occ.staging import NEW
 
 
 def arrow_schema(schema: Any) -> pa.Schema:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from ...errors import LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import Instant, State, file_name, next_label, refuse_clock
 from ...storage import Outcome
-from ..log import Begin, End, Follower, LogEntry, LogState, Loss
+from ..entries import Begin, End, LogEntry, Loss
+from ..log import Follower, LogState
 from ..session import ended_by_others, is_over, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ...conflict import Claim
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import Snapshot
-    from ..log import Operation
+    from ..entries import Operation
     from ..session import Session, TableLease
 
 T = TypeVar("T")

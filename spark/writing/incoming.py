@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from ..storage import Store
-from .columns import arrow_schema
-from .tasks import ANSWER, Packed, TaskOfJob, unpacked
+from ...storage import Store
+from ..reading import arrow_schema
+from ..tasks import ANSWER, Packed, TaskOfJob, unpacked
 
 _SMALL_BYTES = (
     1 << 20

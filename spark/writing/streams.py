@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..hudi.timeline import WriteStat
-from ..occ.staging import Files, Incoming, StreamPlan, append_events, refuse_if_over, slices_by_partition
-from ..occ.transaction import Transaction, WriteResult, stream_writes
-from . import columns
+from ...hudi.timeline import WriteStat
+from ...occ.staging import Files, Incoming, StreamPlan, append_events, refuse_if_over, slices_by_partition
+from ...occ.transaction import Transaction, WriteResult
+from ...occ.writing import stream_writes
+from ..reading import columns
+from ..tasks import Answer, Task, table_of
 from .incoming import Source
 from .rebase import stats_of
-from .tasks import Answer, Task, table_of
 
 
 class Jobs(Protocol):

@@ -11,16 +11,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ..conditions import Sql
-from ..errors import InputError
-from ..hudi.timeline import WriteStat
-from ..occ.rebase import Lost
-from ..occ.staging import Files, Incoming, refuse_if_over
-from ..occ.transaction import Asked, Clause, Clauses, sql
-from ..occ.turns import targets
-from .columns import spark_schema
-from .partition_pruning import analysed
-from .tasks import Answer, MergeTask, TargetsTask, applied, table_of
+from ...conditions import Sql
+from ...errors import InputError
+from ...hudi.timeline import WriteStat
+from ...occ.rebase import Lost
+from ...occ.staging import Files, Incoming, refuse_if_over
+from ...occ.turns import targets
+from ...occ.writing import Asked, Clause, Clauses, sql
+from ..reading import analysed, spark_schema
+from ..tasks import Answer, MergeTask, TargetsTask, applied, table_of
 
 
 def in_sql(spark: Any, asked: Asked, columns: pa.Schema) -> Asked:

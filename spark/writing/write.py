@@ -17,44 +17,41 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..conditions import Given
-from ..conflict import Region, where_of
-from ..errors import InputError
-from ..hudi.files import FileGroupId
-from ..hudi.merge import Effects
-from ..hudi.table import partition_paths
-from ..hudi.timeline import FileSlice, Snapshot, WriteStat
-from ..occ.log import slices_that_may_match
-from ..occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
-from ..occ.staging import GROUP_COLUMN, NULL, PARTITION_COLUMN, REFUSE, Incoming, Plan, slices_by_partition
-from ..occ.table import Table
-from ..occ.transaction import (
-    Asked,
-    Clauses,
-    Computed,
-    NewValues,
-    Retries,
-    Transaction,
-    WriteResult,
-    refuse_unknown,
-    stage_merge,
+from ...conditions import Given
+from ...conflict import Region, where_of
+from ...errors import InputError
+from ...hudi.files import FileGroupId
+from ...hudi.merge import Effects
+from ...hudi.table import partition_paths
+from ...hudi.timeline import FileSlice, Snapshot, WriteStat
+from ...occ.entries import slices_that_may_match
+from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
+from ...occ.staging import GROUP_COLUMN, NULL, PARTITION_COLUMN, REFUSE, Incoming, Plan, slices_by_partition
+from ...occ.table import Table
+from ...occ.transaction import Retries, Transaction, WriteResult, refuse_unknown
+from ...occ.turns import take_turn
+from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
+from ...occ.writing import Merge as MergeInto
+from ..reading import (
+    columns,
+    comparisons,
+    in_spark,
+    matching_partitions,
+    merged,
+    pinned_partitions,
+    scan_base_files,
+    spark_schema,
+    value_in_spark,
+    with_meta,
 )
-from ..occ.transaction import Merge as MergeInto
-from ..occ.turns import take_turn
-from . import columns
+from ..tasks import FILE_COLUMN, ROW_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
-from .columns import spark_schema
-from .filters import comparisons, in_spark, value_in_spark
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect
 from .merge_plan import Merge, Planned, in_each, plan_here
-from .merged_slices import merged
-from .partition_pruning import matching_partitions, pinned_partitions
-from .read import scan_base_files, with_meta
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
 from .streams import write_events
-from .tasks import FILE_COLUMN, ROW_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 
 
 class _RepeatedKeys(Exception):

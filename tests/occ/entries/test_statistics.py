@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import lakelatch
 from lakelatch.conditions import condition_on
 from lakelatch.conflict.predicate import ColumnStatistics, FileStatistics, may_match, where_of
-from lakelatch.occ.log.column_statistics import columns_of, encoded, of_footer
+from lakelatch.occ.entries.column_statistics import columns_of, encoded, of_footer
 from lakelatch.occ.log.publisher import plain_metadata_of
 
 from ..world import add, insert, overwrite, rows

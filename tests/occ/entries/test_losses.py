@@ -15,8 +15,8 @@ from lakelatch.conflict.predicate import Term
 from lakelatch.conflict.write_set import ReadSet, Region, Scan, WriteSet
 from lakelatch.errors import CorruptTableError
 from lakelatch.hudi.files.file_names import FileGroupId
-from lakelatch.occ.log.entries import End, decode, encode
-from lakelatch.occ.log.losses import GROUPS_MAX, Changed, Loss
+from lakelatch.occ.entries.entries import End, decode, encode
+from lakelatch.occ.entries.losses import GROUPS_MAX, Changed, Loss
 
 T = "20260101000000000"
 TEXT = st.sampled_from(["", "a", "{0}%s", "ä\N{FOX FACE}", "p=x/y"])

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import LakeLatchError
-from ..occ.log import OFF
-from ..occ.staging import refuse_if_over
-from ..occ.transaction import Transaction
-from ..storage import Store
+from ...errors import LakeLatchError
+from ...occ.entries import OFF
+from ...occ.staging import refuse_if_over
+from ...occ.transaction import Transaction
+from ...storage import Store
+from ..tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 from .incoming import Shuffled
 from .sizes import SIZES, JobSizes
-from .tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 
 _LOOK_S = 1.0
 _LOOK_OUT_S = (

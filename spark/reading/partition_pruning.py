@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import InputError
-from ..hudi.table import META_COLUMNS, TableConfig, partition_path, possible_values
+from ...errors import InputError
+from ...hudi.table import META_COLUMNS, TableConfig, partition_path, possible_values
 from .columns import column_of, spark_schema
 
 _PATH = META_COLUMNS[3]

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ..log import LogState
     from ..rebase import MergeAgain, Round
-    from .attempt import Attempt
-    from .workspace import Workspace
+    from ..workspace import Attempt, Workspace
 
 _SHORT_S = 5.0  # a merge that took longer is not done under the lock: others would wait for it, or give up
 _log = logging.getLogger("lakelatch.transaction")

@@ -26,14 +26,15 @@ from ...conflict import (
 )
 from ...errors import ConflictError
 from ...hudi.files import BaseFile, LogFile
+from ..entries import Begin, Commit, groups_of, held, write_set_of
 from ..liveness import announced_paths
-from ..log import Begin, Commit, LogState, groups_of, held, plain_metadata_of, write_set_of
+from ..log import LogState, plain_metadata_of
 from ..staging import Staged
 
 if TYPE_CHECKING:
     from ...hudi.files import FileGroupId
     from ...storage import Store
-    from ..log import Settings
+    from ..entries import Settings
     from ..session import Session
 
 

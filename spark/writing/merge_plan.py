@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ..conflict import Region
-from ..hudi.files import FileGroupId
-from ..hudi.merge import Effects
-from ..hudi.table import partition_paths
-from ..hudi.timeline import Snapshot
-from ..occ.staging import PARTITION_COLUMN, Files, Plan
-from ..occ.transaction import Transaction
-from ..occ.turns import take_turn, targets
+from ...conflict import Region
+from ...hudi.files import FileGroupId
+from ...hudi.merge import Effects
+from ...hudi.table import partition_paths
+from ...hudi.timeline import Snapshot
+from ...occ.staging import PARTITION_COLUMN, Files, Plan
+from ...occ.transaction import Transaction
+from ...occ.turns import take_turn, targets
+from ..tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
 from .sizes import JobSizes
-from .tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..conditions import Given, Sql, condition_on, value_on
-from ..errors import InputError
+from ...conditions import Given, Sql, condition_on, value_on
+from ...errors import InputError
 from .columns import spark_schema
 from .partition_pruning import analysed, conjuncts
 

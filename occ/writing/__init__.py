@@ -1,0 +1,27 @@
+"""The verbs on rows inside a transaction: each stages files in the workspace and declares what it has read."""
+
+from . import reading, replacing, row_writes, stream_writes
+from .merge_into import Asked, Clause, Clauses, Merge, merging, stage_merge
+from .new_values import Computed, NewValues, sql
+from .row_writes import replaced
+from .stream_writes import TransactionStream
+from .write import Write
+
+__all__ = [
+    "Asked",
+    "Clause",
+    "Clauses",
+    "Computed",
+    "Merge",
+    "NewValues",
+    "TransactionStream",
+    "Write",
+    "merging",
+    "reading",
+    "replaced",
+    "replacing",
+    "row_writes",
+    "sql",
+    "stage_merge",
+    "stream_writes",
+]

@@ -1,0 +1,14 @@
+"""Writing DataFrames: the plan on the driver, the files in the tasks."""
+
+from .sizes import SIZES, JobSizes
+from .streams import SparkStream
+from .write import Writes
+from .write_methods import Writing
+
+__all__ = [
+    "SIZES",
+    "JobSizes",
+    "SparkStream",
+    "Writes",
+    "Writing",
+]
