@@ -293,3 +293,34 @@ def test_a_listing_that_an_archival_overtakes_is_made_again(old):
     b.store.add(Pause(On("head", "/history/_version_"), call=meanwhile))
     assert b.table.timeline().commits
     assert table_content(b.table) == wanted
+
+
+class Overtaken:
+    """A store whose first listing of the timeline meets only what was there all the time, as stores may list."""
+
+    def __init__(self, inner, meanwhile):
+        self.inner, self.meanwhile = inner, [meanwhile]
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def list(self, folder, **how):
+        before = self.inner.list(folder, **how)
+        if not folder.endswith("/timeline") or not self.meanwhile:
+            return before
+        self.meanwhile.pop()()
+        after = {each.path for each in self.inner.list(folder, **how)}
+        return [each for each in before if each.path in after]
+
+
+def test_a_listing_in_which_all_went_and_all_that_came_was_passed_is_made_again(old):
+    """Of what was there the archival took all, and the new commit's name was passed when it came. Seed 1700192256."""
+    a, b = old.writer("A"), old.writer("B", host="host-b")
+
+    def meanwhile() -> None:
+        a.add("a")
+        assert a.table.archive(**ALL).instants
+
+    b.store.inner = Overtaken(b.store.inner, meanwhile)
+    assert b.table.timeline().commits
+    assert not b.store.inner.meanwhile

@@ -198,11 +198,16 @@ def read_timeline(store: Store, config: TableConfig, *, tolerate_empty: bool = F
     for _ in range(_LOOKS):
         listed, empty = _listed(store, config, tolerate_empty=tolerate_empty)
         found = _without_archived(listed, store, config)
-        # An archival leaves the newest commit. Where all that were listed are archived, later ones have landed since.
-        if any(_published(each.action) in COMMIT_ACTIONS for each in found) or found == listed:
+        # An archival leaves the newest commit. Where none is left of those that were listed, or none was met, because what
+        # was there went and what came was passed already, later ones have landed since.
+        if any(i.state == "completed" and i.action in COMMIT_ACTIONS for i in found) or not _has_history(store, config):
             break
     completed, pending = _by_state(found)
     return Timeline(store, config, completed, pending, tuple(empty))
+
+
+def _has_history(store: Store, config: TableConfig) -> bool:
+    return config.layout != 1 and History(store, config.timeline_folder).begun()
 
 
 def _listed(store: Store, config: TableConfig, *, tolerate_empty: bool) -> tuple[list[Instant], list[Instant]]:
