@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from lakelatch.bench import contenders
-from lakelatch.bench.systems import known, load
+from lakelatch.bench.systems import bare_locks, known, load
 from lakelatch.errors import ConfigError
 
 from ..servers.redis_server import redis_server
@@ -74,6 +74,14 @@ def test_kazoo_leaves_nothing_on_its_server(lab, tmp_path):
 def test_a_bare_lock_without_a_server_says_which_to_name(lab):
     (run,) = lab("handoff", peers=["redis-py/best"], ours=False).runs
     assert run["failed"] == "RedisPy needs a server: say --lock redis://..."
+
+
+def test_a_bare_lock_that_makes_no_client_cannot_be_made():
+    class Nothing(bare_locks._BareLock):
+        pass
+
+    with pytest.raises(TypeError, match="client"):
+        Nothing({})
 
 
 def test_ours_and_peers_take_turns_in_all_their_configurations():

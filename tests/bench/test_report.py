@@ -235,6 +235,22 @@ def test_a_lock_is_held_no_longer_than_the_run():
     assert figures([each], 10.0)["lock_held_share"] == 0.9
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_the_lock_is_never_held_for_more_than_all_of_the_time(seed):
+    """Against a model that looks at each tick; holders overlap, because each notes its release after the next one's grant."""
+    chance = random.Random(seed)
+    operations, held = [], set()
+    for number in range(chance.randrange(1, 40)):
+        granted = chance.randrange(-20, 220)
+        released = chance.choice([None, granted + chance.randrange(60)])
+        holds = [Hold(granted - 1, granted, released)]
+        operations.append(Operation(f"w{number}", number, "r", "append", 0, 0, 200, outcome=DONE, holds=holds))
+        held |= set(range(granted, granted if released is None else released))
+    share = figures(operations, 200.0)["lock_held_share"]
+    assert share == pytest.approx(len(held & set(range(200))) / 200, abs=0.0001)
+    assert share <= 1
+
+
 def test_no_operations_are_figures_of_nothing():
     assert figures([], 0.0)["goodput"] == 0
     assert figures([], 1.0)["longest_silence_s"] == 1.0

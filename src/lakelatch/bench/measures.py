@@ -86,9 +86,18 @@ def _ms(seconds: float) -> float:
 
 
 def _held_within(operations: list[Operation], elapsed: float) -> float:
-    """Seconds of the run in which the lock was held; what ended later counts up to its end."""
+    """Seconds of the run in which anybody held the lock.
+
+    A holder notes that it has given the lock back when the answer has come. By then the next one may hold it, so that the two
+    notes overlap: the time of both counts once.
+    """
     holds = [(hold.granted, hold.released) for each in operations for hold in each.holds if hold.released is not None]
-    return sum(max(min(released, elapsed) - max(granted, 0.0), 0.0) for granted, released in holds)
+    held, until = 0.0, 0.0
+    for granted, released in sorted(holds):
+        end = min(released, elapsed)
+        held += max(end - max(granted, until), 0.0)
+        until = max(until, end)
+    return held
 
 
 def _silence(done: list[Operation], elapsed: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,8 +29,8 @@ class _Client(Protocol):
     def close(self) -> None: ...
 
 
-class _BareLock:
-    """A system that only holds; a subclass makes its client."""
+class _BareLock(ABC):
+    """A system that only holds; a subclass makes its client, and without that there is none."""
 
     works: ClassVar[frozenset[str]] = frozenset({"hold"})
     schemes: ClassVar[tuple[str, ...]] = ()
@@ -59,8 +60,8 @@ class _BareLock:
     def rows(self, place: str) -> pa.Table:  # noqa: ARG002 - there is no table
         return rows.SCHEMA.empty_table()
 
-    def client(self, place: str) -> _Client:
-        raise NotImplementedError
+    @abstractmethod
+    def client(self, place: str) -> _Client: ...
 
 
 class _Session:
