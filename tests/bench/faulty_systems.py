@@ -34,7 +34,8 @@ class Right:
         return Session(self, place, writer)
 
     def rows(self, place):
-        return pa.Table.from_pylist(json.loads(Path(place, "rows").read_text()), schema=rows.SCHEMA)
+        there = json.loads(Path(place, "rows").read_text())
+        return pa.Table.from_pylist(there, schema=rows.WIDE if "at0" in there[0] else rows.SCHEMA)
 
     def spoil(self, before, after, number, note):
         """What lands of the change number n."""
@@ -82,6 +83,14 @@ class Session:
             return [row for row in there if row["id"] not in mine] + change(found).to_pylist()
 
         self.change(made, note)
+
+    def event(self, stream, new, note):
+        at = rows.stream_columns(stream)[0]
+        news = {row["id"]: row for row in new.to_pylist()}
+        self.change(lambda there: [self.newer(row, news.get(row["id"], row), at) for row in there], note)
+
+    def newer(self, row, new, at):
+        return row if row[at] is not None and row[at] > new[at] else row | new
 
     def delete(self, value, note):
         self.change(lambda there: [r for r in there if r["value"] != value or not r["id"].startswith("a-")], note)
@@ -155,6 +164,18 @@ class StaleSession(Session):
         found = pa.Table.from_pylist([row for row in there if row["id"] in mine], schema=rows.SCHEMA)
         note.saw(found)
         self.change(lambda now: [r for r in now if r["id"] not in mine] + change(found).to_pylist(), note)
+
+
+class LastComesWins(Right):
+    """Takes the event that came last for the newest."""
+
+    def open(self, place, writer, priority):
+        return ForgetfulSession(self, place, writer)
+
+
+class ForgetfulSession(Session):
+    def newer(self, row, new, at):
+        return row | new
 
 
 class LocksNobody(Right):

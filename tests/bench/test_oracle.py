@@ -38,7 +38,7 @@ def in_threads(folder: Path, system: str, work: str, *, operations: int = 5, key
     }  # fmt: skip
     adapter = load(system)({})
     first = rows.first_rows(keys, 2, 0)
-    adapter.create(job["place"], first)
+    adapter.create(job["place"], rows.widened(first) if scenario.wide else first)
     crashes: list[BaseException] = []
     writers = [Writer(job, number, scenario.roles[0], LockWatch()) for number in range(2)]
     threads = [threading.Thread(target=run_writer, args=(writer, time.monotonic(), crashes)) for writer in writers]
@@ -49,10 +49,11 @@ def in_threads(folder: Path, system: str, work: str, *, operations: int = 5, key
     assert not crashes
     done = read_operations(folder.glob("writer-*.jsonl"), start=0.0)
     assert len(done) == 2 * operations
-    return oracle.judge(first, done, adapter.rows(job["place"]))
+    final = adapter.rows(job["place"])
+    return oracle.judge(first, done, rows.narrowed(final) if scenario.wide else final)
 
 
-@pytest.mark.parametrize("work", ["append", "replace", "upsert", "increment", "transfer"])
+@pytest.mark.parametrize("work", ["append", "replace", "upsert", "increment", "transfer", "event"])
 def test_what_is_right_passes(tmp_path, faulty, work):
     assert in_threads(tmp_path, f"{faulty}:Right", work) == []
 
@@ -73,12 +74,15 @@ def test_what_is_right_passes(tmp_path, faulty, work):
         ("AbortsButWrites", "append", "invented"),
         ("AbortsButWrites", "increment", "invented"),
         ("ReadsStale", "increment", "lost"),
+        ("Loses", "event", "lost"),
+        ("LastComesWins", "event", "lost"),
+        ("AbortsButWrites", "event", "invented"),
     ],
 )
 def test_what_is_wrong_is_caught(tmp_path, faulty, system, work, kind):
     # Of rows that are written again and again only the last write tells whether one was lost.
-    operations = 3 if work in ("replace", "upsert") else 5
-    keys = 2 if work == "transfer" else 1
+    operations = 20 if system == "LastComesWins" else 3 if work in ("replace", "upsert", "event") else 5
+    keys = 40 if system == "LastComesWins" else 2 if work == "transfer" else 1
     found = in_threads(tmp_path, f"{faulty}:{system}", work, operations=operations, keys=keys)
     assert kind in {each.kind for each in found}, found
 
@@ -189,3 +193,45 @@ def test_counting_in_any_order_is_right_and_any_lost_increment_is_found(seed):
     final = final.set_column(3, "by", [["first", by]])
     found = oracle.judge(first, operations, final)
     assert bool(found) == (lost is not None and lost != killed), found
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_events_in_any_order_are_right_and_any_other_value_in_a_row_is_found(seed):
+    """Against a model: each stream's newest event of each row, some writers killed, and then one place that is wrong."""
+    chance = random.Random(seed)
+    first = rows.first_rows(3, 1, 0)
+    wide = {key: {} for key in ("first-0", "k-0", "k-1", "k-2")}
+    operations = []
+    for number in range(chance.randrange(1, 15)):
+        writer = chance.randrange(20)
+        keys = tuple(sorted(chance.sample(["k-0", "k-1", "k-2"], chance.randrange(1, 4))))
+        outcome = chance.choice([DONE, DONE, UNKNOWN, ABORTED])
+        at = chance.randrange(-9, 9) * 1000 + number
+        op = made(
+            f"w{writer % 10}-{number}", "event", number, outcome, keys=keys, parts=("p0",), rows=len(keys), value=at
+        )
+        op.writer = writer
+        operations.append(op)
+        if outcome == DONE or (outcome == UNKNOWN and chance.random() < 0.5):
+            for key in keys:
+                now = wide[key].get(rows.stream_of(writer))
+                if now is None or now[0] < at:
+                    wide[key][rows.stream_of(writer)] = (at, op.name)
+
+    def final():
+        facts = [
+            {"id": key, "part": "p0"}
+            | {
+                name: value
+                for stream, pair in streams.items()
+                for name, value in zip(rows.stream_columns(stream), pair, strict=True)
+            }
+            for key, streams in wide.items()
+        ]
+        return rows.narrowed(pa.Table.from_pylist(facts, schema=rows.WIDE))
+
+    assert oracle.judge(first, operations, final()) == []
+    key, stream = chance.choice(["k-0", "k-1", "k-2"]), chance.randrange(rows.STREAMS)
+    there = wide[key].get(stream)
+    wide[key][stream] = (10**9, "w9-999") if there is None or chance.random() < 0.5 else (there[0], "w9-999")
+    assert oracle.judge(first, operations, final())

@@ -42,6 +42,14 @@ def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     assert run["done"] == 6
 
 
+def test_delta_passes_the_oracle_of_streams(lab):
+    pytest.importorskip("deltalake")
+    wide = {"about": "x", "keys": 6, "roles": [{"name": "stream", "work": "event"}]}
+    (run,) = lab(facts=wide, operations=8, peers=["delta-rs/best"], ours=False).runs
+    assert "failed" not in run, run["failed"]
+    assert run["done"] == 16
+
+
 @pytest.mark.server
 def test_bare_locks_are_compared_on_one_server(lab, tmp_path):
     with redis_server(tmp_path / "redis") as server:

@@ -13,7 +13,7 @@ from lakelatch.errors import ConfigError
 GOOD = 'about = "x"\nkeys = 4\n[[roles]]\nname = "w"\nwork = "append"\n'
 
 
-@pytest.mark.parametrize("name", ["partitions", "bank", "services", "killed", "paused", "bursts"])
+@pytest.mark.parametrize("name", ["partitions", "bank", "services", "killed", "paused", "bursts", "streams"])
 def test_our_tables_pass_the_oracle_of_each_scenario(lab, name, tmp_path):
     """Without time to think, and with a fault in every third operation where there is one."""
     facts = tomllib.loads((load_folder() / f"{name}.toml").read_text())
@@ -67,12 +67,21 @@ def test_a_file_of_ones_own_stands_wherever_a_name_does(tmp_path):
         (GOOD + 'fault = "kill"', "a fault must be a table"),
         (GOOD + 'fault = {kind = "flood", every = 1}', "fault.kind is 'flood', must be one of kill, pause"),
         (GOOD + 'fault = {kind = "kill"}', "fault lacks every"),
+        ('server = "redis"\n' + GOOD, "a server must be a table: server = {kind"),
+        ('server = {kind = "etcd", every_s = 1}\n' + GOOD, "server.kind is 'etcd', must be one of redis, zookeeper"),
+        ('server = {kind = "redis"}\n' + GOOD, "server lacks every_s"),
+        ('server = {kind = "redis", every_s = 0}\n' + GOOD, "server.every_s=0"),
+        ('server = {kind = "redis", every_s = 1, down_s = -1}\n' + GOOD, "server.down_s=-1"),
+        ('server = {kind = "redis", every_s = 1, times = 0.5}\n' + GOOD, "server.times=0.5"),
+        ('settings = {lock = "table"}\nserver = {kind = "redis", every_s = 1}\n' + GOOD, "leave settings.lock out"),
         (GOOD + '[[roles]]\nname = "w"\nwork = "append"', "need names that differ"),
         ("partitions = 1.5\n" + GOOD, "partitions=1.5 is not a whole number"),
         ("settings = 3\n" + GOOD, "settings must be a table"),
         ("per_process = 2\n" + GOOD + 'fault = {kind = "kill", every = 3}', "say per_process = 1"),
         (GOOD.replace("append", "transfer").replace("keys = 4", "keys = 1"), "say keys = 2 or more"),
         (GOOD.replace("append", "replace"), 'say pick = "own"'),
+        (GOOD.replace("append", "event").replace("keys = 4", "keys = 0"), "say keys = 1 or more"),
+        (GOOD + '[[roles]]\nname = "e"\nwork = "event"\ncount = 1', "beside event there may be serve"),
         ("roles = [1]\n" + GOOD.partition("[[")[0], "roles must be tables"),
     ],
 )

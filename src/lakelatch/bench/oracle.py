@@ -45,6 +45,7 @@ def judge(first: pa.Table, operations: list[Operation], final: pa.Table) -> list
     faults += _appended(operations, table)
     faults += _last_wins(operations, table)
     faults += _chains(before, operations, table)
+    faults += _newest(operations, table)
     return faults
 
 
@@ -60,7 +61,7 @@ def _kept(
             yield Fault("doubled", f"{key} is still there, beside the rows that replaced it")
         elif key.startswith(rows.FIRST) and table[key] != (part, value, rows.FIRST):
             yield Fault("invented", f"{key} was changed, which nobody did")
-    known = (rows.APPENDED, rows.REPLACED, rows.UPSERTED)
+    known = (rows.APPENDED, rows.REPLACED, rows.UPSERTED, rows.EVENT)
     for key in table.keys() - before.keys():
         if not key.startswith(known):
             yield Fault("invented", f"{key} was written by nobody")
@@ -192,6 +193,34 @@ def _chain(key: str, changes: list[Operation], final: tuple[str, int, str], coun
         yield Fault(
             "lost" if lost > 0 else "invented", f"{key} counts {value - counts_from}, and {len(done)} were acknowledged"
         )
+
+
+# --- rows that several streams fill ----------------------------------------------------------------------------------
+
+
+def _newest(operations: list[Operation], table: dict[str, tuple[str, int, str]]) -> Iterator[Fault]:
+    """Of each stream of a row the newest event, whenever it came; of one event all rows or none."""
+    found = {key: (value, by) for key, (_, value, by) in table.items() if key.startswith(rows.EVENT)}
+    seen = {by for _, by in found.values()}
+    newest: dict[str, Operation] = {}
+    landed = set()
+    for each in operations:
+        if each.work == "event" and (each.outcome == DONE or (each.outcome == UNKNOWN and each.name in seen)):
+            landed.add(each.name)
+            for key in each.keys:
+                place = rows.event_key(rows.stream_of(each.writer), key)
+                if place not in newest or newest[place].value < each.value:
+                    newest[place] = each
+    for place in sorted(found.keys() | newest.keys()):
+        wanted = newest.get(place)
+        if wanted is None:
+            yield Fault("invented", f"{place} is of {found[place][1]}, which did not land")
+        elif place not in found:
+            yield Fault("lost", f"{place}: nothing of {wanted.name}, which was the newest event")
+        elif found[place] != (wanted.value, wanted.name):
+            value, by = found[place]
+            words = f"{place} is of {by} at {value}, but {wanted.name} at {wanted.value} was the newest event"
+            yield Fault("lost" if by in landed else "invented", words)
 
 
 def summary(faults: Iterable[Fault]) -> str:

@@ -1,4 +1,4 @@
-"""The table of every scenario: four columns, and whose rows are whose by their keys.
+"""The table of a scenario: four columns, and whose rows are whose by their keys; or one wide row filled by many.
 
 ``by`` names the operation that wrote a row last. So a final table tells who was last, and a writer that reads a row before it
 changes it tells after whom it came.
@@ -14,7 +14,30 @@ KEY, PARTITION, VALUE, BY = "id", "part", "value", "by"
 SCHEMA = pa.schema([(KEY, pa.string()), (PARTITION, pa.string()), (VALUE, pa.int64()), (BY, pa.string())])
 FIRST = "first"  # who wrote the rows that are there before
 # What a key begins with says what kind of work made the row.
-APPENDED, REPLACED, UPSERTED, SHARED = "a-", "r-", "u-", "k-"
+APPENDED, REPLACED, UPSERTED, SHARED, EVENT = "a-", "r-", "u-", "k-", "e-"
+
+# The wide table: each writer is a stream, which fills two columns of every row: when its newest event was, and who wrote it.
+STREAMS = 16
+
+
+def stream_of(writer: int) -> int:
+    """The stream that a writer writes."""
+    return writer % STREAMS
+
+
+def stream_columns(stream: int) -> tuple[str, str]:
+    """The columns of a stream: ordering, and the operation that wrote it."""
+    return f"at{stream}", f"by{stream}"
+
+
+WIDE = pa.schema(
+    [SCHEMA.field(KEY), SCHEMA.field(PARTITION)]
+    + [
+        pa.field(name, kind)
+        for stream in range(STREAMS)
+        for name, kind in zip(stream_columns(stream), (pa.int64(), pa.string()), strict=True)
+    ]
+)
 
 
 def rows_of(keys: Sequence[str], parts: Sequence[str], values: Sequence[int], by: str) -> pa.Table:
@@ -47,3 +70,36 @@ def last_writers(final: pa.Table) -> dict[str, str]:
     """Of each shared row the operation that wrote it last."""
     pairs = zip(final[KEY].to_pylist(), final[BY].to_pylist(), strict=True)
     return {key: by for key, by in pairs if key.startswith(SHARED)}
+
+
+def widened(narrow: pa.Table) -> pa.Table:
+    """The same keys as rows of `WIDE` that no stream has written."""
+    nulls = [pa.nulls(len(narrow), field.type) for field in WIDE][2:]
+    return pa.table([narrow[KEY], narrow[PARTITION], *nulls], schema=WIDE)
+
+
+def events_of(keys: Sequence[str], parts: Sequence[str], stream: int, at: int, by: str) -> pa.Table:
+    """One event of a stream for each of these keys."""
+    at_column, by_column = stream_columns(stream)
+    return pa.table(
+        {KEY: list(keys), PARTITION: list(parts), at_column: [at] * len(keys), by_column: [by] * len(keys)},
+        schema=pa.schema([WIDE.field(name) for name in (KEY, PARTITION, at_column, by_column)]),
+    )
+
+
+def event_key(stream: int, key: str) -> str:
+    """What `narrowed` calls a stream's part of a row."""
+    return f"{EVENT}{stream}-{key}"
+
+
+def narrowed(wide: pa.Table) -> pa.Table:
+    """Rows of `WIDE` as rows of `SCHEMA`: one for the key, and one for each stream that has written it."""
+    found: list[tuple[str, str, int, str]] = []
+    columns = {name: wide[name].to_pylist() for name in WIDE.names}
+    for number, (key, part) in enumerate(zip(columns[KEY], columns[PARTITION], strict=True)):
+        found.append((key, part, 0, FIRST))
+        for stream in range(STREAMS):
+            at, by = (columns[name][number] for name in stream_columns(stream))
+            if at is not None or by is not None:
+                found.append((event_key(stream, key), part, -1 if at is None else at, str(by)))
+    return pa.table([list(column) for column in zip(*found, strict=True)] or [[]] * 4, schema=SCHEMA)

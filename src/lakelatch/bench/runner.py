@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
@@ -24,21 +24,21 @@ from ..errors import ConfigError, LakeLatchError
 from ..locks import check_url, shown
 from ..occ.entries import Settings
 from ..storage import open_store
-from . import machine, oracle, rows
+from . import lock_servers, machine, oracle, rows
 from .crew import Crew, refuse_too_many
 from .measures import figures
 from .operations import Operation, read_operations
 from .results import RESULTS
-from .scenario import Scenario
+from .scenario import Restarts, Scenario
 from .systems import System, load
 from .systems.registry import OURS
 from .worker import CELLS, OVERLAPS
+from .works import WRITERS_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER = "lakelatch-bench"
-WRITERS_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,10 @@ class Plan:
         for scenario, writers in self.cells():
             scenario.cast(writers)
             refuse_too_many(-(-writers // scenario.per_process))
+            if scenario.server is not None and any("lock" in each.settings for each in self.contenders):
+                raise ConfigError(
+                    f"scenario {scenario.name!r} takes its locks from a server that the lab starts; leave --lock out"
+                )
 
     def cells(self) -> Iterator[tuple[Scenario, int]]:
         """Each scenario with each number of writers."""
@@ -196,15 +200,13 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
         keep({"what": "machine", **machine.facts(packages), "plan": _facts(plan)})
         turns = list(plan.turns())
         progress = Progress(runs=len(turns))
-        told: set[tuple[str, str]] = set()
+        told: set[str] = set()
         for count, (scenario, writers, turn, contender) in enumerate(turns, 1):
             progress.scenario, progress.writers, progress.contender = scenario.name, writers, contender.label
             progress.round, progress.run = turn, count
-            missing = scenario.works - load(contender.system).works
-            if missing:
-                if (scenario.name, contender.system) not in told:
-                    told.add((scenario.name, contender.system))
-                    words = f"{contender.system} cannot {', '.join(sorted(missing))}"
+            if words := _cannot(scenario, contender.system):
+                if words not in told:
+                    told.add(words)
                     keep({"what": "skipped", "scenario": scenario.name, "system": contender.label, "why": words})
                 continue
             run = _Run(plan, scenario, writers, turn, contender, below(base, f"{count:04d}"), progress, tell)
@@ -217,6 +219,21 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
             keep(found | {"folder": f"runs/{count:04d}"})
             tell(progress)
         return progress.finished
+
+
+def _cannot(scenario: Scenario, name: str) -> str:
+    """Why a system is left out of a scenario, in a sentence; "" where it is not."""
+    system = load(name)
+    if missing := scenario.works - system.works:
+        return f"{name} cannot {', '.join(sorted(missing))}"
+    if scenario.server is None:
+        return ""
+    if absent := lock_servers.missing(scenario.server.kind):
+        return f"{scenario.name}: {absent}"
+    scheme = lock_servers.KINDS[scenario.server.kind].scheme
+    if name != OURS and scheme not in getattr(system, "schemes", ()):
+        return f"{name} takes no lock from a server, so {scenario.name} would not befall it"
+    return ""
 
 
 class _Run:
@@ -237,6 +254,7 @@ class _Run:
             settings = {**scenario.settings, **settings}
         self._settings = settings
         self._system: System = load(contender.system)(settings)
+        self._outages: lock_servers.Outages | None = None
         self._seed = f"{plan.seed}/{scenario.name}/{writers}/{turn}"
         self._folder = Path()
         self._crew: Crew | None = None
@@ -260,10 +278,29 @@ class _Run:
         self._folder = folder
         (folder / "cells").write_bytes(bytes(8 * CELLS))
         self.facts["load"] = machine.load()
+        restarts = self._scenario.server
+        try:
+            with lock_servers.started(restarts.kind) if restarts else nullcontext() as server:
+                if restarts and server:
+                    self._lock_at(server, restarts)
+                return self._performed(folder)
+        except LakeLatchError as e:  # of the server
+            return self.facts | {"failed": str(e)}
+
+    def _lock_at(self, server: lock_servers.LockServer, restarts: Restarts) -> None:
+        """The locks of this run are there, and it fails as often as the scenario wants."""
+        own = {"lock": server.url} if self._contender.system == OURS else {"locks": [server.url]}
+        self._settings = {**self._settings, **own}
+        self._system = load(self._contender.system)(self._settings)
+        self._outages = lock_servers.Outages(
+            server, every_s=restarts.every_s, down_s=restarts.down_s, times=restarts.times, until_s=self._seconds
+        )
+
+    def _performed(self, folder: Path) -> dict[str, Any]:
         first = rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
         self._crew = Crew(self._jobs(), folder, self._show)
         try:
-            self._system.create(self._place, first)
+            self._system.create(self._place, rows.widened(first) if self._scenario.wide else first)
             self._crew.perform(self._seconds)
             operations = self.operations()
             final = self._final()
@@ -279,6 +316,8 @@ class _Run:
                 "failed": f"the oracle found wrong rows: {oracle.summary(faults)}",
                 "wrong": len(faults),
             }
+        if self._outages is not None and not self._outages.begun:
+            return self.facts | {"failed": "the run was over before its lock server had failed; measure for longer"}
         found = self._figures(operations)
         if found["failed_operations"] > found["done"]:
             return self.facts | {
@@ -313,7 +352,8 @@ class _Run:
         """The rows afterwards; a bare lock has no table."""
         if self._scenario.works <= {"hold"}:
             return rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
-        return self._system.rows(self._place)
+        final = self._system.rows(self._place)
+        return rows.narrowed(final) if self._scenario.wide else final
 
     def _overlaps(self) -> list[oracle.Fault]:
         cells = memoryview((self._folder / "cells").read_bytes()).cast("q")
@@ -344,9 +384,16 @@ class _Run:
         progress = self._progress
         progress.seconds = self._seconds
         progress.elapsed = max(time.monotonic() - crew.start, 0.0) if crew.start else 0.0
+        if self._outages is not None:
+            self._fail_the_server(self._outages, progress.elapsed, crew)
         for what, value in crew.progress.items():
             setattr(progress, what, value)
         self._tell(progress)
+
+    def _fail_the_server(self, outages: lock_servers.Outages, now_s: float, crew: Crew) -> None:
+        before = len(outages.begun)
+        outages.look(now_s)
+        crew.strikes += [{"writer": None, "kind": "the lock server ends", "at": at} for at in outages.begun[before:]]
 
 
 def _make(out: Path) -> None:

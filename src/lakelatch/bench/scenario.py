@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from ..arguments import flag, number, text
 from ..errors import ConfigError
+from .lock_servers import KINDS
 from .works import WORKS
 
 _FOLDER = Path(__file__).with_name("scenarios")
@@ -48,6 +49,29 @@ class Fault:
         _one_of(self.kind, FAULTS, "fault.kind")
         number(self.every, "fault.every", least=1, whole=True, error=ConfigError)
         number(self.pause_s, "fault.pause_s", least=0, error=ConfigError)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """A lock server of the lab's own, which is killed again and again; our tables take their lock from it.
+
+    Attributes:
+        kind: a name of `lock_servers.KINDS`.
+        every_s: for how long it serves, from the start of the run and after each restart.
+        down_s: until it is started again.
+        times: how often at most; 0: as long as the run lasts.
+    """
+
+    kind: str
+    every_s: float
+    down_s: float = 0.2
+    times: int = 0
+
+    def __post_init__(self) -> None:
+        _one_of(self.kind, tuple(KINDS), "server.kind")
+        number(self.every_s, "server.every_s", least=0.01, error=ConfigError)
+        number(self.down_s, "server.down_s", least=0, error=ConfigError)
+        number(self.times, "server.times", least=0, whole=True, error=ConfigError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +134,7 @@ class Scenario:
         warm: each writer has made one operation before the start.
         operations: so many by each writer, instead of seconds; 0: by time.
         settings: of our table, unless the caller says.
+        server: where the lock is, if the lab shall start a server and let it fail.
     """
 
     name: str
@@ -123,6 +148,7 @@ class Scenario:
     warm: bool = True
     operations: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    server: Restarts | None = None
 
     def __post_init__(self) -> None:
         text(self.about, "about", error=ConfigError)
@@ -138,16 +164,27 @@ class Scenario:
                 f"scenario {self.name!r}: its roles need names that differ, and at most one of them no count; they are "
                 f"{', '.join(names)}"
             )
-        needed = 2 if "transfer" in self.works else 1 if "increment" in self.works else 0
+        needed = 2 if "transfer" in self.works else 1 if self.works & {"increment", "event"} else 0
         if self.keys < needed:
             raise ConfigError(f"scenario {self.name!r} changes rows that are there before; say keys = {needed} or more")
+        if self.wide and self.works - {"event", "serve"}:
+            raise ConfigError(
+                f"scenario {self.name!r}: a table with streams is written through them only; beside event there may be serve"
+            )
         if any(role.fault for role in self.roles) and self.per_process > 1:
             raise ConfigError(f"scenario {self.name!r} has a fault, which befalls a process: say per_process = 1")
+        if self.server is not None and "lock" in self.settings:
+            raise ConfigError(f"scenario {self.name!r} has a lock server of its own; leave settings.lock out")
 
     @property
     def works(self) -> frozenset[str]:
         """What a system must be able to do."""
         return frozenset(role.work for role in self.roles)
+
+    @property
+    def wide(self) -> bool:
+        """Whether its table is that of `rows.WIDE`."""
+        return "event" in self.works
 
     def cast(self, writers: int) -> tuple[Role, ...]:
         """The role of each writer. `ConfigError` where there are fewer than the roles need."""
@@ -191,16 +228,25 @@ def of(name: str, facts: Mapping[str, Any]) -> Scenario:
         raise ConfigError(f"scenario {name!r}: roles must be tables: write [[roles]] before each")
     if not isinstance(facts.get("settings", {}), Mapping):
         raise ConfigError(f'scenario {name!r}: settings must be a table: settings = {{isolation = "snapshot"}}')
-    return _made(Scenario, {**facts, "name": name, "roles": tuple(_role(each) for each in roles)}, f"scenario {name!r}")
+    inner = {
+        "name": name,
+        "roles": tuple(_made(Role, {**each, "fault": _fault(each.get("fault"))}, "role") for each in roles),
+        "server": _table(Restarts, facts.get("server"), "server", '{kind = "redis", every_s = 2.0}'),
+    }
+    return _made(Scenario, {**facts, **inner}, f"scenario {name!r}")
 
 
-def _role(facts: Mapping[str, Any]) -> Role:
-    fault = facts.get("fault")
-    if fault is not None:
-        if not isinstance(fault, Mapping):
-            raise ConfigError('a fault must be a table: fault = {kind = "kill", every = 10}')
-        facts = {**facts, "fault": _made(Fault, fault, "fault")}
-    return _made(Role, facts, "role")
+def _fault(facts: object) -> Fault | None:
+    return _table(Fault, facts, "fault", '{kind = "kill", every = 10}')
+
+
+def _table(kind: type[T], facts: object, what: str, example: str) -> T | None:
+    """What an inner table says; None where there is none."""
+    if facts is None:
+        return None
+    if not isinstance(facts, Mapping):
+        raise ConfigError(f"a {what} must be a table: {what} = {example}")
+    return _made(kind, facts, what)
 
 
 def _made(kind: type[T], facts: Mapping[str, Any], what: str) -> T:

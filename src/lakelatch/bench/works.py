@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ZIPF = 1.2
+_LATE, _LATE_BY = 0.2, 5  # share of events that come after newer ones, and by how many operations
+WRITERS_MAX = 1024
 VALUES = 8  # of appended rows; a delete takes those of one
 
 
@@ -63,6 +65,14 @@ class Session(Protocol):
 
     def modify(self, keys: list[Key], change: Change, note: Note) -> None:
         """Read rows and write what ``change`` makes of them; lost if somebody changes them in between."""
+        ...
+
+    def event(self, stream: int, new: pa.Table, note: Note) -> None:
+        """Set a stream's two columns of rows that others fill, too, unless a newer event of the stream has.
+
+        ``new`` has key, partition and the columns of `rows.stream_columns`, of which the first orders events. Only in tables
+        that were made with rows of `rows.WIDE`.
+        """
         ...
 
     def delete(self, value: int, note: Note) -> None:
@@ -180,6 +190,19 @@ def _modify(hand: Hand, op: Operation, numbers: list[int], by: list[int]) -> Act
     return lambda session, note: session.modify(keys, change, note)
 
 
+def _event(hand: Hand, op: Operation) -> Act:
+    numbers = hand.shared(min(hand.rows, hand.keys))
+    op.keys = tuple(map(rows.shared_key, numbers))
+    parts = [rows.partition_name(n % hand.partitions) for n in numbers]
+    op.parts, op.rows = tuple(dict.fromkeys(parts)), len(numbers)
+    # Unlike that of every other event, also of a late one: which of two counts is then certain.
+    number, late = int(op.name.rpartition("-")[2]), hand.chance.random() < _LATE
+    op.value = ((number - late * _LATE_BY) * WRITERS_MAX + hand.writer) * 2 + late
+    stream = rows.stream_of(hand.writer)
+    new = rows.events_of(op.keys, parts, stream, op.value, op.name)
+    return lambda session, note: session.event(stream, new, note)
+
+
 def _delete(hand: Hand, op: Operation) -> Act:
     op.value = int(op.name.rpartition("-")[2]) % VALUES
     op.parts = tuple(map(rows.partition_name, range(hand.partitions)))
@@ -200,6 +223,7 @@ WORKS: dict[str, Work] = {
     "upsert": _upsert,
     "increment": _increment,
     "transfer": _transfer,
+    "event": _event,
     "delete": _delete,
     "serve": _serve,
     "hold": _hold,

@@ -44,9 +44,11 @@ def lanes(operations: list[Operation], strikes: Iterable[dict[str, Any]] = ()) -
         inside += list(_operation(each, row[each.writer], begin, end))
     inside += list(_arrows(seen, {each.commit: each for each in counted if each.commit}, row, begin, end))
     for strike in strikes:
-        if begin <= strike["at"] <= end and strike["writer"] in row:
-            at = text("✕", x(strike["at"]), row[strike["writer"]] + 16, text_anchor="middle", class_="strike")
-            inside.append(titled(at, f"writer {strike['writer']}: {strike['kind']}"))
+        whom = strike["writer"]
+        struck = writers if whom is None else [whom] if whom in row else []  # None: what befalls all of them
+        for writer in struck if begin <= strike["at"] <= end else []:
+            at = text("✕", x(strike["at"]), row[writer] + 16, text_anchor="middle", class_="strike")
+            inside.append(titled(at, f"{'' if whom is None else f'writer {whom}: '}{strike['kind']}"))
     return picture(inside, "who did what when, a lane for each writer", wide=_WIDE, high=high)
 
 

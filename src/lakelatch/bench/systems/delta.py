@@ -22,7 +22,7 @@ class DeltaRs:
 
     package: ClassVar[str] = "deltalake"
     works: ClassVar[frozenset[str]] = frozenset(
-        {"append", "replace", "upsert", "increment", "transfer", "delete", "serve"}
+        {"append", "replace", "upsert", "increment", "transfer", "event", "delete", "serve"}
     )
     configurations: ClassVar[tuple[Configuration, ...]] = (
         Configuration(
@@ -47,7 +47,9 @@ class DeltaRs:
         return _Session(place, self._retries)
 
     def rows(self, place: str) -> pa.Table:
-        return deltalake.DeltaTable(place).to_pyarrow_table(columns=rows.SCHEMA.names)
+        table = deltalake.DeltaTable(place)
+        wide = len(table.schema().fields) == len(rows.WIDE)
+        return table.to_pyarrow_table(columns=(rows.WIDE if wide else rows.SCHEMA).names)
 
 
 class _Session:
@@ -99,6 +101,19 @@ class _Session:
 
         self._do(write, note)
 
+    def event(self, stream: int, new: pa.Table, note: Note) -> None:
+        at, by = rows.stream_columns(stream)
+        set_ = {f"t.{name}": f"s.{name}" for name in (at, by)}
+
+        def write() -> None:
+            note.think()
+            merger = self._merger(new).when_matched_update(set_, predicate=f"t.{at} IS NULL OR t.{at} <= s.{at}")
+            merger.when_not_matched_insert(
+                {f"t.{name}": f"s.{name}" for name in (rows.KEY, rows.PARTITION, at, by)}
+            ).execute()
+
+        self._do(write, note)
+
     def delete(self, value: int, note: Note) -> None:
         def write() -> None:
             note.think()
@@ -115,17 +130,19 @@ class _Session:
         pass
 
     def _merge(self, new: pa.Table) -> None:
+        self._merger(new).when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def _merger(self, new: pa.Table) -> deltalake.table.TableMerger:
         # Partitions as constants: joined on only, each merge would read all and meet all others.
         parts = ", ".join(f"'{part}'" for part in sorted(set(new[rows.PARTITION].to_pylist())))
         same = f"t.{rows.PARTITION} = s.{rows.PARTITION} AND t.{rows.KEY} = s.{rows.KEY}"
-        merger = self._table.merge(
+        return self._table.merge(
             new,
             f"t.{rows.PARTITION} IN ({parts}) AND {same}",
             source_alias="s",
             target_alias="t",
             commit_properties=self._commit,
         )
-        merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def _do(self, write: Callable[[], object], note: Note) -> None:
         note.attempt()

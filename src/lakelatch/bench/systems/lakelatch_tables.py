@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ...occ.transaction import Transaction
 
 _LOST = (ConflictError, RolledBackError, LockTimeoutError, LockUnavailableError)
-_HELD_KEY = "lakelatch-bench"
+# What a table with streams has to be.
+_STREAMED: dict[str, Any] = {"type": "merge_on_read", "table_version": 9, "bucket_count": 4}
 
 
 class LakeLatch:
@@ -41,17 +42,20 @@ class LakeLatch:
         self._settings = dict(settings)
 
     def create(self, place: str, first: pa.Table) -> None:
-        with create(
-            place, record_key=rows.KEY, partition_by=rows.PARTITION, schema=rows.SCHEMA, **self._settings
-        ) as table:
+        wide = first.schema.equals(rows.WIDE)
+        needed = _STREAMED | self._settings if wide else self._settings
+        with create(place, record_key=rows.KEY, partition_by=rows.PARTITION, schema=first.schema, **needed) as table:
             table.insert(first)
+            for stream in range(rows.STREAMS if wide else 0):
+                ordering, by = rows.stream_columns(stream)
+                table.stream(f"s{stream}", columns=[by], ordering=ordering)
 
     def open(self, place: str, writer: str, priority: int) -> _Session:
         return _Session(open_table(place, writer=writer, priority=priority))
 
     def rows(self, place: str) -> pa.Table:
         with open_table(place) as table:
-            return table.read(columns=rows.SCHEMA.names).to_arrow()
+            return table.read(columns=(rows.WIDE if table.streams else rows.SCHEMA).names).to_arrow()
 
 
 class _Session:
@@ -78,6 +82,9 @@ class _Session:
 
         self._run("upsert", work, note)
 
+    def event(self, stream: int, new: pa.Table, note: Note) -> None:
+        self._run("upsert", lambda txn: txn.stream(f"s{stream}").upsert(new), note)
+
     def delete(self, value: int, note: Note) -> None:
         condition = f"{rows.VALUE} = {value} AND {rows.KEY} LIKE '{rows.APPENDED}%'"
         self._run("delete", lambda txn: txn.delete_where(condition), note)
@@ -85,7 +92,10 @@ class _Session:
     def serve(self, note: Note) -> None:
         note.attempt()
         try:
-            self._table.cluster()
+            if self._table.streams:
+                self._table.compact()
+            else:
+                self._table.cluster()
             self._table.clean(retain_commits=10)
             self._table.archive(keep_min=20, keep_max=30)
         except _LOST as e:

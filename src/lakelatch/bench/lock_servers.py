@@ -1,0 +1,179 @@
+"""Lock servers of the lab's own, for scenarios in which the server fails: in a temporary folder, on a free port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ConfigError, LakeLatchError
+
+_START_S = 60.0
+_JARS = Path("/usr/share/java")  # where Debian and Ubuntu put ZooKeeper's
+# Ends the server when standard input does: with `stop`, and with the lab, however that ends.
+_UNTIL_INPUT_ENDS = '"$@" & server=$!; cat > /dev/null; kill -9 $server; wait $server'
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A server program.
+
+    Attributes:
+        scheme: of lock URLs.
+        question, answer: what a client sends, and what a server that serves has in its answer.
+        missing: says what is not installed here, "" where all is.
+        command: the command line of a server on a port that keeps in a folder what it knows.
+    """
+
+    scheme: str
+    question: bytes
+    answer: bytes
+    missing: Callable[[], str]
+    command: Callable[[Path, int], list[str]]
+
+
+def _redis_missing() -> str:
+    return "" if shutil.which("redis-server") else "redis-server"
+
+
+def _redis(folder: Path, port: int) -> list[str]:
+    # Each change is on its disk before the answer: locks and tokens are there after a restart.
+    kept = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+    return ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), *kept]
+
+
+def _zookeeper_missing() -> str:
+    if not shutil.which("java"):
+        return "java"
+    return "" if (_JARS / "zookeeper.jar").exists() else f"ZooKeeper ({_JARS}/zookeeper.jar)"
+
+
+def _zookeeper(folder: Path, port: int) -> list[str]:
+    settings = {
+        "tickTime": 500, "minSessionTimeout": 1000, "maxSessionTimeout": 60000, "maxClientCnxns": 0, "clientPort": port,
+        "clientPortAddress": "127.0.0.1", "dataDir": folder / "data", "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr",
+    }  # fmt: skip
+    (folder / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    (folder / "logback.xml").write_text("<configuration/>")
+    jvm = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{folder}:{_JARS}/zookeeper.jar"]
+    return ["java", *jvm, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg")]
+
+
+KINDS = {
+    "redis": Kind("redis", b"PING\r\n", b"+PONG", _redis_missing, _redis),
+    "zookeeper": Kind("zk", b"srvr", b"Mode: ", _zookeeper_missing, _zookeeper),
+}
+
+
+class LockServer:
+    """One server and its process.
+
+    Attributes:
+        url: of its locks.
+    """
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self._kind, self._folder = kind, folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port: int = free.getsockname()[1]
+        self.url = f"{kind.scheme}://127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it serves a moment later."""
+        command = self._kind.command(self._folder, self._port)
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["sh", "-c", _UNTIL_INPUT_ENDS, "sh", *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the lab, which ends its processes itself
+            )
+
+    def stop(self) -> None:
+        """Kill it, as a power cut would. Idempotent."""
+        if self._process is not None:
+            self._process.communicate()  # closes its standard input, and waits
+            self._process = None
+
+    def wait_ready(self, wait_s: float = _START_S) -> None:
+        """Wait until it serves. Raises `LakeLatchError` where it does not."""
+        give_up = time.monotonic() + wait_s
+        while not self.serves():
+            if time.monotonic() > give_up:
+                said = (self._folder / "server.log").read_text(errors="replace").strip()[-600:]
+                raise LakeLatchError(f"the lab's lock server {self.url} does not start: {said or 'it said nothing'}")
+            time.sleep(0.05)  # nothing tells that a server has opened its port
+
+    def serves(self) -> bool:
+        """Whether it answers now."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1) as there:
+            there.sendall(self._kind.question)
+            return self._kind.answer in there.recv(1 << 12)
+        return False
+
+
+@contextmanager
+def started(name: str) -> Iterator[LockServer]:
+    """A server of a kind, which serves; gone at the end, with all that it has written.
+
+    Raises:
+        ConfigError: its program is not here.
+        LakeLatchError: it does not start.
+    """
+    if what := missing(name):
+        raise ConfigError(what)
+    with tempfile.TemporaryDirectory(prefix="lakelatch-bench") as folder:
+        server = LockServer(KINDS[name], Path(folder))
+        server.start()
+        try:
+            server.wait_ready()
+            yield server
+        finally:
+            server.stop()
+
+
+def missing(name: str) -> str:
+    """Why there can be no server of a kind here, in a sentence; "" where there can."""
+    what = KINDS[name].missing()
+    return f"the lab starts a lock server of its own, and {what} is not installed here" if what else ""
+
+
+class Outages:
+    """Kills a server after so many seconds in which it served, starts it again a moment later, and so on.
+
+    Attributes:
+        begun: when, in seconds of the run.
+    """
+
+    def __init__(
+        self, server: LockServer, *, every_s: float, down_s: float, times: int = 0, until_s: float = 0.0
+    ) -> None:
+        """Plan them; no more than ``times``, and none after ``until_s`` seconds of the run, where these are not 0."""
+        self._server, self._every_s, self._down_s = server, every_s, down_s
+        self._times, self._until_s = times or math.inf, until_s or math.inf
+        self._ends_s = every_s
+        self._starts_s = self._serves_after_s = math.inf  # each while it is awaited
+        self.begun: list[float] = []
+
+    def look(self, now_s: float) -> None:
+        """Do what is due by now."""
+        if self._serves_after_s <= now_s and self._server.serves():
+            # Counted from here, so that on a slow machine writers have as long a time to go on.
+            self._serves_after_s, self._ends_s = math.inf, now_s + self._every_s
+        if self._starts_s <= now_s:
+            self._server.start()
+            self._starts_s, self._serves_after_s = math.inf, now_s
+        if self._ends_s <= min(now_s, self._until_s) and len(self.begun) < self._times:
+            self._server.stop()
+            self.begun.append(now_s)
+            self._ends_s, self._starts_s = math.inf, now_s + self._down_s
