@@ -55,7 +55,7 @@ def measured(folder: Path, table: lakelatch.Table, changes: int) -> dict[str, An
         ask(port, "/healthz")
         start_s = time.monotonic() - began
         while not ask(port, "/api/v1/tables/t")["summary"]["ready"]:
-            time.sleep(0.01)
+            time.sleep(0.01)  # the server is another process, and tells this only when asked
         ready_s = time.monotonic() - began
         pictures = []
         for _ in range(10):

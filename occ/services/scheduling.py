@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from ...conflict import Kind, kind_of
 from ...errors import ConflictError, InputError, LakeLatchError, RolledBackError, StorageError
 from ...hudi.files import FileGroupId
-from ...hudi.timeline import COMPLETED_AS, Instant, file_name, next_label, refuse_clock
+from ...hudi.timeline import COMPLETED_AS, Instant, file_name
 from ...progress import Reporter
 from ...storage import Outcome
 from ..entries import SERVICES, Begin, Commit, Content, LogEntry, extent, groups_of, held, hold, plan_body, write_set_of
@@ -154,9 +154,7 @@ def _entry(
                 raise _Stale(f"{other.action} {other.instant} is planned for the same file groups")
         for commit in follower.commits:
             planned = _beside(session, name, planned, groups, commit)
-        now = session.env.now()
-        refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
-        instant = next_label(now, state.top, trusted=session.clock_is_right)
+        instant = session.next_instant(state.top)
         return Begin(
             instant,
             operation.action,

@@ -26,8 +26,10 @@ from ...hudi.timeline import (
     decode_commit,
     file_name,
     has_archive,
+    next_label,
     parse,
     read_timeline,
+    refuse_clock,
     time_of,
 )
 from ...storage import Store
@@ -263,6 +265,12 @@ class Session:
         timeline = read_timeline(self.store, self.config)
         undone = timeline.taken_back()
         return timeline.without(undone) if undone else timeline
+
+    def next_instant(self, top: str) -> str:
+        """T of a transaction that begins now, greater than ``top``, the newest of all; `ConfigError` for a wrong clock."""
+        now = self.env.now()
+        refuse_clock(now, top, self.url, trusted=self.clock_is_right)
+        return next_label(now, top, trusted=self.clock_is_right)
 
     def time_of(self, value: Time, what: str = "the time") -> str:
         """A time in any form that is understood (`times`), as the timeline spells it. `InputError` for anything else."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from ...errors import LakeLatchError, RolledBackError, StorageError
-from ...hudi.timeline import Instant, State, file_name, next_label, refuse_clock
+from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ..entries import Begin, End, LogEntry, Loss
 from ..log import Follower, LogState
@@ -95,9 +95,7 @@ class Attempt:
                 return None
             # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
             # snapshot holds, and readers take the larger T of two files of a group (trap 1).
-            now = session.env.now()
-            refuse_clock(now, state.top, session.url, trusted=session.clock_is_right)
-            instant = next_label(now, state.top, trusted=session.clock_is_right)
+            instant = session.next_instant(state.top)
             return Begin(
                 instant,
                 kind.action,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
-from ..errors import LakeLatchError
+from .performance import add_keep, perform
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -20,26 +18,15 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--writers", type=int, default=5, help="writer processes at once, 5 to 32 (default 5)")
     parser.add_argument("--rows", type=int, default=0, help="flights to start from (default: all 336,776)")
     parser.add_argument("--seed", type=int, default=0, help="chooses months, carrier and rows (default 0)")
-    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the table and the writers' logs there")
+    add_keep(parser)
     options = parser.parse_args(argv)
     if not 5 <= options.writers <= 32:
         parser.error("--writers must be between 5 and 32: four that land and one that is killed are the least")
-    if options.rows and options.rows < 1000:
-        parser.error("--rows must be at least 1000, so that every writer finds rows")
-    if options.keep and options.keep.exists() and any(options.keep.iterdir()):
-        parser.error(f"--keep {options.keep} is not empty; name a new folder")
-    # On a pipe rich takes 80 columns; the final table needs more, and nothing wraps there anyway.
-    console = Console() if sys.stdout.isatty() else Console(width=160)
-    try:
-        with ExitStack() as stack:
-            folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakelatch-demo-")))
-            return _run(console, folder, writers=options.writers, rows=options.rows, seed=options.seed)
-    except LakeLatchError as e:
-        console.print(f"lakelatch demo: {e}", style="red", soft_wrap=True, markup=False)
-        return 2
-    except KeyboardInterrupt:
-        console.print("stopped")
-        return 130
+
+    def play(console: Console, folder: Path) -> int:
+        return _run(console, folder, writers=options.writers, rows=options.rows, seed=options.seed)
+
+    return perform(parser, options, play)
 
 
 def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) -> int:

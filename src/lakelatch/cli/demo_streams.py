@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
-from ..errors import LakeLatchError
+from .performance import add_keep, perform
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -20,23 +18,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=50_000, help="flights (default 50,000; 0: all 336,776)")
     parser.add_argument("--seed", type=int, default=0, help="chooses which events are late or come twice (default 0)")
     parser.add_argument("--plain", action="store_true", help="all jobs in plain Python; three are PySpark's otherwise")
-    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="keep the table and the jobs' logs there")
+    add_keep(parser)
     options = parser.parse_args(argv)
-    if options.rows and options.rows < 1000:
-        parser.error("--rows must be at least 1000, so that every source has rows")
-    if options.keep and options.keep.exists() and any(options.keep.iterdir()):
-        parser.error(f"--keep {options.keep} is not empty; name a new folder")
-    console = Console() if sys.stdout.isatty() else Console(width=160)
-    try:
-        with ExitStack() as stack:
-            folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakelatch-demo-")))
-            return _run(console, folder, rows=options.rows, seed=options.seed, plain=options.plain)
-    except LakeLatchError as e:
-        console.print(f"demo-streams: {e}", style="red", soft_wrap=True, markup=False)
-        return 2
-    except KeyboardInterrupt:
-        console.print("stopped")
-        return 130
+
+    def play(console: Console, folder: Path) -> int:
+        return _run(console, folder, rows=options.rows, seed=options.seed, plain=options.plain)
+
+    return perform(parser, options, play)
 
 
 def _run(console: Console, folder: Path, *, rows: int, seed: int, plain: bool) -> int:

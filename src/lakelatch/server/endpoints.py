@@ -84,7 +84,7 @@ ENDPOINTS = (
         "",
         "What the table is: numbers, properties and settings",
         lambda table, _: {
-            "summary": table.summary(), "properties": table.properties(), "settings": table.settings(),
+            "summary": table.summary(), "properties": table.table.config.to_json(), "settings": table.settings(),
         },
         holds=("summary", "properties", "settings"),
     ),

@@ -165,18 +165,6 @@ class Watched:
         settings = self._ledger.state.settings
         return settings.to_json() | {"lock": shown(settings.lock)}
 
-    def properties(self) -> dict[str, Any]:
-        """What ``hoodie.properties`` says, by the words of this library."""
-        config = self.table.config
-        return {
-            "name": config.name,
-            "type": config.table_type,
-            "version": config.version,
-            "record_key": list(config.record_key_fields),
-            "partition_by": list(config.partition_fields),
-            "ordering_field": config.ordering_field,
-        }
-
     def lanes(
         self, *, since_ms: int | None, until_ms: int | None, lanes: int, skip: int, writer: str
     ) -> dict[str, Any]:

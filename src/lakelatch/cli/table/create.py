@@ -87,10 +87,7 @@ def _name_of(store: Store) -> str:
 def _tell(table: Table, what: str, *, json: bool) -> None:
     settings = table.settings
     if json:
-        from .describe import properties_json
-
-        properties = properties_json(table.config)
-        print_json({"url": table.url, "properties": properties, "settings": settings.to_json()})
+        print_json({"url": table.url, "properties": table.config.to_json(), "settings": settings.to_json()})
         return
     index = f"bucket index of {settings.bucket_count}" if settings.bucket_count else "simple index"
     say(f"{what} {table.url}: lock {settings.lock}, strategy {settings.strategy}, {index}")

@@ -18,7 +18,6 @@ from ..locks.table_lock import holder_json, holder_text
 from ..output import bytes_text, count_text, duration_text, print_json, print_pairs
 
 if TYPE_CHECKING:
-    from ...hudi.table import TableConfig
     from ...locks import Holder
     from ...occ.entries import Begin
     from ...occ.table import Table
@@ -37,21 +36,6 @@ def describe(url: str, *, json: bool) -> None:
             print_pairs(_lines(table, facts))
 
 
-def properties_json(config: TableConfig) -> dict[str, Any]:
-    """What ``hoodie.properties`` says, by the words of this library."""
-    return {
-        "name": config.name,
-        "type": config.table_type,
-        "version": config.version,
-        "record_key": list(config.record_key_fields),
-        "partition_by": list(config.partition_fields),
-        "ordering_field": config.ordering_field,
-        "hive_style": config.hive_style,
-        "base_file_format": config.base_file_format,
-        "metadata_table": bool(config.metadata_partitions),
-    }
-
-
 def facts_of(table: Table) -> dict[str, Any]:
     """Everything that is printed; ``lock`` is a `Holder`."""
     from ...hudi.files import list_data_files
@@ -64,7 +48,7 @@ def facts_of(table: Table) -> dict[str, Any]:
     return {
         "url": table.url,
         "writable": table.writable,
-        "properties": properties_json(table.config),
+        "properties": table.config.to_json(),
         "settings": table.settings.to_json() if table.writable else None,
         "lock": _holder(table) if table.writable else None,
         "writers": [_writer(table, *each) for each in queue(table.session)] if table.writable else [],

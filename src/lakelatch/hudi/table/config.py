@@ -234,6 +234,20 @@ class TableConfig:
         mode = CUSTOM if self.version == 8 else self.merge_mode
         return replace(self, merge_mode=mode, raw={**self.raw, **_OWN_MERGE})
 
+    def to_json(self) -> dict[str, Any]:
+        """What people ask of the table, by the words of this library."""
+        return {
+            "name": self.name,
+            "type": self.table_type,
+            "version": self.version,
+            "record_key": list(self.record_key_fields),
+            "partition_by": list(self.partition_fields),
+            "ordering_field": self.ordering_field,
+            "hive_style": self.hive_style,
+            "base_file_format": self.base_file_format,
+            "metadata_table": bool(self.metadata_partitions),
+        }
+
     @property
     def merge_on_read(self) -> bool:
         """True when file slices may have log files."""
