@@ -24,6 +24,7 @@ from . import (
     mutants_of_rebase,
     mutants_of_services,
     mutants_of_signs,
+    mutants_of_streams,
 )
 from .install import simulated
 from .mutant import MUTANTS
@@ -43,6 +44,7 @@ __all__ = [
     "mutants_of_rebase",
     "mutants_of_services",
     "mutants_of_signs",
+    "mutants_of_streams",
 ]
 
 
@@ -72,8 +74,8 @@ def hunt(name: str, seconds: float) -> tuple[int, float, str]:
 def _shape(name: str, seed: int) -> Shape:
     shape = MUTANTS[name].suits(Shape.of(seed))
     # On merge-on-read tables nobody writes, or writers of one kind: a mutant that wants others gets a table for them.
-    fits = shape.mix == "appends" if shape.writers else True
-    return shape if fits else replace(shape, appends=False, merge_on_read=False)
+    fits = shape.mix in ("appends", "streams") if shape.writers else True
+    return shape if fits else replace(shape, appends=False, merge_on_read=False, streams=0)
 
 
 def _hunt(task: tuple[str, float]) -> tuple[str, tuple[int, float, str]]:

@@ -94,7 +94,7 @@ class Contents:
     """What snapshots hold. A file slice is read once, as no file ever changes."""
 
     def __init__(self, body: Callable[[str], bytes], config: TableConfig) -> None:
-        self._store, self._config = _Bodies(body), config
+        self._store, self._config = ReadOnly(body), config
         self._known: dict[frozenset[str], State] = {}
 
     def __call__(self, snapshot: Snapshot) -> State:
@@ -111,7 +111,7 @@ class Contents:
         return found
 
 
-class _Bodies:
+class ReadOnly:
     """As much of a store as merging reads."""
 
     def __init__(self, body: Callable[[str], bytes]) -> None:

@@ -21,6 +21,7 @@ MIXES: dict[str, dict[str, int]] = {
     "rows": {"upsert": 6, "pay": 4, "transfer": 1, "insert": 1, "insert_overwrite": 1},
     "counter": {"increment": 8, "insert": 1},
     "skew": {"skew": 6, "append": 1, "insert": 1},
+    "streams": {"event": 8, "remove": 3, "several": 3, "again": 2, "declare": 1},
     "appends": {"put": 6, "take": 2, "both": 2, "set_where": 2},
     "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
 }  # fmt: skip
@@ -48,7 +49,8 @@ class Shape:
     slices, cluster, make savepoints and restore. ``readers``: processes that read under a lease. ``unique``: the column
     with this name in it is under a unique constraint. ``power_cut``: at the end some names are lost that nobody has flushed.
     ``buckets``: the table has a bucket index with so many. ``merge_on_read``: it has log files, and only services work on it.
-    ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`)."""
+    ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`).
+    ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`)."""
 
     seed: int
     writers: int = 2
@@ -74,6 +76,7 @@ class Shape:
     merge_on_read: bool = False
     appends: bool = False
     by_events: bool = False
+    streams: int = 0
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -103,7 +106,9 @@ class Shape:
         )
         if luck.random() < 0.02:
             return shape.only_services()
-        return shape.appending(by_events=luck.random() < 0.5) if luck.random() < 0.02 else shape
+        if luck.random() < 0.02:
+            return shape.appending(by_events=luck.random() < 0.5)
+        return shape.streaming() if luck.random() < 0.02 else shape
 
     def appending(self, *, by_events: bool | None = None) -> Shape:
         """On a merge-on-read table to which its writers append, beside services."""
@@ -118,6 +123,17 @@ class Shape:
             unique=False,
             admin=False,
             reserve=0.0,
+        )
+
+    def streaming(self) -> Shape:
+        """On a table with streams, of which writers send events, beside services."""
+        return replace(
+            self.appending(by_events=False),
+            mix="streams",
+            admin=self.admin,
+            streams=1 + self.seed % 4,
+            bucket_count=1 + self.seed % 2,
+            writers=max(self.writers, 2 + self.seed % 3 // 2),
         )
 
     def only_services(self) -> Shape:

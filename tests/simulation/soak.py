@@ -65,14 +65,15 @@ def with_keepers(shape: Shape) -> Shape:
     return replace(shape, **services, epoch_slots=min(shape.epoch_slots, 12), log_epochs=1)
 
 
-def tally(first: int, count: int, *, keepers: bool = False) -> Tally:
-    """Run the schedules of so many seeds. They go on after a failure, which is noted. ``keepers``: in all of them."""
+def tally(first: int, count: int, *, keepers: bool = False, streams: bool = False) -> Tally:
+    """Run the schedules of so many seeds. They go on after a failure, which is noted. ``keepers``, ``streams``: in all."""
     found, began = Tally(), time.process_time()
     gc.disable()  # greenlets and worlds refer to each other; collecting after each block is much cheaper
     try:
         with simulated():
             for seed in range(first, first + count):
-                shape = with_keepers(Shape.of(seed)) if keepers else Shape.of(seed)
+                shape = Shape.of(seed).streaming() if streams else Shape.of(seed)
+                shape = with_keepers(shape) if keepers else shape
                 try:
                     world = run(shape)
                 except Exception as e:
@@ -135,6 +136,7 @@ def main() -> int:
     parser.add_argument(
         "--keepers", action="store_true", help="services in every schedule, and a log that forgets soon"
     )
+    parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
@@ -146,7 +148,7 @@ def main() -> int:
     print(f"from seed {first} for {given.seconds:g} s on {given.processes} processes; Ctrl-C ends it early", flush=True)
     with ProcessPoolExecutor(given.processes, initializer=deaf) as pool:
         blocks = itertools.count(first, BLOCK)
-        block = functools.partial(tally, count=BLOCK, keepers=given.keepers)
+        block = functools.partial(tally, count=BLOCK, keepers=given.keepers, streams=given.streams)
         running = {pool.submit(block, next(blocks)) for _ in range(2 * given.processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)

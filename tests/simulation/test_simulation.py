@@ -20,7 +20,7 @@ from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally
 from .world import World, run
 
-BLOCKS, SEEDS = 10, 400
+BLOCKS, SEEDS, STREAM_SEEDS = 10, 400, 100
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (
@@ -38,6 +38,22 @@ def block(number: int) -> Tally:
 def test_no_schedule_breaks_a_promise(number: int):
     failed = block(number).failed
     assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+
+
+@functools.cache
+def stream_block() -> Tally:
+    return tally(0, STREAM_SEEDS, streams=True)
+
+
+def test_streams_are_the_serial_merge_of_all_events_in_every_schedule():
+    failed = stream_block().failed
+    assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+
+
+def test_what_can_happen_to_streams_has_happened():
+    also, outcomes = stream_block().also, stream_block().outcomes
+    assert all(also[each] for each in ("power cuts", "archivals", "compactions", "streams declared meanwhile"))
+    assert {"committed", "conflict", "lost", "rolled back", "cut off", "failed"} <= set(outcomes)
 
 
 def test_every_fault_has_struck_every_step_of_the_protocol():
@@ -67,8 +83,10 @@ def test_every_kind_of_work_and_every_setting_occurs():
     assert {s.keepers for s in shapes} == {0, 1, 2}
     assert {s.readers for s in shapes} == {0, 1}
     assert {s.power_cut for s in shapes} == {False, True}
-    assert {s.bucket_count for s in shapes} == {None, 2}
+    assert {s.bucket_count for s in shapes} == {None, 1, 2}
     assert {s.by_events for s in shapes if s.appends} == {False, True}
+    assert {s.streams for s in shapes} >= {0, 1, 2}
+    assert {s.streaming().streams for s in shapes} == {1, 2, 3, 4}
 
 
 SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:20]
@@ -111,6 +129,7 @@ def test_write_skew_happens_under_snapshot_and_not_under_serializable():
             "reads_are_not_compared",
         ),
         *("rows_that_others_changed_are_not_looked_at", "a_log_file_lies_where_its_transaction_began"),
+        *("events_are_merged_by_requested_time", "what_lands_beside_a_plan_is_in_no_base_file"),
     ],
 )
 def test_a_broken_protocol_is_noticed(name: str):

@@ -33,7 +33,8 @@ from lakelatch.hudi.timeline.instant import file_name
 from lakelatch.hudi.timeline.snapshot import FileSlice, Snapshot
 from lakelatch.hudi.timeline.timeline import TIMELINE, read_timeline
 from lakelatch.locks import LockProvider
-from lakelatch.occ.entries.entries import Commit
+from lakelatch.occ.entries.entries import Commit, LogEntry
+from lakelatch.occ.entries.entries import decode as decode_entry
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.log.epochs import LOG, read_all
 from lakelatch.occ.services.clean import kept_from
@@ -44,13 +45,13 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing import FakeEnvironment
 
 from ..occ.world import check_clean, check_history, check_published
-from . import row_tables
+from . import row_tables, stream_tables
 from .environment import SimEnvironment
 from .faults import Faults, Network
 from .files import content_of, decode, put, read_slice
 from .graph import check, without
 from .ground import ground
-from .history import FOUNDER, Anomaly, Attempt, Look, Roots, State, Value, judge, judge_losses, judge_tokens
+from .history import FOUNDER, Anomaly, Attempt, Follow, Look, Roots, State, Value, judge, judge_losses, judge_tokens
 from .install import simulated
 from .locks import LockServer, open_locks
 from .row_tables import RowWork
@@ -58,6 +59,7 @@ from .rows import EMAIL
 from .scheduler import Scheduler, SimProcess
 from .shape import BUCKETS, LOCKS, LOG_EPOCHS, MIXES, NO_LOCK, Shape
 from .store import Bodies, Objects, SimStore
+from .stream_tables import StreamWork
 from .upkeep import Upkeep
 from .work import FIRST_BALANCE, OPERATION, PARTITIONS, Work
 
@@ -131,6 +133,11 @@ def prepare() -> None:
                         for unique in (False, True):
                             for bucket_count in BUCKETS:
                                 _founded(groups, lock, level, log_epochs, unique, bucket_count)
+        for bucket_count in (1, 2):
+            for number in range(1, len(stream_tables.SETS)):
+                stream_tables.founded(number, bucket_count)
+            for by_events in (False, True):
+                row_tables.founded(bucket_count, by_events)
 
 
 class World:
@@ -143,7 +150,11 @@ class World:
         self.base: State = {}
         self.ground = ground(shape.groups).commits if shape.merge_on_read and not shape.appends else ()
         if shape.appends:
-            bodies, self.base = row_tables.founded(shape.bucket_count, shape.by_events)
+            bodies, self.base = (
+                stream_tables.founded(shape.streams, shape.bucket_count or 1)
+                if shape.streams
+                else row_tables.founded(shape.bucket_count, shape.by_events)
+            )
             objects = _set_up(bodies, {"lock": shape.lock, "log_epochs": shape.log_epochs})
         elif shape.merge_on_read:
             objects, self.base = _merge_on_read(shape.groups, shape.lock, shape.log_epochs), self.ground[-1][2]
@@ -159,6 +170,7 @@ class World:
         self.roots = Roots()
         self.upkeep = Upkeep(self)
         self.entries: list[object] = []
+        self._sent: list[stream_tables.Event] = []
         self.also: Counter[str] = Counter()
         self._dead: set[Process] = set()
         self._processes = 0
@@ -172,6 +184,9 @@ class World:
         """Raises `Anomaly`, or what a broken promise raises."""
         self._config = TableConfig.from_bytes(self.objects.stored[PROPERTIES].body, table="sim")
         self._rows = row_tables.Contents(lambda path: self.objects.stored[path].body, self._config)
+        self._wide = stream_tables.Contents(lambda path: self.objects.stored[path].body)
+        for path in sorted(self.objects.stored):
+            self._settings_at(path)
         self.objects.changed = self._on_change
         for number in range(self.shape.writers):
             self._start(f"host{number % 2}", self._write)
@@ -247,7 +262,9 @@ class World:
         luck, mix = self.scheduler.random, MIXES[self.shape.mix]
         for _ in range(self.shape.transactions):
             kind = luck.choices(list(mix), list(mix.values()))[0]
-            if kind == "increment" or luck.random() < 0.2:
+            if kind == "declare":
+                stream_tables.declare(table, luck)
+            elif kind == "increment" or luck.random() < 0.2:
                 self._retried(table, kind)
             else:
                 self._once(table, kind)
@@ -315,6 +332,9 @@ class World:
     def _work(self, txn: Transaction, attempt: Attempt, kind: str) -> None:
         attempt.instant = txn.instant
         self.scheduler.note(f"{attempt.name} = {kind} {txn.instant}")
+        if self.shape.streams:
+            getattr(StreamWork(txn, attempt, self.scheduler.random, self._sent), kind)()
+            return
         if self.shape.appends:
             getattr(RowWork(txn, attempt, self.scheduler.random, by_events=self.shape.by_events), kind)()
             return
@@ -354,6 +374,8 @@ class World:
         again = path.startswith(HEARTBEATS) and what == "made" and path in self.objects.taken_away
         if again and self.scheduler.current is not None and not self._is_plan(path.rpartition("/")[2]):
             self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
+        if what == "made":
+            self._settings_at(path)
         completed = path.startswith(TIMELINE) and "_" in path
         if path.startswith("part=") and what == "made" and not self.shape.appends:
             base = BaseFile.at(path, 0)
@@ -366,6 +388,13 @@ class World:
             return  # a publisher that has slept during a restore has put back what was taken away, until somebody looks
         state = self.content(cold_view(self._watched, timeline).snapshot)
         self.looks.append(Look(tuple(i.requested for i in timeline.commits), state))
+
+    def _settings_at(self, path: str) -> None:
+        """What streams there are, by the newest entry of the log that says so."""
+        if self.shape.streams and path.startswith(LOG):
+            body = self.objects.stored[path].body
+            if b'"settings"' in body:
+                self._wide.told(path, decode_entry(body, path))
 
     def _is_plan(self, instant: str) -> bool:
         """Whether several may execute it, one after the other."""
@@ -410,7 +439,7 @@ class World:
             bucketed=self.shape.bucket_count is not None and not self.shape.appends,
             kept_from=kept_from(table.session),
             ground=self.ground,
-            follow=functools.partial(row_tables.follow, by_events=self.shape.by_events) if self.shape.appends else None,
+            follow=self._follow(entries),
         )
         self.upkeep.judge(table, entries, story)
         self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
@@ -419,11 +448,18 @@ class World:
         judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
         if not self.shape.appends:
             judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.bucket_count is not None)
-        if not self.shape.by_events:  # where one write may stand in the place of another that it has not seen
+        if self.shape.streams:
+            stream_tables.judge_conflicts(self.attempts, entries)
+            stream_tables.judge_explained(table, self.state(table), self.scheduler.random.choice(stream_tables.KEYS))
+            self.also["streams declared meanwhile"] += len(table.streams) - len(
+                stream_tables.SETS[self.shape.streams][0]
+            )
+        elif not self.shape.by_events:  # where one write may stand in the place of another that it has not seen
             check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
         if not self.ground:
-            with table.transaction(OPERATION["put" if self.shape.appends else "insert"]) as txn:  # it is still writable
-                self._work(txn, Attempt("last"), "put" if self.shape.appends else "insert")
+            kind = "event" if self.shape.streams else "put" if self.shape.appends else "insert"
+            with table.transaction(OPERATION[kind]) as txn:  # it is still writable
+                self._work(txn, Attempt("last"), kind)
             assert txn.result is not None or self.shape.appends
         table.close()
 
@@ -445,13 +481,22 @@ class World:
             if any(b"SAVEPOINT_DELETE" in body and file_name(each.shown).encode() in body for body in deletions):
                 table.delete_savepoint(each.instant)
 
+    def _follow(self, entries: list[LogEntry]) -> Follow | None:
+        if self.shape.streams:
+            return stream_tables.Follow(entries)
+        return functools.partial(row_tables.follow, by_events=self.shape.by_events) if self.shape.appends else None
+
     def state(self, table: Table) -> State:
         return self.content(table.snapshot())
 
     def read_slice(self, table: Table, each: FileSlice) -> State:
+        if self.shape.streams:
+            return stream_tables.read_slice(table, each)
         return row_tables.read_slice(table, each) if self.shape.appends else read_slice(table.store, each)
 
     def content(self, snapshot: Snapshot) -> State:
+        if self.shape.streams:
+            return self._wide(snapshot)
         if self.shape.appends:
             return self._rows(snapshot)
         state = State()

@@ -1,0 +1,301 @@
+"""Tables with streams: real log files and base files, which writers fill without a lock, each event its stream's columns.
+
+A row is what the model of `tests/streams` makes of the events of all commits so far, one commit after the other in the order
+of the log. So every look at the table, and every state that a service has to leave alone, is compared with that serial merge.
+What decides later and no reader sees (ordering values of rows that are gone) goes with each state.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+import lakelatch
+from lakelatch.errors import CommitStateUnknownError, ConfigError, LakeLatchError, LockError, StorageError
+from lakelatch.hudi.files import FileGroupId
+from lakelatch.hudi.timeline import FileSlice, Snapshot
+from lakelatch.occ.entries.entries import Commit, LogEntry, Open, Setting
+from lakelatch.occ.staging import StreamPlan, slices_by_partition
+from lakelatch.occ.table.table import Table
+from lakelatch.occ.transaction.transaction import Transaction
+from lakelatch.occ.writing import stream_writes
+from lakelatch.spark.writing.rebase import stats_of
+from lakelatch.spark.writing.streams import EventsTask
+from lakelatch.streams import CLEAR, CLEARED, DELETED, UPSERT, Stream, slice_rows
+from lakelatch.testing import FakeEnvironment
+
+from ..streams.model import Model, Row
+from .history import Anomaly, Attempt, State
+from .row_tables import NAME, ReadOnly
+from .store import Bodies
+
+_TEXTS, _NUMBERS, _ORDERS = ("a1", "b1", "c1", "d1"), ("a2", "b2", "c2", "d2"), ("a_at", "b_at", "c_at", "d_at")
+_VALUES = (*_TEXTS, *_NUMBERS, *_ORDERS)
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "part", *_TEXTS)),
+        *((name, pa.int64()) for name in (*_NUMBERS, *_ORDERS)),
+    ]
+)
+KEYS, _PARTS = tuple("klm"), ("a", "b")
+_DECLARED: dict[str, dict[str, Any]] = {
+    "a": {"columns": ["a1", "a2"], "on_delete": "row"},
+    "b": {"columns": ["b1", "b2"], "null": "write", "foreign_readers": False, "default": {"b1": "of b"}},
+    "c": {"columns": ["c1", "c2"], "on_delete": "ignore", "default": {"c2": -1}},
+    "d": {"columns": ["d1", "d2"], "default": {"d2": -2}},
+}
+# What is declared from the beginning, and with which columns; the rest comes while others write.
+SETS = (("", 0), ("ab", 2), ("abcd", 1), ("cd", 1), ("bd", 2))
+
+_BY_SPARK = 0.15
+
+
+class Wide(NamedTuple):
+    """One row: its values, in the order of the columns."""
+
+    cells: tuple[Any, ...]
+    rows = ()  # as of a list (`history.Value`)
+
+
+class Rows(State):
+    """What readers see, with the states of all keys that there ever were."""
+
+    states: Mapping[Any, Any]
+
+    @classmethod
+    def of(cls, model: Model) -> Rows:
+        found = cls(
+            {
+                FileGroupId(f"part={part}", key): Wide(tuple(row.get(each) for each in _VALUES))
+                for (part, key), row in model.rows().items()
+            }
+        )
+        found.states = model.states
+        return found
+
+
+class Event(NamedTuple):
+    """Some of one stream in one transaction; ``columns`` are those that it had when they were written."""
+
+    stream: str
+    kind: str
+    batch: list[Row]
+    columns: tuple[str, ...]
+
+
+def _given(name: str, columns: int) -> dict[str, Any]:
+    """The arguments that declare a stream with its first columns."""
+    given = _DECLARED[name]
+    chosen = given["columns"][:columns]
+    defaults = {column: value for column, value in given.get("default", {}).items() if column in chosen}
+    return {**given, "columns": chosen, "default": defaults, "ordering": f"{name}_at"}
+
+
+@functools.cache
+def founded(streams: int, bucket_count: int) -> tuple[Bodies, State]:
+    """The objects of a table with a row in each partition, and what they hold."""
+    names, columns = SETS[streams]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, NAME)
+        made = lakelatch.create(
+            str(path), record_key="id", partition_by="part", schema=_SCHEMA, type="merge_on_read", table_version=9,
+            lock="none://", bucket_count=bucket_count, lease_s=5.0, heartbeat_interval_s=1.5, heartbeat_timeout_s=4.0,
+            lock_wait_s=15.0, env=FakeEnvironment(seed=1),
+        )  # fmt: skip
+        with made as table:
+            for name in names:
+                table.stream(name, **_given(name, columns))
+            model, luck = Model(("part", "id"), list(table.streams)), Random(1)
+            with table.transaction("upsert") as txn:
+                for each in table.streams:
+                    batch = [_event(each, UPSERT, part, "k", luck, "founder") for part in _PARTS]
+                    txn.stream(each.name).upsert(batch)
+                    model.apply(each.name, UPSERT, batch)
+        bodies = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    return bodies, Rows.of(model)
+
+
+def _event(stream: Stream, kind: str, part: str, key: str, luck: Random, name: str) -> Row:
+    def value(column: str) -> Any:
+        if luck.random() < 0.25:
+            return None
+        return name if column in _TEXTS else luck.randint(0, 99)
+
+    row: Row = {"id": key, "part": part, stream.ordering: luck.randint(0, 6)}
+    return row | ({column: value(column) for column in stream.columns} if kind == UPSERT else {})
+
+
+def declare(table: Table, luck: Random) -> None:
+    """One more stream, or more columns for one, or what is known already; where a request fails, perhaps nothing."""
+    name = luck.choice(sorted(_DECLARED))
+    with suppress(StorageError, CommitStateUnknownError, LockError, ConfigError):
+        table.stream(name, **_given(name, 2))
+
+
+class StreamWork:
+    """One attempt at one kind of work on streams, in a transaction that is open. ``sent``: all batches so far."""
+
+    def __init__(self, txn: Transaction, attempt: Attempt, luck: Random, sent: list[Event]) -> None:
+        self.txn, self.attempt, self.luck, self._sent = txn, attempt, luck, sent
+
+    def event(self) -> None:
+        """Some of one stream set values."""
+        self._write(self._stream(), UPSERT)
+
+    def remove(self) -> None:
+        """One stream deletes, whatever that means to it."""
+        self._write(self._stream(), DELETED)
+
+    def several(self) -> None:
+        """Several writes land together, perhaps of one stream."""
+        for _ in range(self.luck.randint(2, 3)):
+            self._write(self._stream(), UPSERT if self.luck.random() < 0.7 else DELETED)
+
+    def again(self) -> None:
+        """A batch that somebody has sent already, whatever he was told of it."""
+        if not self._sent:
+            return self.event()
+        event = self.luck.choice(self._sent)
+        now = self._now(event.stream)
+        more = dict.fromkeys(now.columns if event.kind == UPSERT else ())
+        return self._send(now, event.kind, [more | row for row in event.batch])
+
+    def _stream(self) -> Stream:
+        return self.luck.choice(self.txn.session.streams)
+
+    def _now(self, name: str) -> Stream:
+        return next(each for each in self.txn.session.streams if each.name == name)
+
+    def _write(self, stream: Stream, kind: str) -> None:
+        if kind == DELETED and stream.on_delete == CLEAR:
+            kind = CLEARED
+        size = self.luck.choice((1, 1, 2, 3))
+        name = f"{self.attempt.name}.{len(self.attempt.events)}"
+        self._send(
+            stream,
+            kind,
+            [
+                _event(stream, kind, self.luck.choice(_PARTS), self.luck.choice(KEYS), self.luck, f"{name}.{number}")
+                for number in range(size)
+            ],
+        )
+
+    def _send(self, stream: Stream, kind: str, batch: list[Row]) -> None:
+        event = Event(stream.name, kind, batch, stream.columns)
+        self._sent.append(event)
+        if kind == UPSERT or stream.on_delete != "ignore":
+            self.attempt.events.append(event)
+        if self.luck.random() < _BY_SPARK and len({(row["part"], row["id"]) for row in batch}) == len(batch):
+            return self._as_spark(stream, kind, batch)
+        written = self.txn.stream(stream.name)
+        (written.upsert if kind == UPSERT else written.delete)(batch)
+        return None
+
+    def _as_spark(self, stream: Stream, kind: str, batch: list[Row]) -> None:
+        """A task writes them, and perhaps a second attempt of it the same, beside the first one or later."""
+        txn, env = self.txn, self.txn.session.env
+        plan = stream_writes.plan_of(txn, stream.name, deletes=kind != UPSERT)
+        if plan.idle:
+            return
+        slices = slices_by_partition(txn.current.file_slices())
+        task = EventsTask(StreamPlan(plan.spec, plan.stream, plan.kind, slices), txn.url)
+        batches = pa.Table.from_pylist(batch, pa.schema([_SCHEMA.field(name) for name in batch[0]])).to_batches()
+
+        def second() -> None:
+            env.sleep(self.luck.random() * self.luck.choice((0.02, 0.5)))
+            with suppress(LakeLatchError):
+                task.run(batches, 0)
+
+        if self.luck.random() < 0.5:
+            env.thread(second, name="second attempt")
+        with txn.workspace.staging():
+            txn.workspace.add(stats_of([task.run(batches, 0)]))
+
+
+class Follow:
+    """The state after an attempt has landed (`history.judge`): its events, by the declarations of before its slot."""
+
+    def __init__(self, entries: Sequence[LogEntry]) -> None:
+        self._settings = [each for each in entries if isinstance(each, Setting | Open)]
+        self._slots = {each.instant: each.slot for each in entries if isinstance(each, Commit)}
+
+    def __call__(self, attempt: Attempt, snapshot: State, before: State) -> State:
+        at = bisect([each.slot for each in self._settings], self._slots[attempt.instant])
+        model = Model(("part", "id"), list(self._settings[at - 1].settings.streams))
+        model.states = deepcopy(dict(getattr(before, "states", {})))
+        for event in attempt.events:
+            now = model.streams[event.stream]
+            model.streams[event.stream] = replace(now, columns=event.columns)
+            model.apply(event.stream, event.kind, event.batch)
+            model.streams[event.stream] = now
+        return Rows.of(model)
+
+
+def judge_conflicts(attempts: Iterable[Attempt], entries: Iterable[LogEntry]) -> None:
+    """Events lose against nobody but a restore."""
+    restores = {each.instant for each in entries if isinstance(each, Commit) and each.restores}
+    for attempt in attempts:
+        if attempt.outcome == "conflict" and attempt.winner not in restores:
+            raise Anomaly(f"{attempt.name} wrote events and lost against {attempt.winner or 'nobody'}")
+
+
+def judge_explained(table: Table, state: State, key: str) -> None:
+    """What is told of a row is what is read of it."""
+    told = {}
+    for row in table.explain_row(key):
+        cells = {each.column: each.value for each in row.cells}
+        if row.there:
+            told[cells["part"]] = tuple(cells.get(each) for each in _VALUES)
+    read = {root.partition.removeprefix("part="): row.cells for root, row in state.items() if root.file_id == key}
+    if told != read:
+        raise Anomaly(f"of {key} {told} is told, and {read} is read")
+
+
+def _state(rows: pa.Table) -> State:
+    found = State()
+    for row in rows.to_pylist():
+        root = FileGroupId(f"part={row['part']}", row["id"])
+        if root in found:
+            raise Anomaly(f"{root} stands twice in one file slice")
+        found[root] = Wide(tuple(row.get(each) for each in _VALUES))
+    return found
+
+
+def read_slice(table: Table, each: FileSlice) -> State:
+    return _state(table.read_slice(each))
+
+
+class Contents:
+    """What snapshots hold by the streams of the newest setting. A slice is read once, as no file ever changes."""
+
+    def __init__(self, body: Callable[[str], bytes]) -> None:
+        self._store = ReadOnly(body)
+        self._known: dict[Any, State] = {}
+        self.streams: tuple[Stream, ...] = ()
+        self._newest = ""
+
+    def told(self, path: str, entry: LogEntry) -> None:
+        """An entry of the log stands at that path."""
+        if isinstance(entry, Setting | Open) and path >= self._newest:
+            self._newest, self.streams = path, entry.settings.streams
+
+    def __call__(self, snapshot: Snapshot) -> State:
+        found = State()
+        for each in snapshot.file_slices():
+            files = (each.base and each.base.path, tuple((log.path, log.completed) for log in each.logs), self.streams)
+            if files not in self._known:
+                self._known[files] = _state(slice_rows(self._store, None, self.streams, each, strict=True))  # type: ignore[arg-type]
+            if twice := found.keys() & self._known[files].keys():
+                raise Anomaly(f"a record key stands twice: {twice}")
+            found |= self._known[files]
+        return found
