@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo demo-streams test test-fast test-spark test-jvm extras soak mutants lint types bench docs dist clean
+.PHONY: help venv demo demo-streams test test-fast test-spark test-jvm extras soak mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
@@ -20,6 +20,7 @@ help:
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
+	@echo "make bench-docs FOLDER=dir on a disk: measures contention for a quarter of an hour, writes it into docs/benchmarks.md"
 	@echo "make docs       the site from docs/ in build/site, without warnings"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
 	@echo "make dist       wheel and sdist in dist/"
@@ -94,6 +95,11 @@ bench: venv
 	$(BIN)/python -m benchmarks.commits.commit_latency --history 1000
 	@scripts/ensure_tools.sh all
 	-$(BIN)/python -m benchmarks.locks.floors_and_faults --processes 8 --hold 0,5 --seconds 3 --peers
+
+# On a quiet machine, with a folder on its disk.
+bench-docs: venv
+	@test -d "$(FOLDER)" || { echo "make bench-docs FOLDER=dir: name a folder on the disk that shall be measured"; exit 2; }
+	$(BIN)/python -m benchmarks.contention --folder "$(FOLDER)" $(ARGS)
 
 docs: venv
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q

@@ -6,11 +6,27 @@ from pathlib import Path
 
 from ..results import Results
 from .advice import Advice, advise
+from .charts import Chart, charts, standalone
 from .compare import Difference, compare
-from .markdown import aborted, conditions, markdown
+from .markdown import aborted, conditions, lateness, markdown, table
 from .page import page
 
-__all__ = ["Advice", "Difference", "aborted", "advise", "compare", "conditions", "markdown", "page", "write"]
+__all__ = [
+    "Advice",
+    "Chart",
+    "Difference",
+    "aborted",
+    "advise",
+    "charts",
+    "compare",
+    "conditions",
+    "lateness",
+    "markdown",
+    "page",
+    "standalone",
+    "table",
+    "write",
+]
 
 
 def write(results: Results) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from ..measures import CURVE
@@ -29,7 +30,7 @@ from .svg import (
     titled,
 )
 
-_REASONS = 5
+_REASONS, _LEGEND = 5, 16
 _X0, _X1, _Y0, _Y1 = float(LEFT), float(WIDE - RIGHT), float(HIGH - BOTTOM), float(TOP + 6)
 
 
@@ -57,6 +58,18 @@ def charts(cells: list[Cell], colours: dict[str, int]) -> list[Chart]:
     found += _lost(there, most)
     found += _fairness(there, colours, most)
     return found
+
+
+def standalone(chart: Chart) -> str:
+    """The picture as a file of its own: with its colours, for light and dark, and what they mean below."""
+    css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    high = HIGH + 6 + _LEGEND * len(chart.legend)
+    inside = [element("style", css), element("rect", width=WIDE, height=high, style="fill:var(--back)"), chart.picture]
+    for number, (colour, words) in enumerate(chart.legend):
+        y = HIGH + 6.0 + _LEGEND * number
+        inside.append(element("rect", x=float(LEFT), y=y, width=10, height=10, class_=f"fill {colour}"))
+        inside.append(text(words, LEFT + 16, y + 9))
+    return picture(inside, chart.title, high=high) + "\n"
 
 
 def _colour(cell: Cell, colours: dict[str, int]) -> str:
