@@ -12,8 +12,9 @@ import pickle
 import zlib
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..hudi.files import FileGroupId
 from ..hudi.merge import Merged, alone, remove_where
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
+from ..occ.liveness import MarkerDesk
 from ..occ.rebase import Lost, merge_unit, write_changes
 from ..occ.staging import Files, FileSpec, NewGroups, Plan, apply, read_slice, refuse_if_over
 from ..occ.turns import targets
@@ -32,7 +34,7 @@ from ..storage import Store
 
 ANSWER = "answer binary"
 JOB_TASK = "lakelatch.task"  # property of a job
-_STORE = "store"
+_STORE, _DESK = "store", "desk"
 FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 
 
@@ -60,13 +62,16 @@ def unpack(rows: Iterable[Any]) -> list[Answer]:
 
 
 def packed(task: Any, store: Store) -> str:
-    """A task as the property of a job, without the store; the functions of a shell or test travel by value."""
+    """A task as the property of a job; the functions of a shell or test travel by value.
+
+    Without what holds keys: the store, and the way to the server for markers.
+    """
     from pyspark import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def persistent_id(self, obj: Any) -> str | None:
             assert obj is store or not hasattr(type(obj), "put_if_absent"), "a store would be in Spark's event log"
-            return _STORE if obj is store else None
+            return _STORE if obj is store else _DESK if isinstance(obj, MarkerDesk) else None
 
     body = io.BytesIO()
     Pickler(body).dump(task)
@@ -75,9 +80,10 @@ def packed(task: Any, store: Store) -> str:
 
 @dataclass
 class TaskOfJob:
-    """Runs the task that the job's property `JOB_TASK` holds, on this store."""
+    """Runs the task that the job's property `JOB_TASK` holds, on this store, with this way to the server for markers."""
 
     store: Store
+    desk: MarkerDesk | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As `Task`."""
@@ -88,17 +94,16 @@ class TaskOfJob:
         text = context.getLocalProperty(JOB_TASK)
         assert text is not None
         body = io.BytesIO(zlib.decompress(b64decode(text)))
-        yield from _Unpickler(body, self.store).load()(batches)
+        yield from _Unpickler(body, self.store, self.desk).load()(batches)
 
 
 class _Unpickler(pickle.Unpickler):  # what our own driver wrote
-    def __init__(self, body: io.BytesIO, store: Store) -> None:
+    def __init__(self, body: io.BytesIO, store: Store, desk: MarkerDesk | None) -> None:
         super().__init__(body)
-        self._store = store
+        self._known = {_STORE: store, _DESK: desk}
 
     def persistent_load(self, pid: Any) -> Any:
-        assert pid == _STORE
-        return self._store
+        return self._known[pid]
 
 
 @dataclass
@@ -173,7 +178,7 @@ class InsertTask(Task):
                 if not chunk.num_rows:
                     continue
                 rows = self._unique(chunk) if self.exact else alone(self.spec.rule, chunk)
-                for partition, part in _by_partition(rows, self.spec):
+                for partition, part in _by_partition(rows, self.spec, partial(self._expect, files, groups)):
                     if partition not in groups:
                         groups[partition] = NewGroups(files, partition)
                     groups[partition].write(part)
@@ -181,6 +186,10 @@ class InsertTask(Task):
             stats = files.stats()
             hashes = {p: np.sort(np.concatenate(found)).tobytes() for p, found in files.hashes.items()}
         return Answer(stats, hashes)
+
+    def _expect(self, files: Files, begun: Collection[str], partitions: Iterable[str]) -> None:
+        new = [FileGroupId(each, self.spec.group_id(each, files.task)) for each in partitions if each not in begun]
+        files.expect(new=new)
 
     def _unique(self, rows: pa.Table) -> pa.Table:
         config = self.spec.config
@@ -249,6 +258,8 @@ class ChosenTask(Task):
             if rows.num_rows:
                 named = rows.column(FILE_COLUMN).combine_chunks().dictionary_encode()
                 codes = np.asarray(named.indices)
+                if self.lost is None:
+                    files.expect(slices[name] for name in named.dictionary.to_pylist())
                 for code, name in enumerate(named.dictionary.to_pylist()):
                     old = read_slice(self.plan.spec, slices[name])
                     merged = self._changed(old, rows.filter(pa.array(codes == code)))
@@ -324,9 +335,12 @@ def _chunks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
         yield table_of(waiting)
 
 
-def _by_partition(rows: pa.Table, spec: FileSpec) -> Iterator[tuple[str, pa.Table]]:
+def _by_partition(
+    rows: pa.Table, spec: FileSpec, foreseen: Callable[[list[str]], object] = lambda _names: None
+) -> Iterator[tuple[str, pa.Table]]:
     paths = partition_paths(rows, spec.config).dictionary_encode()
     names = paths.dictionary.to_pylist()
+    foreseen(names)
     if len(names) == 1:
         yield names[0], rows
         return

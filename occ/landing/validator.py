@@ -27,7 +27,7 @@ from ...conflict import (
 from ...errors import ConflictError
 from ...hudi.files import BaseFile, LogFile
 from ..entries import Begin, Commit, groups_of, held, write_set_of
-from ..liveness import announced_paths
+from ..liveness import list_markers
 from ..log import LogState, plain_metadata_of
 from ..staging import Staged
 
@@ -247,7 +247,7 @@ class CommitValidator:
             if other.instant not in self._plans:  # it never changes
                 self._plans[other.instant] = WriteSet(groups_of(held(self._store, other.plan)))
             return self._plans[other.instant]
-        paths = announced_paths(self._store, other.instant)
+        paths = [marker.path for marker in list_markers(self._store, other.instant)]
         files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in paths]
         groups = frozenset(file.group for file in files if file is not None)
         appended = groups - {file.group for file in files if isinstance(file, BaseFile)}

@@ -3,7 +3,19 @@
 from .epoch_pruner import Pruner
 from .heartbeat import HEARTBEATS, HeartbeatObserver, HeartbeatSender, beat_age_s, heartbeat_path, lag_s
 from .late_files import is_no_part
-from .markers import MARKERS, announce, announced_paths, delete_announced, instants_with_markers, list_markers, stands
+from .marker_desk import MarkerDesk, MarkerServer, MarkerService, ticket
+from .marker_lists import encoded, fits, is_list, names_in, put_type
+from .markers import (
+    MARKERS,
+    Io,
+    Marker,
+    announce,
+    announce_all,
+    delete_announced,
+    instants_with_markers,
+    list_markers,
+    stands,
+)
 from .reader_leases import Beating, Lease, Leases, lease_path
 from .removal import delete_data_file
 from .rollback import FailedWriteCleaner
@@ -15,19 +27,30 @@ __all__ = [
     "FailedWriteCleaner",
     "HeartbeatObserver",
     "HeartbeatSender",
+    "Io",
     "Lease",
     "Leases",
+    "Marker",
+    "MarkerDesk",
+    "MarkerServer",
+    "MarkerService",
     "Pruner",
     "announce",
-    "announced_paths",
+    "announce_all",
     "beat_age_s",
     "delete_announced",
     "delete_data_file",
+    "encoded",
+    "fits",
     "heartbeat_path",
     "instants_with_markers",
+    "is_list",
     "is_no_part",
     "lag_s",
     "lease_path",
     "list_markers",
+    "names_in",
+    "put_type",
     "stands",
+    "ticket",
 ]

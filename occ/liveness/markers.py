@@ -1,7 +1,8 @@
-"""Direct markers: one small object per data file, written before the file, so that a cleaner finds what to delete.
+"""Markers: a note for each data file, written before the file, so that a cleaner finds what to delete.
 
-The form is the one JVM writers use and look for (``<file name>.marker.CREATE`` or ``.MERGE`` below
-``.hoodie/.temp/<T>/<partition>/``; Apache Hudi, `MarkerFiles`/`DirectWriteMarkers`).
+A direct one is a small object, in the form that JVM writers use and look for (``<file name>.marker.CREATE`` or ``.MERGE``
+below ``.hoodie/.temp/<T>/<partition>/``; Apache Hudi, `MarkerFiles`/`DirectWriteMarkers`). Where a server takes them, many
+stand in one list (`marker_lists`). A transaction may have both: what the server does not take is announced directly.
 
 A marker says what may be deleted, so it counts only if its file bears its own T (`removal`): else whoever can write a
 marker could have any file deleted.
@@ -10,77 +11,107 @@ marker could have any file deleted.
 from __future__ import annotations
 
 import logging
-import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...errors import InputError, StorageError
 from ...storage import Outcome, Store
+from .marker_desk import MarkerDesk
+from .marker_lists import TYPE, fits, is_list, names_in, strike
 from .removal import delete_data_file
 
 _log = logging.getLogger("lakelatch.markers")
 MARKERS = ".hoodie/.temp"
 _INFIX = ".marker."
-# What a timeline server of Hudi's writes: a name on each line; after a restart it joins those it had with commas.
-_LISTS = re.compile(r"MARKERS\d+")
-_JOINED = re.compile(r"(?<=\.marker\.CREATE),|(?<=\.marker\.MERGE),|(?<=\.marker\.APPEND),")
-
 Io = Literal["CREATE", "MERGE", "APPEND"]
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Announces that ``path`` (relative to the table) is coming from the transaction ``instant``."""
+    """Announces that ``path`` (relative to the table) is coming from the transaction ``instant``.
+
+    ``list``: name of the list that holds it; "" when it is an object of its own.
+    """
 
     instant: str
     path: str
     io: str
+    list: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the folder of its transaction."""
+        return f"{self.path}{_INFIX}{self.io}"
 
     @property
     def marker_path(self) -> str:
-        """Where the marker lies."""
-        return f"{MARKERS}/{self.instant}/{self.path}{_INFIX}{self.io}"
+        """The object that the marker is, or stands in."""
+        return f"{MARKERS}/{self.instant}/{self.list or self.name}"
 
 
-def announce(store: Store, instant: str, path: str, io: Io) -> Marker:
+def announce(store: Store, instant: str, path: str, io: Io, *, desk: MarkerDesk | None = None) -> Marker:
     """After this the marker exists, whoever wrote it (a retried task meets its own). Raises `StorageError` else."""
-    marker = Marker(instant, path, io)
+    return announce_all(store, instant, [(path, io)], desk=desk)[0]
+
+
+def announce_all(
+    store: Store, instant: str, files: Iterable[tuple[str, Io]], *, desk: MarkerDesk | None = None
+) -> list[Marker]:
+    """`announce` of several files: by one request to the desk of a server, and one by one what it does not take."""
+    markers = [Marker(instant, path, io) for path, io in files]
+    listed = [each.name for each in markers if fits(each.name)] if desk is not None else []
+    lists = (desk.take(instant, listed) if desk is not None and listed else None) or {}
+    return [replace(each, list=lists[each.name]) if each.name in lists else _put(store, each) for each in markers]
+
+
+def _put(store: Store, marker: Marker) -> Marker:
     # Not flushed: after a power failure the data file is gone with its marker, or the sweep of `check` finds it.
     put = store.put_if_absent(marker.marker_path, b"", durable=False)
     if put.outcome is Outcome.UNKNOWN and store.head(marker.marker_path) is None:
+        path = marker.path
         raise StorageError(f"no marker could be written for {path}: {put.cause}; nothing was written", path=path)
     return marker
 
 
 def stands(store: Store, marker: Marker) -> bool:
     """False when somebody has removed the marker: the transaction is over, its file must not appear."""
-    return store.head(marker.marker_path) is not None
+    if not marker.list:
+        return store.head(marker.marker_path) is not None
+    body = store.body(marker.marker_path)
+    return body is not None and marker.name in names_in(body)
 
 
-def list_markers(store: Store, instant: str) -> list[Marker]:
-    """All markers of one transaction, sorted by the path of the marker."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the folder of one transaction holds: its markers, and the paths of lists, with what says that there are any."""
+
+    markers: list[Marker]
+    lists: list[str]
+
+
+def left_by(store: Store, instant: str) -> Left:
+    """The markers of a transaction of any engine, in both forms; one listing, and a read for each list."""
     folder = f"{MARKERS}/{instant}"
-    found = []
+    markers, lists = [], []
     for name in store.names(folder, recursive=True):
         path, infix, io = name.rpartition(_INFIX)
         if infix:
-            found.append(Marker(instant, path, io))
-    return found
+            markers.append(Marker(instant, path, io))
+        elif is_list(name) and (body := store.body(f"{folder}/{name}")) is not None:
+            lists.append(f"{folder}/{name}")
+            for each in dict.fromkeys(names_in(body)):
+                path, _, io = each.rpartition(_INFIX)
+                markers.append(Marker(instant, path, io, name))
+        elif name == TYPE:
+            lists.append(f"{folder}/{name}")
+    return Left(markers, sorted(lists, key=lambda path: path.endswith(TYPE)))
 
 
-def announced_paths(store: Store, instant: str) -> list[str]:
-    """The data files that a transaction of any engine has announced, by markers of their own or in lists of a server."""
-    folder = f"{MARKERS}/{instant}"
-    found = []
-    for name in store.names(folder, recursive=True):
-        path, infix, _io = name.rpartition(_INFIX)
-        if infix:
-            found.append(path)
-        elif _LISTS.fullmatch(name) and (body := store.body(f"{folder}/{name}")) is not None:
-            for line in body.decode(errors="replace").splitlines():
-                found += [each.rpartition(_INFIX)[0] for each in _JOINED.split(line) if _INFIX in each]
-    return found
+def list_markers(store: Store, instant: str) -> list[Marker]:
+    """All markers of one transaction, sorted by the object that each is or stands in."""
+    return left_by(store, instant).markers
 
 
 def instants_with_markers(store: Store) -> list[str]:
@@ -88,20 +119,40 @@ def instants_with_markers(store: Store) -> list[str]:
     return store.folders(MARKERS)
 
 
-def delete_announced(store: Store, markers: Collection[Marker]) -> None:
-    """The files that these markers name, and the markers, are gone, also when a late worker publishes one meanwhile."""
+def delete_announced(store: Store, markers: Collection[Marker], *, lists: Collection[str] = ()) -> None:
+    """The files that these markers name, and the markers, are gone, also when a late worker publishes one meanwhile.
+
+    ``lists`` as in `remove`.
+    """
     own = [marker for marker in markers if delete_data_file(store, marker.path, instant=marker.instant)]
-    remove(store, markers)
+    remove(store, markers, lists=lists)
     for marker in own:
         # A worker looks at its marker after it has published: it published before the marker went, and the file is
         # deleted here, or after, and it deletes the file itself.
         delete_data_file(store, marker.path, instant=marker.instant)
 
 
-def remove(store: Store, markers: Iterable[Marker]) -> None:
-    """Delete markers; a later sweep finds those that could not be deleted."""
+def remove(store: Store, markers: Iterable[Marker], *, lists: Collection[str] = ()) -> None:
+    """Delete markers; a later sweep finds those that could not be deleted.
+
+    Args:
+        lists: of a transaction that is over, from `left_by`: they are deleted whole. Out of other lists the names are
+            struck, and the rest stays.
+    """
+    struck: dict[str, set[str]] = defaultdict(set)
     for marker in markers:
-        try:
-            store.delete(marker.marker_path)
-        except InputError as e:
-            _log.warning("%s", e)
+        if not marker.list:
+            _delete(store, marker.marker_path)
+        elif marker.marker_path not in lists:
+            struck[marker.marker_path].add(marker.name)
+    for path, names in struck.items():
+        strike(store, path, names)
+    for path in lists:
+        _delete(store, path)
+
+
+def _delete(store: Store, path: str) -> None:
+    try:
+        store.delete(path)
+    except InputError as e:
+        _log.warning("%s", e)

@@ -22,7 +22,7 @@ from ...storage import Store
 from ..entries import SIDES, Begin, Commit, End, LogEntry
 from ..log import CommitLog, LogState, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
-from .markers import delete_announced, instants_with_markers, list_markers, remove
+from .markers import delete_announced, instants_with_markers, left_by, remove
 from .removal import delete_data_file
 from .returned_files import returned_files
 
@@ -142,14 +142,15 @@ class FailedWriteCleaner:
 
     def _sweep_undone(self, instant: str) -> None:
         """Of a commit that a restore has taken back: all but its data files, which a reader may need (`remove_undone`)."""
-        remove(self._store, list_markers(self._store, instant))
+        left = left_by(self._store, instant)
+        remove(self._store, left.markers, lists=left.lists)
         self._withdraw(instant, "")
         self._store.delete(heartbeat_path(instant))
 
     def _delete_announced(self, instant: str) -> int:
-        markers = list_markers(self._store, instant)
-        delete_announced(self._store, markers)
-        return len(markers)
+        left = left_by(self._store, instant)
+        delete_announced(self._store, left.markers, lists=left.lists)
+        return len(left.markers)
 
     def sweep_landed(self, instant: str, files: Collection[str] | None = None) -> None:
         """Of a transaction that landed: its markers and heartbeat, and files that are not of its commit (``files``).
@@ -157,11 +158,11 @@ class FailedWriteCleaner:
         Those were deleted before it committed, but a late task may have brought one of an earlier round of a rebase
         back since, and readers refuse two files of one file group and T.
         """
-        markers = list_markers(self._store, instant)
-        if markers and files is None:
+        left = left_by(self._store, instant)
+        if left.markers and files is None:
             files = self._files_of(instant)
-        delete_announced(self._store, [m for m in markers if files is not None and m.path not in files])
-        remove(self._store, markers)
+        delete_announced(self._store, [m for m in left.markers if files is not None and m.path not in files])
+        remove(self._store, left.markers, lists=left.lists)
         self._store.delete(heartbeat_path(instant))
 
     def _files_of(self, instant: str) -> set[str] | None:

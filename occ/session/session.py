@@ -34,7 +34,7 @@ from ...hudi.timeline import (
 )
 from ...storage import Store
 from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
-from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, Pruner
+from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
 from .memory import Contention, Reservations
 from .outcome import forgotten
@@ -66,6 +66,7 @@ class Session:
         threads: how many file groups a write works on at a time; as many as this process has cores.
         merged_bytes_s: how many bytes of file slices a merge is taken to write in a second, before it has written any.
         rounds: called with each heartbeat while their transaction beats, by T.
+        markers: the server that takes its markers; None: they are put directly.
         first_sweep: called once, when the session looks after others for the first time.
     """
 
@@ -85,6 +86,7 @@ class Session:
         self.merged_bytes_s = 16 << 20
         self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
+        self.markers: MarkerService | None = None
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
         self._closed = self._swept = False
@@ -130,6 +132,13 @@ class Session:
         if self.writable:
             self.heart.close()
             self._lock.close()
+        if self.markers is not None:
+            self.markers.close(self.store)
+
+    @property
+    def desk(self) -> MarkerDesk | None:
+        """Where data files are announced now, for this process and its workers; None: their markers are put directly."""
+        return self.markers.desk(self.store, self.env) if self.markers is not None else None
 
     # --- guards ----------------------------------------------------------------------------------------------
 
@@ -249,6 +258,7 @@ class Session:
             merge=settings.merge,
             ties=settings.ties,
             streams=settings.streams,
+            desk=self.desk,
         )
         self.refuse_rule(settings, schema)
         return spec, avro

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, InputError
-from ...hudi.files import FileGroupId, bucket_of, note_of
+from ...hudi.files import BaseName, FileGroupId, LogName, base_file_name, bucket_of, join, log_file_name, note_of
 from ...hudi.merge import (
     Effects,
     Merged,
@@ -48,6 +48,7 @@ from ...hudi.table import (
 from ...hudi.timeline import FileSlice, WriteStat
 from ...progress import Reporter
 from ...streams import slice_rows
+from ..liveness import Io, Marker
 from .base_file import BaseFileWriter
 from .crew import Crew
 from .file_spec import FileSpec, token
@@ -149,12 +150,33 @@ class Files:
         self._keep_hashes = keep_hashes
         self._numbers = RowNumbers(task + made_before * _TASKS_MAX)
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="lakelatch-publish")
+        self._markers: dict[str, Marker] = {}  # of files that are announced and not begun, by path
         self._open: list[BaseFileWriter] = []
         self._publishing: list[Future[WriteStat]] = []
 
     def crew(self, slices: Iterable[FileSlice], more_bytes: int = 0) -> Crew:
         """Who works on these slices, and so many bytes of new rows; each piece of work has file groups of its own."""
         return Crew(self._threads if more_bytes + sum(map(_bytes, slices)) >= _THREADS_BYTES else 1)
+
+    def expect(self, slices: Iterable[FileSlice] = (), new: Iterable[FileGroupId] = ()) -> None:
+        """Announce the files that these slices and new groups are about to get, in one request to the server for markers.
+
+        Without one there is nothing to save: each file is announced when it is begun. A marker without a file does no harm.
+        """
+        spec, files = self.spec, list[tuple[str, Io]]()
+        if spec.desk is None:
+            return
+        for old in slices:
+            if appends(spec, old):
+                name = log_file_name(LogName(old.file_id, spec.instant, spec.write + 1, self._token))
+                files.append((join(old.partition, name), "APPEND"))
+            elif old.instant != spec.instant:  # else its successor has a name that is not known yet
+                files.append((self._base_path(old.partition, old.file_id), "MERGE"))
+        files += [(self._base_path(group.partition, group.file_id), "CREATE") for group in new]
+        self._markers |= {marker.path: marker for marker in spec.announce(files)}
+
+    def _base_path(self, partition: str, file_id: str) -> str:
+        return join(partition, base_file_name(BaseName(file_id, self._token, self.spec.instant)))
 
     def begin(
         self, partition: str, file_id: str, replaces: FileSlice | None = None, *, begun: str | None = None
@@ -171,6 +193,7 @@ class Files:
             trusted=True,
             keep_hashes=self._keep_hashes,
             begun=begun,
+            marker=self._markers.get(self._base_path(partition, file_id)) if self._markers else None,
         )
         writer.__enter__()
         self._open.append(writer)
@@ -194,7 +217,7 @@ class Files:
         note: Mapping[str, str] | None = None,
     ) -> None:
         """A log file onto a slice, of rows and of keys to delete; published meanwhile. Arguments as of `LogFileWriter.write`."""
-        writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers)
+        writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers, announced=self._markers.get)
         if rows is not None:
             writer.write(rows, inserts=inserts, note=note)
         if deletes:
@@ -267,14 +290,57 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
-        for partition, place, unit in placed(plan, rows):
-            incoming = unit if plan.delete else plan.one_of_each(unit)
-            if isinstance(place, str):
-                crew.do(_into_named, plan, files, partition, place, incoming)
-            elif place is not None:
-                crew.do(_into_bucket, plan, files, partition, place, incoming)
-            else:
-                _into_partition(plan, files, partition, incoming, crew)
+        pieces = (piece for unit in placed(plan, rows) for piece in _pieces(plan, files, *unit))
+        if plan.spec.desk is not None:  # all keys are looked up first, so that one request announces all files
+            known = list(pieces)
+            files.expect(
+                (old for each in known for old in each.slices), (group for each in known for group in each.new)
+            )
+            pieces = iter(known)
+        for each in pieces:
+            crew.do(each.call, plan, files, *each.args)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Work on file groups of its own: the slices that it changes, and the new groups that it begins."""
+
+    call: Callable[..., None]
+    args: tuple[Any, ...]
+    slices: tuple[FileSlice, ...] = ()
+    new: tuple[FileGroupId, ...] = ()
+
+
+def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, unit: pa.Table) -> Iterator[_Piece]:
+    """The pieces of one unit of work."""
+    spec, there = plan.spec, plan.slices.get(partition, ())
+    incoming = unit if plan.delete else plan.one_of_each(unit)
+
+    def begun(file_id: str) -> tuple[FileGroupId, ...]:
+        return () if plan.delete else (FileGroupId(partition, file_id),)
+
+    if isinstance(place, str):
+        named = tuple(old for old in there if old.file_id == place)
+        slot = int(place[len(NEW) :]) if place.startswith(NEW) else None
+        new = () if slot is None else begun(spec.group_id(partition, files.task, slot * 1000))
+        yield _Piece(_into_named, (partition, place, incoming), named, new)
+    elif place is not None:
+        filled = tuple(old for old in there if bucket_of(old.file_id) == place)
+        new = () if filled else begun(spec.group_id(partition, 0, place, bucket=place))
+        yield _Piece(_into_bucket, (partition, place, incoming), filled, new)
+    elif plan.delete:
+        # Simple index inside one partition: look every incoming key up in the key columns of its slices.
+        files.looked.add(FileGroupId(partition, ""))
+        for old, mine in holders(plan, partition, incoming):
+            yield _Piece(rewrite, (old, incoming.filter(pa.array(mine))), (old,))
+    else:
+        files.looked.add(FileGroupId(partition, ""))
+        found, fresh = owners(plan, partition, incoming)
+        if fresh.any():
+            rows = incoming if fresh.all() else incoming.filter(pa.array(fresh))
+            yield _Piece(_into_new, (partition, rows), (), begun(spec.group_id(partition, files.task)))
+        for old, mine in found:
+            yield _Piece(rewrite, (old, incoming if mine.all() else incoming.filter(pa.array(mine))), (old,))
 
 
 def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
@@ -359,20 +425,6 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
         new = NewGroups(files, partition, slot=int(name[len(NEW) :]))
         new.write(plan.new(incoming))
         new.end()
-
-
-def _into_partition(plan: Plan, files: Files, partition: str, incoming: pa.Table, crew: Crew) -> None:
-    """Simple index inside one partition: look every incoming key up in the key columns of its slices."""
-    files.looked.add(FileGroupId(partition, ""))
-    if plan.delete:
-        for old, mine in holders(plan, partition, incoming):
-            crew.do(rewrite, plan, files, old, incoming.filter(pa.array(mine)))
-        return
-    found, fresh = owners(plan, partition, incoming)
-    if fresh.any():
-        crew.do(_into_new, plan, files, partition, incoming if fresh.all() else incoming.filter(pa.array(fresh)))
-    for old, mine in found:
-        crew.do(rewrite, plan, files, old, incoming if mine.all() else incoming.filter(pa.array(mine)))
 
 
 def _into_new(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:

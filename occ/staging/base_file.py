@@ -21,6 +21,7 @@ from ...hudi.files import BaseName, base_file_name, note_of
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ..entries import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_footer, without
+from ..liveness import Marker
 from .data_file import DataFile
 from .file_spec import FileSpec
 from .meta_columns import FileRows, RowNumbers
@@ -37,6 +38,7 @@ class BaseFileWriter:
         replaces: path of the version before, whose keys say which rows are inserted unless `counts` does.
         begun: for a group whose rows an earlier write of the transaction has staged: path of the slice that it found, ""
             for none. What the commit tells of its rows counts from there.
+        marker: announces the file already.
 
     After the block `stat` says what stands. An exception inside the block leaves the marker and nothing else.
     """
@@ -55,12 +57,13 @@ class BaseFileWriter:
         keep_hashes: bool = False,
         replaces: str | None = None,
         begun: str | None = None,
+        marker: Marker | None = None,
     ) -> None:
         self._spec, self.partition, self._file_id, self._io = spec, partition, file_id, io
         self._replaces, self._begun = replaces if begun is None else begun or None, begun
         self._prev_commit = prev_commit
         self.name = base_file_name(BaseName(file_id, token, spec.instant))
-        self._file = DataFile(spec, partition=partition, name=self.name, io=io)
+        self._file = DataFile(spec, partition=partition, name=self.name, io=io, marker=marker)
         self.path = self._file.path
         self.stat: WriteStat | None = None
         self._shape = FileRows(

@@ -13,7 +13,7 @@ from typing import IO, Literal
 from ...errors import RolledBackError, StorageError
 from ...hudi.files import PARTITION_METADATA, BaseFile, LogFile, join, partition_metadata
 from ...storage import Outcome, put_secured, secured
-from ..liveness import announce, delete_data_file, is_no_part, stands
+from ..liveness import Marker, delete_data_file, is_no_part, stands
 from .file_spec import FileSpec, refuse_if_over
 
 
@@ -23,6 +23,7 @@ class DataFile:
     Args:
         io: what the marker says of it: CREATE for the first file of a group, MERGE for the next version, APPEND for a log file.
         first: it is the first file of its group, so that its partition may be new.
+        marker: announces it already.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class DataFile:
         name: str,
         io: Literal["CREATE", "MERGE", "APPEND"],
         first: bool = False,
+        marker: Marker | None = None,
     ) -> None:
         self._spec, self._partition, self._io, self._first = spec, partition, io, first or io == "CREATE"
-        self.path = join(partition, name)
+        self.path, self._announced = join(partition, name), marker
         self._stack = ExitStack()
 
     def open(self) -> IO[bytes]:
@@ -52,7 +54,7 @@ class DataFile:
         file = BaseFile.at(self.path, 0) or LogFile.at(self.path, 0)
         assert file is not None
         with spec.announcing(file.group):
-            self._marker = announce(spec.store, spec.instant, self.path, self._io)
+            self._marker = self._announced or spec.announce([(self.path, self._io)])[0]
         self._object = self._stack.enter_context(spec.store.create(self.path))
         return self._object.stream
 

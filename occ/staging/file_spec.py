@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from ...hudi.table import TableConfig
 from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
-from ..liveness import heartbeat_path
+from ..liveness import Io, Marker, MarkerDesk, announce_all, heartbeat_path
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 
@@ -59,6 +59,7 @@ class FileSpec:
         begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
             from, "" where they began it.
         streams: of the table.
+        desk: of the server that takes the markers; None: they are put directly.
         lookout: is told of each file; it does not travel.
     """
 
@@ -76,6 +77,7 @@ class FileSpec:
     write: int = 0
     begun: Mapping[FileGroupId, str] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
+    desk: MarkerDesk | None = None
     lookout: FileLookout | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,6 +86,10 @@ class FileSpec:
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
         """Around the marker of a file of this group."""
         return self.lookout.announcing(group) if self.lookout is not None else nullcontext()
+
+    def announce(self, files: Iterable[tuple[str, Io]]) -> list[Marker]:
+        """Markers of these files stand when this returns: in one request where a server takes them."""
+        return announce_all(self.store, self.instant, files, desk=self.desk)
 
     @property
     def rule(self) -> Rule:

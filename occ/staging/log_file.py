@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...errors import CommitError
-from ...hudi.files import LogName, delete_block, log_file_name, parquet_block
+from ...hudi.files import LogName, delete_block, join, log_file_name, parquet_block
 from ...hudi.table import with_meta_columns
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, FileSlice, WriteStat
 from .data_file import DataFile
@@ -20,7 +20,9 @@ from .meta_columns import FileRows, RowNumbers
 from .parquet_file import ParquetFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..liveness import Marker
 
 
 class LogFileWriter:
@@ -28,16 +30,28 @@ class LogFileWriter:
 
     Args:
         onto: the slice that the changes belong to; without any file, where streams begin a file group.
+        announced: the marker that stands already for a file, by its path.
         token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
     """
 
-    def __init__(self, spec: FileSpec, onto: FileSlice, *, token: str, numbers: RowNumbers) -> None:
+    def __init__(
+        self,
+        spec: FileSpec,
+        onto: FileSlice,
+        *,
+        token: str,
+        numbers: RowNumbers,
+        announced: Callable[[str], Marker | None] = lambda _path: None,
+    ) -> None:
         self._spec, self._onto = spec, onto
         # Of several writes of one transaction the later one's blocks come later.
         self.name = log_file_name(LogName(onto.file_id, spec.instant, spec.write + 1, token))
         self._new = onto.base is None and not onto.logs  # a group that nobody has written before our snapshot
-        self._file = DataFile(spec, partition=onto.partition, name=self.name, io="APPEND", first=self._new)
-        self.path = self._file.path
+        self.path = join(onto.partition, self.name)
+        marker = announced(self.path)
+        self._file = DataFile(
+            spec, partition=onto.partition, name=self.name, io="APPEND", first=self._new, marker=marker
+        )
         self._shape = FileRows(
             spec, partition=onto.partition, name=onto.file_id, numbers=numbers, trusted=True, keep_hashes=False
         )

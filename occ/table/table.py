@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ...conditions import Given
     from ...hudi.timeline import FileSlice, Snapshot
     from ..entries import Begin
+    from ..liveness import MarkerService
 
 T = TypeVar("T")
 
@@ -867,6 +868,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     priority: int = 0,
     clock_is_right: bool = False,
     threads: int | None = None,
+    markers: MarkerService | None = None,
     env: Environment = SYSTEM,
     **storage: Any,
 ) -> Table:
@@ -883,6 +885,8 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
             for so long.
         threads: how many file groups a write of rows works on at a time, each with its rows in memory; as many as this
             process has cores by default.
+        markers: a server that takes the markers of this writer and its Spark tasks: a `MarkerServer`, or
+            `lakelatch.server.Embedded` for one in this process. By default each is an object of its own (docs/server.md).
         env: clocks, threads and randomness; for simulators.
         storage: options of the store (endpoint, region, keys).
 
@@ -893,7 +897,12 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     number(priority, "priority", whole=True)
     if threads is not None:
         number(threads, "threads", least=1, whole=True, error=ConfigError)
+    if markers is not None and not callable(getattr(markers, "desk", None)):
+        raise ConfigError(
+            f"markers={markers!r} takes no markers; give a lakelatch.MarkerServer or a lakelatch.server.Embedded, or leave it out"
+        )
     table = Table(open_store(url, **storage), env=env, writer=text(writer, "writer", empty=True))
+    table.session.markers = markers
     table.session.priority, table.session.clock_is_right = priority, clock_is_right
     if threads is not None:
         table.session.threads = threads

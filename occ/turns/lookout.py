@@ -27,7 +27,7 @@ from typing import Protocol
 from ...errors import CommitError, LakeLatchError, LockError
 from ...hudi.files import BaseFile, BaseName, FileGroupId, LogFile, base_file_name, join
 from ..entries import ASYNC, OFF, TRANSACTIONAL
-from ..liveness import announce, list_markers
+from ..liveness import Io, announce_all, list_markers
 from ..session import Saved, beaten_early, ended_by_others, lost_early
 from ..staging import token
 from .rivals import Rival, before, is_alive, overlap_of, rivals, strangers
@@ -79,10 +79,10 @@ class Lookout:
         self._aimed |= groups
         if self.mode != TRANSACTIONAL:
             return
-        for group in sorted(groups):
-            # Under the name that the first task would give it. A marker without a file goes at the commit.
-            name = base_file_name(BaseName(group.file_id, token(0), self._txn.instant))
-            announce(self._session.store, self._txn.instant, join(group.partition, name), "MERGE")
+        # Under the name that the first task would give it. A marker without a file goes at the commit.
+        names = {group: base_file_name(BaseName(group.file_id, token(0), self._txn.instant)) for group in groups}
+        files: list[tuple[str, Io]] = [(join(group.partition, names[group]), "MERGE") for group in sorted(groups)]
+        announce_all(self._session.store, self._txn.instant, files, desk=self._session.desk)
         self._announced |= groups
 
     def targets_wanted(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...conflict import INGESTION, Reservation, WriteSet, kind_of
 from ...hudi.files import BaseFile, FileGroupId, LogFile
 from ..entries import Begin
-from ..liveness import announced_paths, instants_with_markers, lag_s
+from ..liveness import instants_with_markers, lag_s, list_markers
 from ..session import Session
 from .turn_taker import TurnTaker
 
@@ -71,7 +71,8 @@ def strangers(session: Session, instant: str) -> list[Rival]:
     found = []
     for other in instants_with_markers(session.store):
         if other < instant and other not in state.open and other not in state.ended:
-            files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in announced_paths(session.store, other)]
+            paths = [marker.path for marker in list_markers(session.store, other)]
+            files = [BaseFile.at(path, 0) or LogFile.at(path, 0) for path in paths]
             groups = frozenset(file.group for file in files if file is not None)
             if groups:
                 found.append(Rival(other, "write", "another engine", Reservation(groups=groups)))

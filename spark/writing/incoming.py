@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from ...occ.liveness import MarkerDesk
 from ...storage import Store
 from ..reading import arrow_schema
 from ..tasks import ANSWER, Packed, TaskOfJob, unpacked
@@ -29,16 +30,17 @@ class Shuffled:
 
     Every run collects the same frame, whose shuffle stands after the first: what is upstream of it, the user's code
     among it, is not computed again, and nothing is cached for that. So the frame cannot hold the task; it is told of it
-    by a property of the job. Properties are in Spark's event log, so what holds keys, the store, is in the frame.
+    by a property of the job. Properties are in Spark's event log, so what holds keys is in the frame: the store, and the
+    ticket to the server for markers.
     """
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
         self._answers: Any = None
 
-    def collect(self, store: Store) -> Any:
-        """What the job's task answers for these rows; ``store`` is the same in each call."""
-        answers, self._answers = self._answers or self.rows.mapInArrow(TaskOfJob(store), ANSWER), None
+    def collect(self, store: Store, desk: MarkerDesk | None = None) -> Any:
+        """What the job's task answers for these rows; of several calls the first one's ``store`` and ``desk`` count."""
+        answers, self._answers = self._answers or self.rows.mapInArrow(TaskOfJob(store, desk), ANSWER), None
         found = answers.collect()
         self._answers = answers  # only now: Spark does not run a frame again of which a stage failed or was cancelled
         return found

@@ -50,7 +50,7 @@ def collect(
     with tagged(spark, store, txn, text):
         if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= sizes.property_bytes:
             spark.sparkContext.setLocalProperty(JOB_TASK, told)
-            answers = rows.collect(store)
+            answers = rows.collect(store, txn.session.desk)
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
             answers = frame.mapInArrow(task, ANSWER).collect()

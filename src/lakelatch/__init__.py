@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from . import locks
     from .locks import lock
     from .occ.entries import Settings
+    from .occ.liveness import MarkerServer
     from .occ.scan import Scan
     from .occ.session import CommitResult
     from .occ.table import Table, TableStream, adopt, create
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "CommitResult": "occ.session",
+    "MarkerServer": "occ.liveness",
     "Merge": "occ.writing",
     "Progress": "progress",
     "RunResult": "occ.transaction",
@@ -82,6 +84,7 @@ __all__ = [
     "LockLostError",
     "LockTimeoutError",
     "LockUnavailableError",
+    "MarkerServer",
     "Merge",
     "Progress",
     "RolledBackError",

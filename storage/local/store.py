@@ -134,8 +134,9 @@ class LocalStore:
         full = self._full(path)
         self._refuse_links(path)
         try:
-            # Nobody replaces a marker.
-            with nullcontext() if path.startswith(_MARKERS) else alone(full, required=False):
+            # Nobody replaces a marker that is an object of its own.
+            direct = path.startswith(_MARKERS) and ".marker." in path
+            with nullcontext() if direct else alone(full, required=False):
                 os.unlink(full)
         except (FileNotFoundError, NotADirectoryError):
             return Outcome.DONE

@@ -356,7 +356,7 @@ def server(
     ] = 0.5,
     json: Json = False,
 ) -> None:
-    """Serve a dashboard, an API and Prometheus metrics of some tables, until Ctrl-C."""
+    """Serve a dashboard, an API and Prometheus metrics of some tables, and take writers' markers, until Ctrl-C."""
     from .server import server as command
 
     command(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from ..errors import ConfigError
+from ..occ.liveness import ticket
 
 LEAST = 16  # characters of a token: fewer can be guessed
+_TICKET = re.compile(rb"markers\.([0-9]{1,12})\.[0-9a-f]{64}")
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -18,7 +21,8 @@ class Access:
     """Checks each request's token, in a time that does not depend on how much of it is right.
 
     A program sends ``Authorization: Bearer TOKEN``. A browser is opened once with ``/?token=TOKEN`` and gets a cookie,
-    from which the token cannot be told; it lets look, never change.
+    from which the token cannot be told; it lets look, never change. A writer's tasks have a ticket, which lets them announce
+    files of one table.
     """
 
     def __init__(self, token: str, *, cookie: str = "lakelatch") -> None:
@@ -62,6 +66,15 @@ class Access:
                     if key == self.cookie.encode() and _same(word, self._session):
                         return True
         return False
+
+    def may_mark(self, headers: Headers, table: str, now: float) -> bool:
+        """Whether the request bears a ticket (`lakelatch.occ.liveness.ticket`) for the markers of that table."""
+        given = [value for name, value in headers if name == b"authorization"]
+        scheme, _, word = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        found = _TICKET.fullmatch(word.strip())
+        if scheme.lower() != b"bearer" or found is None or int(found[1]) < now:
+            return False
+        return _same(found[0], ticket(self.token, table, int(found[1])))
 
     def opens(self, query: bytes) -> bool:
         """Whether the dashboard's link was followed."""

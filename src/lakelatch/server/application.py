@@ -25,8 +25,9 @@ from ..errors import InputError, LakeLatchError
 from ..plain_text import visible_json
 from .access import Access
 from .answers import answer, of_error, refusal
-from .endpoints import ENDPOINTS, INSTANT, Endpoint, Parameter, described, values
+from .endpoints import ENDPOINTS, IN_PATH, Endpoint, Parameter, announced_in, described, values
 from .guard import Guard, Limits
+from .markers import BusyError, MarkerBook
 from .page import Page, page
 from .watched import Watched
 
@@ -46,12 +47,13 @@ class Application:
     Args:
         tables: by the names that people ask for; whoever made them closes them.
         every_s: seconds between two looks at a table that somebody watches.
+        batch_s: seconds between two writes of the markers of a transaction.
         secure: the server speaks TLS, so cookies may not go without.
     """
 
     def __init__(
         self, tables: Mapping[str, Watched], access: Access, *, limits: Limits | None = None, every_s: float = 0.5,
-        secure: bool = False, env: Environment = SYSTEM,
+        batch_s: float = 0.05, secure: bool = False, env: Environment = SYSTEM,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()
         self._tables, self._access, self._every_s, self._secure, self._env = tables, access, every_s, secure, env
@@ -63,6 +65,7 @@ class Application:
         self._streams: set[asyncio.Event] = set()
         self._draining = False
         self._hung: list[threading.Event] = []  # calls that were given up and have not ended
+        self._books = {name: MarkerBook(each.table.store, interval_s=batch_s) for name, each in tables.items()}
         routes = [
             Route("/healthz", self._healthz),
             Route("/", self._dashboard),
@@ -70,6 +73,7 @@ class Application:
             Route("/openapi.json", self._described),
             Route("/api/v1/tables", self._list),
             Route("/api/v1/tables/{table}/events", self._events),
+            Route("/api/v1/tables/{table}/markers/{instant}", self._announce, methods=["POST"]),
             *(Route(f"/api/v1/tables/{{table}}{each.path}", partial(self._ask, each)) for each in ENDPOINTS),
         ]
         inner = Starlette(
@@ -106,6 +110,8 @@ class Application:
         try:
             yield
         finally:
+            for book in self._books.values():
+                await book.settled()
             for table in self._tables.values():
                 table.changed = lambda: None
             for task in tasks:
@@ -165,15 +171,46 @@ class Application:
         table = self._table(request)
         query = values(request.scope["query_string"], endpoint.parameters)
         if endpoint.instant:
-            query["instant"] = Parameter("instant", "a requested time, 17 digits", pattern=INSTANT).value(
-                request.path_params["instant"]
-            )
+            query["instant"] = IN_PATH.value(request.path_params["instant"])
         return answer(await self._call(partial(endpoint.call, table, query)))
 
-    def _table(self, request: Request) -> Watched:
+    async def _announce(self, request: Request) -> Response:
+        """Markers of one task, answered when they stand."""
+        table = self._table(request, attended=False)
+        values(request.scope["query_string"], ())
+        instant = str(IN_PATH.value(request.path_params["instant"]))
+        if self._draining:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the server stops; put these markers directly")
+        seconds = self.limits.markers_answer_s
+        try:
+            with anyio.fail_after(seconds):
+                names = announced_in(await self._body(request))
+                lists = await self._books[table.name].add(instant, names)
+        except BusyError as e:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(e)) from None
+        except TimeoutError:
+            message = (
+                f"the table's store did not take these markers within {seconds:g} s; ask again, or put them directly"
+            )
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
+        return answer({"lists": lists})
+
+    async def _body(self, request: Request) -> bytes:
+        body, most = bytearray(), self.limits.body_bytes
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise HTTPException(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is too large; send {most:,} bytes at most"
+                )
+        return bytes(body)
+
+    def _table(self, request: Request, *, attended: bool = True) -> Watched:
+        """The table that is asked about; ``attended``: somebody looks on, so it is looked at more often."""
         name = request.path_params["table"]
-        self._asked_at = self._env.monotonic()
-        self._woken.set()
+        if attended:
+            self._asked_at = self._env.monotonic()
+            self._woken.set()
         if name not in self._tables:
             raise HTTPException(
                 HTTPStatus.NOT_FOUND, f"this server watches no table {name[:100]!r}; /api/v1/tables lists them"
@@ -253,7 +290,7 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     words = {
         HTTPStatus.NOT_FOUND: "there is nothing here; /openapi.json says what can be asked",
-        HTTPStatus.METHOD_NOT_ALLOWED: "this only answers GET; /openapi.json says what can be asked",
+        HTTPStatus.METHOD_NOT_ALLOWED: "this is not asked with that method; /openapi.json says what can be asked",
     }
     detail = error.detail if error.detail != status.phrase else words.get(status, error.detail)
     found = refusal(status, detail, retry_s=1.0 if status is HTTPStatus.SERVICE_UNAVAILABLE else None)

@@ -5,6 +5,7 @@ A parameter that is not declared is refused, and so is one that is given twice: 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ INSTANT = "[0-9]{14}|[0-9]{17}"
 _LIMIT = Parameter("limit", "how many", 1, 1000, 100)
 _BEFORE = Parameter("before", "a requested time (T): only older ones", pattern=INSTANT)
 
+IN_PATH = Parameter("instant", "a requested time, 17 digits", pattern=INSTANT)
+
 ENDPOINTS = (
     Endpoint(
         "",
@@ -146,6 +149,10 @@ ENDPOINTS = (
         "/why/{instant}", "What became of a transaction and why, as `lakelatch why T --json` tells it",
         lambda table, q: table.why(q["instant"]), holds=("instant", "outcome", "winner", "rule", "overlap", "ways"),
     ),
+    Endpoint(
+        "/markers/{instant}", "The data files that a transaction has announced, whoever took its markers",
+        lambda table, q: table.markers(q["instant"], limit=q["limit"]), (_LIMIT,), holds=("markers", "total"),
+    ),
 )  # fmt: skip
 
 
@@ -167,6 +174,33 @@ def values(query: bytes, parameters: Sequence[Parameter]) -> dict[str, Any]:
     return found
 
 
+_MARKERS_MAX = 10_000
+_ANNOUNCED = {
+    "type": "object",
+    "required": ["markers"],
+    "additionalProperties": False,
+    "properties": {
+        "markers": {"type": "array", "items": {"type": "string", "maxLength": _TEXT_MAX}, "maxItems": _MARKERS_MAX}
+    },
+}
+
+
+def announced_in(body: bytes) -> list[str]:
+    """The names of markers that a request brings. `InputError` when it brings anything else."""
+    try:
+        found = json.loads(body)
+        names = found["markers"]
+        right = set(found) == {"markers"} and isinstance(names, list) and len(names) <= _MARKERS_MAX
+    except (ValueError, TypeError, KeyError, RecursionError):
+        right = False
+    if not right or not all(isinstance(each, str) and len(each) <= _TEXT_MAX for each in names):
+        raise InputError(
+            f'the body is no {{"markers": [...]}} with at most {_MARKERS_MAX:,} names of {_TEXT_MAX} characters; '
+            "see /openapi.json"
+        )
+    return list(names)
+
+
 def described(tables: Sequence[str]) -> dict[str, Any]:
     """The API as an OpenAPI document."""
     paths: dict[str, Any] = {
@@ -182,6 +216,18 @@ def described(tables: Sequence[str]) -> dict[str, Any]:
             for p in each.parameters
         ]
         paths[f"/api/v1/tables/{{table}}{each.path}"] = _path(each.means, each.holds, parameters=parameters)
+    paths["/api/v1/tables/{table}/markers/{instant}"] |= {
+        "post": {
+            "summary": "Announce the data files of a task: answered when their markers stand, with the list of each",
+            "parameters": paths["/api/v1/tables/{table}/markers/{instant}"]["get"]["parameters"][:2],
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _ANNOUNCED}}},
+            "responses": {
+                "200": _response("The lists", {"type": "object", "required": ["lists"]}),
+                "503": _response("Too busy, or stopping: ask again later, or put the markers directly", _ERROR),
+                "default": _response("An error as a sentence", _ERROR),
+            },
+        }
+    }
     error = {
         "type": "object",
         "required": ["error"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..environment import Environment
 
 _PEERS_MAX = 4096
+_MARKERS = re.compile(r"/api/v1/tables/([^/]+)/markers/[^/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Limits:
     Attributes:
         body_bytes: of a request.
         requests_s: a client's requests a second; twice as many at once.
+        markers_s: likewise, those that announce files.
+        markers_answer_s: after so long one of these gets 503.
         failures_s: a client's requests a second with a wrong token.
         connections: at once; ``streams`` of these may be live views.
         calls: how many look at tables at a time; ``calls_waiting`` more may wait for that.
@@ -39,8 +43,10 @@ class Limits:
 
     body_bytes: int = 1 << 20
     requests_s: float = 100.0
+    markers_s: float = 5000.0
+    markers_answer_s: float = 8.0
     failures_s: float = 5.0
-    connections: int = 256
+    connections: int = 512
     streams: int = 64
     calls: int = 8
     calls_waiting: int = 64
@@ -76,7 +82,9 @@ class Guard:
         self, app: ASGIApp, access: Access, limits: Limits, env: Environment, headers: Mapping[str, str]
     ) -> None:
         self._app, self._access, self._limits, self._headers = app, access, limits, headers
+        self._env = env
         self._requests, self._failures = _Rates(env, limits.requests_s), _Rates(env, limits.failures_s)
+        self._markers = _Rates(env, limits.markers_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,7 +105,8 @@ class Guard:
 
     def _refused(self, scope: Scope) -> ASGIApp | None:
         peer = scope["client"][0] if scope.get("client") else ""
-        if wait_s := self._requests.take(peer):
+        announced = _MARKERS.fullmatch(scope["path"]) if scope["method"] == "POST" else None
+        if wait_s := (self._markers if announced else self._requests).take(peer):
             return refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; ask more slowly", retry_s=wait_s)
         headers = scope["headers"]
         length = next((value for name, value in headers if name == b"content-length"), b"0")
@@ -105,7 +114,11 @@ class Guard:
             most = self._limits.body_bytes
             return refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is too large; send {most:,} bytes at most")
         path = scope["path"]
-        if path == "/healthz" or self._access.bears(headers) or self._access.knows(headers):
+        if path == "/healthz" or self._access.bears(headers):
+            return None
+        if scope["method"] != "POST" and self._access.knows(headers):  # a browser looks, and changes nothing
+            return None
+        if announced and self._access.may_mark(headers, announced[1], self._env.now()):
             return None
         if path == "/" and self._access.opens(scope["query_string"]):
             return None

@@ -226,6 +226,12 @@ class Watched:
             "markers": len(list_markers(self.table.store, begin.instant)),
         }
 
+    def markers(self, instant: str, *, limit: int) -> dict[str, Any]:
+        """The data files that a transaction has announced; ``list`` is None for a marker that is an object of its own."""
+        found = list_markers(self.table.store, instant)
+        shown = [{"path": each.path, "io": each.io, "list": each.list or None} for each in found[:limit]]
+        return {"markers": shown, "total": len(found)}
+
     def services(self) -> dict[str, Any]:
         """Plans that wait for somebody to execute them, and readers' leases."""
         return self._keep("services", (self._ledger.slot,), _OPEN_MAX_S, self._services)

@@ -15,7 +15,7 @@ import pytest
 from lakelatch.errors import ConflictError, LockTimeoutError, RolledBackError
 from lakelatch.hudi.timeline import next_label
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS, heartbeat_path
-from lakelatch.occ.liveness.markers import MARKERS, announced_paths
+from lakelatch.occ.liveness.markers import MARKERS, list_markers
 from lakelatch.occ.turns.lookout import Lookout
 from lakelatch.testing.faults import On, Pause, Refuse
 
@@ -391,7 +391,7 @@ def test_a_torn_list_of_markers_is_read_as_far_as_it_goes(wide, body):
     path = next(each.path for each in victim.table.snapshot().file_slices("part=d"))
     engine = engine_at_work(world, path, form="lines")
     (world.folder / MARKERS / engine / "MARKERS1").write_bytes(body)
-    paths = announced_paths(victim.table.store, engine)
+    paths = [each.path for each in list_markers(victim.table.store, engine)]
     assert any(each.startswith("part=d/") for each in paths)
     mine = victim.table.transaction()
     with pytest.raises(ConflictError, match="another engine"), mine:
