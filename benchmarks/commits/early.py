@@ -144,7 +144,7 @@ class InATask:
 
 
 def a_while() -> None:
-    time.sleep(0.2)
+    time.sleep(0.2)  # the time itself is what it stands for: no event ends it
 
 
 def spark_job(given: argparse.Namespace) -> None:
@@ -183,7 +183,7 @@ def spark_job(given: argparse.Namespace) -> None:
                         while len({p for p in root.rglob("*.MERGE") if older.instant not in str(p)}) < max(
                             given.groups * moment, 1
                         ):
-                            time.sleep(0.02)
+                            time.sleep(0.02)  # workers are other processes, which tell nobody of their markers
                         older.upsert(theirs)
                         stood = time.monotonic()
                         thread.join()

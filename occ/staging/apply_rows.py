@@ -290,7 +290,7 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
-        pieces = (piece for unit in placed(plan, rows) for piece in _pieces(plan, files, *unit))
+        pieces: Iterator[_Piece] = (piece for unit in placed(plan, rows) for piece in _pieces(plan, files, *unit))
         if plan.spec.desk is not None:  # all keys are looked up first, so that one request announces all files
             known = list(pieces)
             files.expect(

@@ -10,6 +10,7 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     upsert       rows, options  writes the rows, and answers with all rows of the table then
     compact      instant        executes that plan, and answers with all rows of the table then
     cluster      instant        the same with a plan of a clustering
+    markers                     the markers in the lists of that folder, and the type that it says it has
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
 (`ColumnarBatchRow cannot be cast to ColumnarBatch`, 1.2.0).
@@ -83,8 +84,21 @@ def cluster(spark: SparkSession, request: dict) -> DataFrame:
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
+def markers(spark: SparkSession, request: dict) -> dict:
+    jvm = spark._jvm
+    folder = jvm.org.apache.hudi.storage.StoragePath(request["path"])
+    conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
+    storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, conf)
+    utils = jvm.org.apache.hudi.common.util.MarkerUtils
+    lists = utils.readTimelineServerBasedMarkersFromFileSystem(request["path"], storage)
+    names = sorted(str(name) for each in lists.values() for name in each)
+    return {"type": str(utils.readMarkerType(storage, request["path"]).get()), "names": names}
+
+
 def answer(spark: SparkSession, request: dict) -> dict:
     try:
+        if request["kind"] == "markers":
+            return markers(spark, request)
         frame = {"upsert": upsert, "compact": compact, "cluster": cluster}.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected
