@@ -39,7 +39,7 @@ from ._report import machine, percentile, show
 TOKEN = "a-token-of-this-benchmark"
 ASKED_S = 0.03
 SERVER = """
-import os, sys, time
+import os, signal, sys, time
 import lakelatch
 from lakelatch.occ.table import Table
 from lakelatch.server import Access, Address, Application, Limits, Server, Watched
@@ -50,6 +50,7 @@ if core and hasattr(os, "sched_setaffinity"):
 table = lakelatch.open(url)
 if pause_s:
     table = Table(FaultStore(table.store, Pause(On("", ".temp"), lambda: time.sleep(pause_s), forever=True)))
+signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has ended
 app = Application({"t": Watched("t", table)}, Access(token), limits=Limits(requests_s=1e6, markers_s=1e6))
 Server(app, Address(port=port), listening=lambda url: print(url, flush=True)).run_here()
 if pause_s:
@@ -235,7 +236,7 @@ def rounds(count: int, kill_each: int) -> None:
 
 
 START = """
-import os, sys, time
+import os, signal, sys, time
 import lakelatch, pyarrow
 def rss(): return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 table = lakelatch.open(sys.argv[1])
