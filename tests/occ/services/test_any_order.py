@@ -20,7 +20,7 @@ from ..world import SCHEMA, check_history, content, independent_content
 KEYS = st.sampled_from(["a0", "a1", "b0", "b\U0001f600", "a{%s}", "bü 'x'"])  # the first letter is the partition
 VALUES = st.integers(-3, 3)
 SMALL = {"small_bytes": 1 << 20, "target_bytes": 2 << 20}
-State = dict[str, int]
+State = dict[str, int | None]
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -30,14 +30,16 @@ class AnyOrder(RuleBasedStateMachine):
         type_=st.sampled_from(["copy_on_write", "merge_on_read", "merge_on_read"]),
         ordering=st.sampled_from([None, "v"]),
         buckets=st.sampled_from([None, None, 2]),
+        partial=st.booleans(),
     )
-    def begin(self, type_: str, ordering: str | None, buckets: int | None) -> None:
+    def begin(self, type_: str, ordering: str | None, buckets: int | None, *, partial: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name, "table")
-        self.ordering, self.buckets = ordering, buckets
+        self.ordering, self.buckets, self.partial = ordering, buckets, partial and ordering is None
+        merge = {"merge": "partial_update", "table_version": 9} if self.partial else {}
         self.table = lakelatch.create(
             str(self.path), record_key="id", partition_by="part", schema=SCHEMA, type=type_, ordering_field=ordering,
-            bucket_count=buckets, env=FakeEnvironment(seed=1),
+            bucket_count=buckets, env=FakeEnvironment(seed=1), **merge,
         )  # fmt: skip
         self.now: State = {}
         self.done: list[tuple[str, str, State]] = []
@@ -67,6 +69,14 @@ class AnyOrder(RuleBasedStateMachine):
         self.now |= {k: v for k, v in values.items() if not (self.ordering and v < self.now.get(k, v))}
         self._note()
 
+    @precondition(lambda self: self.partial)
+    @rule(values=st.dictionaries(KEYS, st.none() | VALUES, min_size=1, max_size=3))
+    def update_partly(self, values: State) -> None:
+        columns = [list(values), [key[0] for key in values], list(values.values())]
+        self.table.upsert(pa.table(columns, schema=SCHEMA))
+        self.now |= {key: self.now.get(key) if value is None else value for key, value in values.items()}
+        self._note()
+
     @rule(keys=st.sets(KEYS, min_size=1, max_size=3))
     def delete(self, keys: set[str]) -> None:
         self.table.delete([{"id": key, "part": key[0]} for key in sorted(keys)])
@@ -76,13 +86,15 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(bound=VALUES, step=st.sampled_from([-2, 1]))
     def update_where(self, bound: int, step: int) -> None:
         self.table.update_where([("v", ">", bound)], set={"v": lakelatch.sql(f"v + ({step})")})
-        self.now = {key: value + step if value > bound else value for key, value in self.now.items()}
+        self.now = {
+            key: value + step if value is not None and value > bound else value for key, value in self.now.items()
+        }
         self._note()
 
     @rule(bound=VALUES)
     def delete_where(self, bound: int) -> None:
         self.table.delete_where([("v", "<", bound)])
-        self.now = {key: value for key, value in self.now.items() if value >= bound}
+        self.now = {key: value for key, value in self.now.items() if value is None or value >= bound}
         self._note()
 
     # --- services ------------------------------------------------------------------------------------------------
