@@ -1,0 +1,173 @@
+"""Many writers of one table on an object store, in virtual time: a request takes as long as it does there, work of the CPU none.
+
+    python -m benchmarks.commits.simulated [--writers 100,1000] [--commits 3] [--request-ms 30] [--slow 0.05] [--seed 1]
+
+The real library in the simulator of the tests (tests/simulation): each writer is a process with a handle of its own, which adds
+one file in each commit, without a lock. A request takes its time half before and half after it is carried out; a slow one ten
+times as long. What is told is of a store that answers all requests at once in that time; a rate is per virtual second. Afterwards
+the timeline has to name every commit that was acknowledged, and no other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import lakelatch
+from lakelatch.environment import Process
+from lakelatch.hudi.files.file_names import PARTITION_METADATA, partition_metadata
+from lakelatch.occ.table.table import Table
+from lakelatch.testing import FakeEnvironment
+from tests.simulation.environment import SimEnvironment
+from tests.simulation.files import put
+from tests.simulation.history import Value
+from tests.simulation.install import simulated
+from tests.simulation.scheduler import Scheduler, SimProcess
+from tests.simulation.store import Objects, SimStore
+
+from .._report import machine, percentile, show
+
+PART = "part=a"
+SLOW = 10.0  # times as long
+
+
+class Latency:
+    """The network between a process and the store: nothing is lost, and everything takes its time."""
+
+    def __init__(self, scheduler: Scheduler, request_s: float, slow: float) -> None:
+        self.scheduler, self._request_s, self._slow = scheduler, request_s, slow
+        self.requests = Counter[str]()
+
+    def before(self, step: str) -> str:
+        """The way there."""
+        self.requests[step] += 1
+        self.scheduler.pause(self._way())
+        return ""
+
+    def after(self, fault: str) -> bool:  # noqa: ARG002 - there is none
+        """The way back."""
+        self.scheduler.pause(self._way())
+        return False
+
+    def _way(self) -> float:
+        luck = self.scheduler.random
+        return self._request_s / 2 * luck.uniform(0.7, 1.3) * (SLOW if luck.random() < self._slow else 1.0)
+
+
+def new_table() -> dict[str, bytes]:
+    """The objects of a table, as `create` makes it on an object store: without a lock."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t")
+        schema = pa.schema([("id", pa.string()), ("part", pa.string())])
+        env = FakeEnvironment(seed=1)
+        lakelatch.create(
+            str(path), record_key="id", partition_by="part", schema=schema, lock="none://", unique_keys=False, env=env
+        ).close()
+        found = {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    return found | {f"{PART}/{PARTITION_METADATA}": partition_metadata("0" * 17, PART)}
+
+
+class Run:
+    """Some writers of one new table, until each has made its commits."""
+
+    def __init__(self, writers: int, commits: int, request_s: float, slow: float, seed: int) -> None:
+        self.scheduler = Scheduler(seed, steps_max=10**9)
+        self.objects = Objects(new_table())
+        self.latency = Latency(self.scheduler, request_s, slow)
+        self.took: list[float] = []
+        self.landed: list[str] = []
+        self.began, self.commits = 0.0, commits
+        self._waiting, self._writers = writers, writers
+
+    def perform(self) -> None:
+        for number in range(self._writers):
+            process = SimProcess(Process(f"host{number}", "boot", number, str(number)))
+            self.scheduler.spawn(process, lambda n=number, p=process: self._write(n, p), name=f"w{number}")  # type: ignore[misc]
+        self.scheduler.run()
+
+    def table(self, process: SimProcess, number: int, latency: Latency | None) -> Table:
+        env = SimEnvironment(self.scheduler, process, set(), number)
+        return Table(SimStore(self.objects, latency), env=env, writer=f"w{number}")  # type: ignore[arg-type]
+
+    def _write(self, number: int, process: SimProcess) -> None:
+        table = self.table(process, number + 1, self.latency)
+        self._commit(table, number, 0)  # warm
+        # The measurement begins when all have made a commit, and so does every writer's second one.
+        self._waiting -= 1
+        while self._waiting:
+            self.scheduler.pause(0.1)
+        if not self.began:
+            self.began = self.scheduler.now
+            self.latency.requests.clear()
+        for count in range(1, self.commits + 1):
+            began = self.scheduler.now
+            self._commit(table, number, count)
+            self.took.append(self.scheduler.now - began)
+        table.close()
+
+    def _commit(self, table: Table, number: int, count: int) -> None:
+        name = f"{number}-{count}"
+
+        def work(txn: Any) -> None:
+            put(txn, PART, f"{table.env.uuid()}-0", Value((name,), 1, 0))
+
+        result = table.run(work, operation="insert")
+        assert result.commit is not None
+        self.landed.append(result.commit.instant)
+
+    def judge(self) -> None:
+        """Nothing was lost, doubled or invented."""
+
+        def look() -> None:
+            table = self.table(process, 0, None)
+            there = [instant.requested for instant, facts in table.commits() if facts.stats]  # the first has the schema
+            assert sorted(there) == sorted(self.landed), (
+                f"{len(there)} on the timeline, {len(self.landed)} acknowledged"
+            )
+            assert len(table.snapshot().file_slices()) == len(self.landed)
+
+        process = SimProcess(Process("judge", "boot", 0, "judge"))
+        self.scheduler.spawn(process, look, name="judge")
+        self.scheduler.run()
+
+    def facts(self) -> dict[str, Any]:
+        seconds = self.scheduler.now - self.began
+        return {
+            "writers": self._writers,
+            "commits": len(self.took),
+            "virtual_s": round(seconds, 1),
+            "commits_per_s": round(len(self.took) / seconds, 1),
+            "p50_s": round(percentile(self.took, 0.5), 2),
+            "p99_s": round(percentile(self.took, 0.99), 2),
+            "requests_per_commit": round(self.latency.requests.total() / len(self.took), 1),
+            "most": {step: round(n / len(self.took), 1) for step, n in self.latency.requests.most_common(4)},
+        }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--writers", default="100,1000")
+    options.add_argument("--commits", type=int, default=3, help="of each writer, after one that is not counted")
+    options.add_argument("--request-ms", type=float, default=30.0)
+    options.add_argument("--slow", type=float, default=0.05, help="share of requests that take ten times as long")
+    options.add_argument("--seed", type=int, default=1)
+    given = options.parse_args()
+    show("machine", machine())
+    for writers in map(int, given.writers.split(",")):
+        began = time.process_time()
+        with simulated():
+            run = Run(writers, given.commits, given.request_ms / 1000, given.slow, given.seed)
+            run.perform()
+            facts = run.facts()
+            run.judge()
+        show("one table", facts | {"cpu_s": round(time.process_time() - began, 1)})
+
+
+if __name__ == "__main__":
+    main()
