@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...environment import SYSTEM, Environment
-from ...errors import CorruptTableError, InputError, LakeLatchError, TableError, UnsupportedTableError
+from ...errors import CorruptTableError, InputError, LakeLatchError, StorageError, TableError, UnsupportedTableError
 from ...hudi.files import Footers
 from ...hudi.table import TableConfig
 from ...hudi.timeline import (
@@ -368,7 +368,7 @@ class Session:
                 found = look(self._whole(timeline, follower))
                 if not self._restored_since(follower):
                     return found
-            except CorruptTableError:
+            except (CorruptTableError, StorageError):
                 if not self._restored_since(follower):
                     raise
             finally:

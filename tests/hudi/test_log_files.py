@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
-from lakelatch.errors import CorruptTableError, UnsupportedTableError
+from lakelatch.errors import CorruptTableError, StorageError, UnsupportedTableError
 from lakelatch.hudi.files.log_blocks import AVRO, COMMAND, DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from lakelatch.occ.check.check import check
 from lakelatch.storage.local.store import LocalStore
@@ -241,5 +241,5 @@ def test_a_log_file_that_is_cleaned_away_while_it_is_read(mor):
     with lakelatch.open(str(mor.folder)) as table:
         (only,) = table.snapshot().file_slices()
         path.unlink()
-        with pytest.raises(CorruptTableError, match="has vanished"):
+        with pytest.raises(StorageError, match="is gone since it was listed"):
             table.read_slice(only)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ..errors import CorruptTableError, UnsupportedTableError
 from ..hudi.files import DELETE, PARQUET, Block, LogFile, Torn, read_blocks
-from ..hudi.merge import told_of_torn
+from ..hudi.merge import body_of, told_of_torn
 from ..hudi.table import META_COLUMNS
 from ..storage import Store
 from .declaration import Stream, of_name
@@ -47,19 +47,13 @@ def events_of(
         strict: raise for a torn block, which readers leave out.
 
     Raises:
-        CorruptTableError: a file is gone, or a block cannot be decoded.
+        CorruptTableError: a block cannot be decoded.
+        StorageError: a file is gone.
         UnsupportedTableError: a block that no stream wrote.
     """
     for log in sorted(logs, key=slot_order):
-        stored = store.get(log.path)
-        if stored is None:
-            raise CorruptTableError(
-                f"Log file {log.path} has vanished since it was listed: it was compacted and cleaned meanwhile. Read the "
-                "table again; readers with a lease (`Table.pinned`) keep their files",
-                path=log.path,
-            )
         said = False  # a delete of a stream is said twice: in a way that only Hudi's readers look at, too
-        for block in read_blocks(stored.body, log.path):
+        for block in read_blocks(body_of(store, log), log.path):
             if isinstance(block, Torn):
                 told_of_torn(block, strict=strict)
                 continue

@@ -1,7 +1,7 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
-from .log_records import alike, cleared_keys, logged_rows, merged_rows, told_of_torn
+from .log_records import alike, body_of, cleared_keys, logged_rows, merged_rows, told_of_torn
 from .merge_mode import ordering_of, rule_of
 from .rows import Effects, Merged, alone, contributions, deduplicate, merge, merge_by, remove, remove_where, widened
 
@@ -11,6 +11,7 @@ __all__ = [
     "Merged",
     "alike",
     "alone",
+    "body_of",
     "cast",
     "cleared_keys",
     "contributions",

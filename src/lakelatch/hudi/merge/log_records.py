@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...errors import CorruptTableError, UnsupportedTableError
+from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...storage import Store
 from ..files import DELETE, NATURAL, Block, LogFile, Torn, read_blocks
 from ..table import META_COLUMNS, RECORD_KEY, TableConfig
@@ -94,18 +94,23 @@ def logged_rows(store: Store, logs: Sequence[LogFile], columns: Sequence[str]) -
     return [block.rows().select(columns) for block in _counting(store, logs, strict=True) if block.kind != DELETE]
 
 
+def body_of(store: Store, log: LogFile) -> bytes:
+    """The bytes of a log file. Raises `StorageError`, as for a base file, when it is gone."""
+    stored = store.get(log.path)
+    if stored is None:
+        raise StorageError(
+            f"Log file {log.path} is gone since it was listed: it was compacted and cleaned meanwhile, or its transaction was "
+            "rolled back. Read the table again; readers with a lease (`Table.pinned`) keep their files",
+            path=log.path,
+        )
+    return stored.body
+
+
 def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Block]:
     """The blocks of committed changes, in the order of their commits."""
     found: list[Block] = []
     for log in logs:
-        stored = store.get(log.path)
-        if stored is None:
-            raise CorruptTableError(
-                f"Log file {log.path} has vanished since it was listed: it was compacted and cleaned meanwhile. Read the "
-                "table again; readers with a lease (`Table.pinned`) keep their files",
-                path=log.path,
-            )
-        for block in read_blocks(stored.body, log.path):
+        for block in read_blocks(body_of(store, log), log.path):
             if isinstance(block, Torn):
                 told_of_torn(block, strict=strict)
             elif undone := block.rolls_back:
