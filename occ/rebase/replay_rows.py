@@ -17,7 +17,7 @@ base file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +31,11 @@ from ...hudi.files import DELETE, Torn, read_blocks
 from ...hudi.merge import Effects, Merged, cleared_keys, logged_rows, merge, merge_by, plain, remove, stored_texts
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
-from ..staging import COMMIT_TIME, Files, FileSpec, Plan, appends, log_change, read_slice, write_successor
+from ..staging import COMMIT_TIME, Files, FileSpec, Kept, Plan, appends, log_change, read_slice, write_successor
 from .rebase import Appended, Lost, OwnFile, Unit
 
 
-def merge_rows(lost: Lost, kept: dict[str, Effects] | None = None) -> list[WriteStat]:
+def merge_rows(lost: Lost, kept: Kept | None = None) -> list[WriteStat]:
     """The files of one round. ``kept``: what is known already of what ours did, by the path of its file."""
     for each in lost.appended:
         refuse_same_rows(lost, each)
@@ -109,7 +109,7 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
     done = Merged(merged.rows, merged.inserts, merged.updates, left.deletes)
     path = write_successor(files, current, done, lost.file_id(current))
     if files.kept is not None and path:
-        files.kept[path] = mine
+        files.kept[path] = lambda: mine
 
 
 def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, spec: FileSpec, *, settled: bool) -> Merged:
@@ -272,9 +272,9 @@ def _none(names: list[str], spec: FileSpec) -> pa.Table:
 # --- what ours did -----------------------------------------------------------------------------------------------
 
 
-def effects_of(spec: FileSpec, unit: Unit, kept: Mapping[str, Effects]) -> Effects:
+def effects_of(spec: FileSpec, unit: Unit, kept: Kept) -> Effects:
     """What the transaction of ``spec`` did in its files of this unit."""
-    found = [kept.get(own.path) or _effects(spec, own) for own in unit.ours]
+    found = [kept[own.path]() if own.path in kept else _effects(spec, own) for own in unit.ours]
     if len({each.settled for each in found}) > 1:
         found = [_effects(spec, own) for own in unit.ours]
     if len(found) == 1:

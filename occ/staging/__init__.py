@@ -1,11 +1,10 @@
 """Rows as they come in, and the files that a transaction writes before it commits: encoding, markers, exclusive names."""
 
 from .apply_rows import (
-    GROUP_COLUMN,
     NEW,
-    PARTITION_COLUMN,
     Combine,
     Files,
+    Kept,
     NewGroups,
     Plan,
     appends,
@@ -13,7 +12,6 @@ from .apply_rows import (
     holders,
     log_change,
     owners,
-    placed,
     read_slice,
     slices_by_partition,
     write_successor,
@@ -26,6 +24,7 @@ from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
 from .ordering_values import ordering_columns, refuse_unordered
 from .python_values import array_of
+from .selection import GROUP_COLUMN, PARTITION_COLUMN, Selection, units
 from .staged import Staged
 from .stream_files import StreamPlan, append_events
 
@@ -42,9 +41,11 @@ __all__ = [
     "FileSpec",
     "Files",
     "Incoming",
+    "Kept",
     "NewFile",
     "NewGroups",
     "Plan",
+    "Selection",
     "Staged",
     "StreamPlan",
     "append_events",
@@ -56,12 +57,12 @@ __all__ = [
     "log_change",
     "ordering_columns",
     "owners",
-    "placed",
     "read_slice",
     "refuse_if_over",
     "refuse_unordered",
     "slices_by_partition",
     "token",
+    "units",
     "wanted_of",
     "write_successor",
 ]

@@ -3,7 +3,8 @@
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task, one base file for each thread, and the keys of some more while they are looked up.
+Memory: the incoming rows of the task, and for each thread a row group and the keys of a base file; all of it where it has log
+files, or `Plan.combine` looks at its rows.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -20,44 +22,39 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, InputError
-from ...hudi.files import BaseName, FileGroupId, LogName, base_file_name, bucket_of, join, log_file_name, note_of
+from ...hudi.files import BaseName, FileGroupId, LogName, base_file_name, bucket_of, join, log_file_name
 from ...hudi.merge import (
     Effects,
     Merged,
     cleared_keys,
     contributions,
-    deduplicate,
-    holds,
+    joined_schema,
     merge_by,
     plain,
+    refuse_nan,
     remove,
-    stored_texts,
+    remove_where,
+    supersedes,
+    widened,
+    with_rows,
 )
-from ...hudi.table import (
-    META_COLUMNS,
-    RECORD_KEY,
-    all_outside,
-    bucket_ids,
-    key_parts,
-    partition_paths,
-    record_keys,
-)
+from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
+from ...mergers import Rule
 from ...progress import Reporter
 from ...streams import slice_rows
 from ..liveness import Io, Marker
 from .base_file import BaseFileWriter
-from .crew import Crew
+from .crew import Crew, Piece
 from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
+from .old_file import OldFile, array_of_column, in_types
 from .ordering_values import refuse_unordered
+from .selection import Selection, in_pieces, units
 
-PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
-GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
 NEW = "new-"
 # New keys join an existing file of at most this size, rather than start one of their own: a small file is rewritten
 # in a moment, and thousands of tiny files would make every read slow.
@@ -67,7 +64,12 @@ _READ_AHEAD = 16  # files whose keys are read at a time; on an object store each
 _THREADS_BYTES = 4 << 20  # less is done sooner than threads are begun
 _TASKS_MAX = 1_000_000  # later writes and rounds of a rebase number their rows apart from those of the first one
 
-
+_Marks = npt.NDArray[np.bool_]
+Partners = npt.NDArray[np.int32]  # for each row of a slice the place of the incoming key that is its own, or -1
+Found = tuple[
+    FileSlice, _Marks, Partners | None
+]  # a slice, a mark for each key that it takes, what is known of its rows
+Kept = dict[str, Callable[[], Effects]]  # what was done in a file, by its path; made when a rebase asks
 # What becomes of the rows of a slice (None: of no slice) and incoming ones that may have keys of them.
 Combine = Callable[[pa.Table | None, pa.Table], Merged]
 
@@ -92,21 +94,21 @@ class Plan:
         """The column that decides between an old row and an incoming one."""
         return self.spec.config.newer_by
 
-    def one_of_each(self, rows: pa.Table) -> pa.Table:
+    def one_of_each(self, unit: Selection) -> Selection:
         """What a batch of rows has to say of each key. Raises `InputError` where a key comes twice and nothing decides."""
         rule, ordering = self.spec.rule, self.spec.config.ordering_field
         if self.combine is not None:
-            return deduplicate(rows, ordering=ordering if ordering in rows.column_names else None)
+            return unit.unrepeated(ordering if ordering in unit.column_names else None)
         if rule.plain:
-            return deduplicate(rows, ordering=ordering, ties=rule.ties)
-        return contributions(rule, rows, in_order=self.in_order)
+            return unit.unrepeated(ordering, rule.ties)
+        return Selection(contributions(rule, unit.slice(), in_order=self.in_order), RECORD_KEY)
 
-    def new(self, incoming: pa.Table) -> pa.Table:
+    def new(self, incoming: Selection) -> Selection | pa.Table:
         """What the table gets of rows whose keys it does not have."""
         if self.combine is not None:
-            return self.combine(None, incoming).rows
+            return self.combine(None, incoming.slice()).rows
         rule = self.spec.rule
-        return incoming if rule.plain else rule.one_of_each(incoming, RECORD_KEY)
+        return incoming if rule.plain else rule.one_of_each(incoming.slice(), RECORD_KEY)
 
 
 def slices_by_partition(slices: list[FileSlice]) -> dict[str, tuple[FileSlice, ...]]:
@@ -143,7 +145,7 @@ class Files:
         self.spec, self.task, self._threads, self._report = spec, task, threads, report or Reporter()
         self.looked: set[FileGroupId] = set()
         self.idle = False
-        self.kept: dict[str, Effects] | None = None
+        self.kept: Kept | None = None
         made_before = spec.write + round  # files of the same group, by this transaction
         self._token = token(task, made_before)
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
@@ -198,6 +200,17 @@ class Files:
         writer.__enter__()
         self._open.append(writer)
         return writer
+
+    @contextmanager
+    def successor(self, old: FileSlice, file_id: str = "") -> Iterator[BaseFileWriter]:
+        """The file that takes over from a slice, as `write_successor` says; `end` is called."""
+        begun = self.spec.begun[old.group] if old.instant == self.spec.instant else None
+        if begun is not None:
+            file_id = self.spec.successor_id(old.group)
+        moves = file_id not in ("", old.file_id)
+        writer = self.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
+        yield writer
+        self.end(writer)
 
     def end(self, writer: BaseFileWriter) -> None:
         """All rows are in: publish it meanwhile."""
@@ -264,10 +277,9 @@ class NewGroups:
         self._number = 0
         self._writer: BaseFileWriter | None = None
 
-    def write(self, rows: pa.Table) -> None:
+    def write(self, rows: pa.Table | Selection) -> None:
         """Add rows, in pieces of a row group so that the size is looked at in between."""
-        size = self._files.spec.row_group_rows
-        for start in range(0, rows.num_rows, size):
+        for piece in in_pieces(rows, self._files.spec.row_group_rows):
             if self._writer is not None and self._writer.bytes_written >= self._files.spec.file_bytes_max:
                 self.end()
             if self._writer is None:
@@ -276,7 +288,7 @@ class NewGroups:
                 file_id = self._files.spec.group_id(self._partition, self._files.task, number)
                 self._writer = self._files.begin(self._partition, file_id)
                 self._number += 1
-            self._writer.write(rows.slice(start, size))
+            self._writer.write(piece)
 
     def end(self) -> None:
         """No more rows for the present file."""
@@ -289,15 +301,19 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
+    ordering = plan.spec.config.ordering_field
+    if ordering is not None and ordering in rows.column_names and not plan.delete:
+        refuse_nan(rows, ordering)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
-        pieces: Iterator[_Piece] = (piece for unit in placed(plan, rows) for piece in _pieces(plan, files, *unit))
-        if plan.spec.desk is not None:  # all keys are looked up first, so that one request announces all files
-            known = list(pieces)
-            files.expect(
-                (old for each in known for old in each.slices), (group for each in known for group in each.new)
-            )
-            pieces = iter(known)
-        for each in pieces:
+        work = units(plan.spec, rows)
+        if plan.spec.desk is None:
+            for unit in work:
+                crew.do(_follow, plan, files, *unit)
+            return
+        # All keys are looked up first, so that one request announces all files.
+        known = [piece for unit in work for piece in _pieces(plan, files, *unit)]
+        files.expect((old for each in known for old in each.slices), (group for each in known for group in each.new))
+        for each in known:
             crew.do(each.call, plan, files, *each.args)
 
 
@@ -311,7 +327,12 @@ class _Piece:
     new: tuple[FileGroupId, ...] = ()
 
 
-def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, unit: pa.Table) -> Iterator[_Piece]:
+def _follow(plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection) -> list[Piece]:
+    """The pieces of one unit of work for a crew: keys are looked up in its threads."""
+    return [(each.call, plan, files, *each.args) for each in _pieces(plan, files, partition, place, unit)]
+
+
+def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, unit: Selection) -> Iterator[_Piece]:
     """The pieces of one unit of work."""
     spec, there = plan.spec, plan.slices.get(partition, ())
     incoming = unit if plan.delete else plan.one_of_each(unit)
@@ -324,77 +345,41 @@ def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, u
         slot = int(place[len(NEW) :]) if place.startswith(NEW) else None
         new = () if slot is None else begun(spec.group_id(partition, files.task, slot * 1000))
         yield _Piece(_into_named, (partition, place, incoming), named, new)
-    elif place is not None:
+        return
+    if place is not None:
         filled = tuple(old for old in there if bucket_of(old.file_id) == place)
         new = () if filled else begun(spec.group_id(partition, 0, place, bucket=place))
         yield _Piece(_into_bucket, (partition, place, incoming), filled, new)
-    elif plan.delete:
-        # Simple index inside one partition: look every incoming key up in the key columns of its slices.
-        files.looked.add(FileGroupId(partition, ""))
-        for old, mine in holders(plan, partition, incoming):
-            yield _Piece(rewrite, (old, incoming.filter(pa.array(mine))), (old,))
-    else:
-        files.looked.add(FileGroupId(partition, ""))
-        found, fresh = owners(plan, partition, incoming)
-        if fresh.any():
-            rows = incoming if fresh.all() else incoming.filter(pa.array(fresh))
-            yield _Piece(_into_new, (partition, rows), (), begun(spec.group_id(partition, files.task)))
-        for old, mine in found:
-            yield _Piece(rewrite, (old, incoming if mine.all() else incoming.filter(pa.array(mine))), (old,))
-
-
-def placed(plan: Plan, rows: pa.Table) -> Iterator[tuple[str, int | str | None, pa.Table]]:
-    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join."""
-    if not rows.num_rows:
         return
-    fields = plan.spec.config.record_key_fields
-    parts = key_parts(rows, fields)
-    keyed = _replace_column(rows, RECORD_KEY, parts[0] if len(parts) == 1 else record_keys(rows, fields))
-    paths = _paths(plan, keyed).dictionary_encode()
-    if plan.spec.bucket_count is not None:
-        places: Any = bucket_ids(parts, plan.spec.bucket_count)
-        names: list[Any] | None = None
-    elif GROUP_COLUMN in keyed.column_names:
-        groups = keyed.column(GROUP_COLUMN).combine_chunks().dictionary_encode()
-        places, names = np.asarray(groups.indices), groups.dictionary.to_pylist()
+    # Simple index inside one partition: look every incoming key up in the key columns of its slices.
+    files.looked.add(FileGroupId(partition, ""))
+    found, fresh = _looked_up(plan, partition, incoming)
+    if fresh.any():
+        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), begun(spec.group_id(partition, files.task)))
+    for old, mine, partners in found:
+        yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
+
+
+def _looked_up(plan: Plan, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
+    """The slices that take some of the rows; a mark for the rows that none of them takes and that are not to be deleted."""
+    keys = incoming.keys
+    # Contributions may be several of a key, and so may deletes of which each has a time of its own.
+    repeat = plan.ordering in incoming.column_names if plan.delete else not plan.spec.rule.plain
+    once = keys.unique() if repeat else keys
+    if plan.delete:
+        found, fresh = holders(plan, partition, once), np.zeros(len(once), bool)
     else:
-        places, names = np.zeros(rows.num_rows, np.int32), None
-    for name in (PARTITION_COLUMN, GROUP_COLUMN):
-        if name in keyed.column_names:
-            keyed = keyed.drop_columns([name])
-    partitions = paths.dictionary.to_pylist()
-    for path, place, unit in _units(keyed, np.asarray(paths.indices), places):
-        yield partitions[path], names[place] if names else place if plan.spec.bucket_count is not None else None, unit
-
-
-def _paths(plan: Plan, rows: pa.Table) -> pa.Array:
-    if PARTITION_COLUMN in rows.column_names:
-        return rows.column(PARTITION_COLUMN).combine_chunks()
-    return partition_paths(rows, plan.spec.config)
-
-
-def _units(rows: pa.Table, paths: Any, places: Any) -> Iterator[tuple[int, int, pa.Table]]:
-    """The rows of each (partition, place), in their order."""
-    if (paths == paths[0]).all() and (places == places[0]).all():
-        yield int(paths[0]), int(places[0]), rows
-        return
-    order = np.lexsort((places, paths))
-    paths, places = paths[order], places[order]
-    ends = np.flatnonzero((paths[1:] != paths[:-1]) | (places[1:] != places[:-1])) + 1
-    whole = rows.take(pa.array(order))
-    start = 0
-    for end in [*ends.tolist(), len(order)]:
-        yield int(paths[start]), int(places[start]), whole.slice(start, end - start).combine_chunks()
-        start = end
-
-
-_Marks = npt.NDArray[np.bool_]
+        found, fresh = owners(plan, partition, once)
+    if len(once) < len(keys):
+        places = np.asarray(pc.index_in(keys, value_set=once))
+        found, fresh = [(old, mine[places], None) for old, mine, _ in found], fresh[places]
+    return found, fresh
 
 
 # One kind of index each -------------------------------------------------------------------------------------------
 
 
-def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: pa.Table) -> None:
+def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming: Selection) -> None:
     found = [s for s in plan.slices.get(partition, ()) if bucket_of(s.file_id) == bucket]
     if len(found) > 1:
         raise CorruptTableError(
@@ -412,11 +397,12 @@ def _into_bucket(plan: Plan, files: Files, partition: str, bucket: int, incoming
     elif (new := plan.new(incoming)).num_rows:
         # Derived from nothing but the transaction and the bucket: every run of a task meets the same name.
         writer = files.begin(partition, plan.spec.group_id(partition, 0, bucket, bucket=bucket))
-        writer.write(new)
+        for piece in in_pieces(new, plan.spec.row_group_rows):
+            writer.write(piece)
         files.end(writer)
 
 
-def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: pa.Table) -> None:
+def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: Selection) -> None:
     files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
@@ -427,42 +413,51 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: p
         new.end()
 
 
-def _into_new(plan: Plan, files: Files, partition: str, incoming: pa.Table) -> None:
+def _into_new(plan: Plan, files: Files, partition: str, incoming: Selection) -> None:
     new = NewGroups(files, partition)
     new.write(plan.new(incoming))
     new.end()
 
 
-def holders(plan: Plan, partition: str, keys: pa.Table) -> list[tuple[FileSlice, npt.NDArray[np.bool_]]]:
-    """The slices that hold some of the keys, each with a mark for those. An insert looks no key up, so several may hold one."""
-    slices, wanted = list(plan.slices.get(partition, ())), _array(keys, RECORD_KEY)
-    found = []
-    with closing(_held_by_each(plan.spec, slices, wanted)) as held_by_each:
-        for old, held in zip(slices, held_by_each, strict=True):
-            mine = np.asarray(pc.is_in(wanted, value_set=held)) if held is not None else np.zeros(len(wanted), bool)
-            if mine.any():
-                found.append((old, mine))
-    return found
+def _met(partner: Partners, count: int) -> _Marks:
+    """Which of so many keys are the partner of some row."""
+    met = np.zeros(count, bool)
+    met[partner[partner >= 0]] = True
+    return met
 
 
-def owners(plan: Plan, partition: str, incoming: pa.Table) -> tuple[list[tuple[FileSlice, _Marks]], _Marks]:
-    """The slices of a partition that take some of the rows to write, each with a mark for those; a mark for rows of none.
+def _renumbered(partner: Partners | None, kept: _Marks) -> Partners | None:
+    """The partners' places among the keys that are kept."""
+    if partner is None or kept.all():
+        return partner
+    places = np.where(kept, np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(-1))
+    return np.where(partner >= 0, places[partner], np.int32(-1))
 
-    A row whose key stands in several slices, because an insert looked no key up, goes into all of them, as in Hudi.
+
+def holders(plan: Plan, partition: str, keys: pa.Array) -> list[Found]:
+    """The slices that hold some of the keys. An insert looks no key up, so several may hold one."""
+    slices = list(plan.slices.get(partition, ()))
+    with closing(_partners_of_each(plan.spec, slices, keys)) as partners:
+        found = [(old, _met(p, len(keys)), p) for old, p in zip(slices, partners, strict=True) if p is not None]
+    return [each for each in found if each[1].any()]
+
+
+def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Marks]:
+    """The slices of a partition that take some of the keys, which do not repeat; a mark for the keys that none of them takes.
+
+    A key that stands in several slices, because an insert looked no key up, goes into all of them, as in Hudi.
     """
     slices = sorted(plan.slices.get(partition, ()), key=_bytes)
-    keys = _array(incoming, RECORD_KEY)
-    marks = []
-    with closing(_held_by_each(plan.spec, slices, keys)) as found:
-        for held in found:
-            marks.append(np.zeros(len(keys), bool) if held is None else np.array(pc.is_in(keys, value_set=held)))
+    with closing(_partners_of_each(plan.spec, slices, keys)) as found:
+        partners = list(found)
+    marks = [_met(each, len(keys)) if each is not None else np.zeros(len(keys), bool) for each in partners]
     fresh = ~np.logical_or.reduce(marks) if marks else np.ones(len(keys), bool)
     if fresh.any():
         target = _packing_target(slices, {number for number, mine in enumerate(marks) if mine.any()}, plan.spec)
         if target is not None:
             marks[target] |= fresh
             fresh = np.zeros(len(keys), bool)
-    return [(old, mine) for old, mine in zip(slices, marks, strict=True) if mine.any()], fresh
+    return [each for each in zip(slices, marks, partners, strict=True) if each[1].any()], fresh
 
 
 def _bytes(slice_: FileSlice) -> int:
@@ -483,94 +478,160 @@ def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) 
     return None
 
 
-def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[pa.Array | None]:
-    """What `_held_keys` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
+def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
+    """What `_partners` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
     if len(slices) == 1:
-        yield _held_keys(spec, slices[0], keys)
+        yield _partners(spec, slices[0], keys)
         return
     with ThreadPoolExecutor(_READ_AHEAD, thread_name_prefix="lakelatch-index") as pool:
         rest = iter(slices)
-        ahead = deque(pool.submit(_held_keys, spec, each, keys) for each in islice(rest, _READ_AHEAD))
+        ahead = deque(pool.submit(_partners, spec, each, keys) for each in islice(rest, _READ_AHEAD))
         try:
             while ahead:
-                held = ahead.popleft().result()
-                ahead.extend(pool.submit(_held_keys, spec, each, keys) for each in islice(rest, 1))
-                yield held
+                found = ahead.popleft().result()
+                ahead.extend(pool.submit(_partners, spec, each, keys) for each in islice(rest, 1))
+                yield found
         finally:
             for each in ahead:
                 each.cancel()
 
 
-def _held_keys(spec: FileSpec, old: FileSlice, keys: pa.Array) -> pa.Array | None:
-    """The key column of a slice, or None when its footer says that none of ``keys`` can be in it."""
+def _partners(spec: FileSpec, old: FileSlice, keys: pa.Array) -> Partners | None:
+    """For each row of a slice the place of its key among these, or -1; None when none of them can be in it."""
     if old.logs:
         # A key that a log file deletes is in the base file still, and Hudi's simple index looks there: it stays in its group.
-        merged = _array(read_slice(spec, old, columns=()), RECORD_KEY)
-        return merged if old.base is None else pa.concat_arrays([merged, _keys_of(spec, old.base.path)])
-    with spec.store.open(old.path) as stream:
-        file = pq.ParquetFile(stream)
-        notes = file.metadata.metadata or {}
-        low, high = notes.get(b"hoodie_min_record_key"), notes.get(b"hoodie_max_record_key")
-        if low is not None and high is not None and all_outside(keys, low, high):
-            return None
-        return _array(file.read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
-
-
-def _keys_of(spec: FileSpec, path: str) -> pa.Array:
-    with spec.store.open(path) as stream:
-        return _array(pq.ParquetFile(stream).read(columns=[RECORD_KEY], use_threads=False), RECORD_KEY)
+        held = array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
+        if old.base is not None:
+            with OldFile(spec, old.base.path) as file:
+                held = pa.concat_arrays([held, file.keys()])
+        return np.asarray(pc.index_in(held, value_set=keys).fill_null(-1))
+    with OldFile(spec, old.path) as file:
+        return None if file.lacks_all(keys) else file.partners(keys)
 
 
 # One file group ---------------------------------------------------------------------------------------------------
 
 
-def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: pa.Table) -> None:
-    """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it."""
-    if plan.delete and not (incoming := _not_newer(plan, files, old, incoming)).num_rows:
-        return
+def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None = None) -> None:
+    """The successor of one slice, unless nothing in it changes; of a merge-on-read table a log file onto it.
+
+    Args:
+        partners: what `OldFile.partners` tells of the incoming keys, where it is known.
+    """
+    if plan.delete:
+        mine = _not_newer(plan, files, old, incoming)
+        if not mine.any():
+            return
+        if not mine.all():  # of a key that is given twice another row may be the one that counts
+            incoming, partners = incoming.where(mine), None
     blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
-    if blind and (plan.delete or not _comes_back(plan.spec, old, incoming)):
-        keys = _array(incoming, RECORD_KEY)
-        files.append(old, None, keys.to_pylist()) if plan.delete else files.append(old, incoming)
+    if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
+        files.append(old, None, incoming.keys.to_pylist()) if plan.delete else files.append(old, incoming.slice())
         return
-    base = read_slice(plan.spec, old)
-    if plan.combine is not None:
-        merged = plan.combine(base, incoming)
-    elif plan.delete:
-        merged = remove(base, _array(incoming, RECORD_KEY))
+    ours = old.instant == plan.spec.instant
+    simple = plan.combine is None and (plan.delete or plan.spec.rule.plain) and not plan.spec.streams
+    if not simple or ours or old.logs or appends(plan.spec, old):
+        path, known = _merged_whole(plan, files, old, incoming)
     else:
-        merged = merge_by(plan.spec.rule, base, incoming)
+        path, known = _by_row_groups(plan, files, old, incoming, partners)
+    if files.kept is not None and path and old.instant != plan.spec.instant:
+        files.kept[path] = partial(_effects, incoming, known, delete=plan.delete)
+
+
+def _effects(incoming: Selection, known: _Marks, *, delete: bool) -> Effects:
+    updated, added = incoming.where(known), incoming.where(~known)
+    if delete:
+        return Effects(incoming.slice(0, 0), incoming.slice(0, 0), updated.keys)
+    return Effects(updated.slice(), added.slice(), pa.array([], pa.string()))
+
+
+def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection) -> tuple[str, _Marks]:
+    base, rows = read_slice(plan.spec, old), incoming.slice()
+    known = np.asarray(pc.is_in(incoming.keys, value_set=array_of_column(base, RECORD_KEY)))
+    if plan.combine is not None:
+        merged = plan.combine(base, rows)
+    elif plan.delete:
+        merged = remove(base, incoming.keys)
+    else:
+        merged = merge_by(plan.spec.rule, base, rows)
         if merged.inserts + merged.updates < incoming.num_rows:
             files.idle = True
     if not plan.delete and merged.changed and (change := log_change(plan.spec, old, base, merged)) is not None:
         files.append(old, change.rows, change.deleted, inserts=merged.inserts)
-        return
-    path = write_successor(files, old, merged)
-    if files.kept is not None and path and old.instant != plan.spec.instant:
-        files.kept[path] = Effects.of(base, incoming, delete=plan.delete)
+        return "", known
+    return write_successor(files, old, merged), known
 
 
-def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: pa.Table) -> pa.Table:
-    """The keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
-    ordering = plan.ordering
+def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: Selection) -> _Marks:
+    """Marks the keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
+    ordering, all_of_them = plan.ordering, np.ones(keys.num_rows, bool)
     if ordering is None or ordering not in keys.column_names:
-        return keys
+        return all_of_them
     base = read_slice(plan.spec, old, columns=(ordering,))
     if ordering not in base.column_names:
-        return keys
-    place = pc.index_in(_array(keys, RECORD_KEY), value_set=_array(base, RECORD_KEY))
-    there, value = plain(_array(base, ordering)).take(place), _array(keys, ordering)
+        return all_of_them
+    place = pc.index_in(keys.keys, value_set=array_of_column(base, RECORD_KEY))
+    there, value = plain(array_of_column(base, ordering)).take(place), keys.column(ordering)
     less = pc.less if plan.spec.ties == "last" else pc.less_equal
-    newer = pc.and_(pc.is_valid(there), pc.fill_null(less(value, there), fill_value=True))
-    files.idle |= bool(pc.any(newer, min_count=0).as_py())
-    return keys.filter(pc.invert(newer))
+    newer = np.asarray(pc.and_(pc.is_valid(there), pc.fill_null(less(value, there), fill_value=True)))
+    files.idle |= bool(newer.any())
+    return ~newer
 
 
-def _comes_back(spec: FileSpec, old: FileSlice, incoming: pa.Table) -> bool:
+def _by_row_groups(
+    plan: Plan, files: Files, old: FileSlice, incoming: Selection, partners: Partners | None
+) -> tuple[str, _Marks]:
+    """The path of the successor, or "", and which incoming keys the slice has; row groups without change are copied."""
+    with OldFile(plan.spec, old.path) as file:
+        partner = file.partners(incoming.keys) if partners is None else partners
+        known = _met(partner, incoming.num_rows)
+        taken = partner >= 0
+        added = incoming.where(~known) if not plan.delete and not known.all() else None
+        if not plan.delete and plan.spec.rule.ordering and taken.any():
+            taken &= _newer(file, incoming, partner, plan.spec.rule)
+        count, inserts = int(taken.sum()), added.num_rows if added else 0
+        if not plan.delete and inserts + count < incoming.num_rows:
+            files.idle = True
+        if not (count or inserts):
+            return "", known
+        with files.successor(old) as writer:
+            counted = {"updates": 0, "deletes": count} if plan.delete else {"updates": count, "deletes": 0}
+            writer.counts(inserts=inserts, **counted, inserted=added.keys if added else pa.array([], pa.string()))
+            schema: pa.Schema | None = None
+            for number, (start, end) in enumerate(file.row_groups):
+                mine = taken[start:end]
+                joined = added is not None and end == len(taken) and end - start + inserts <= plan.spec.row_group_rows
+                if not mine.any() and not joined and writer.copy(file, number, shrunk=plan.delete):
+                    continue
+                rows = file.rows(number)
+                if plan.delete:
+                    rows = remove_where(rows, mine).rows
+                elif mine.any():
+                    rows = with_rows(rows, mine, incoming.at(partner[start:end][mine]).slice())
+                schema = rows.schema
+                writer.write(rows)
+            for piece in in_pieces(added, plan.spec.row_group_rows) if added else ():
+                writer.write(piece if schema is None else widened(piece, joined_schema(schema, piece.schema)))
+        return writer.path, known
+
+
+def _newer(file: OldFile, incoming: Selection, partner: Partners, rule: Rule) -> _Marks:
+    """Marks the rows whose place their partner may take."""
+    ordering = rule.ordering[0]
+    newer, values = np.zeros(len(partner), bool), incoming.column(ordering)
+    for number, (start, end) in enumerate(file.row_groups):
+        met = partner[start:end] >= 0
+        if met.any():
+            old = file.column(ordering, number)
+            newer[start:end] = met if old is None else met & supersedes(values, old, partner[start:end], rule.ties)
+    return newer
+
+
+def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
     """Whether one of the rows was deleted by a log file, so that appended it might lose against what was deleted."""
     if Plan(spec).ordering is None:
         return False
-    back = cleared_keys(spec.store, old) & set(_array(incoming, RECORD_KEY).to_pylist())
+    back = cleared_keys(spec.store, old) & set(keys.to_pylist())
     _refuse_in_one(spec, old, back, "deleted and written again")
     return bool(back)
 
@@ -603,22 +664,22 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
         return None
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
     if rows.num_rows and ((ordering := Plan(spec).ordering) is not None):
-        if _comes_back(spec, old, rows):
+        if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):
             return None
         if older := _older(base, rows, ordering):
             _refuse_in_one(spec, old, older, f"given an older {ordering} after a change")
             return None
-    left = pc.is_in(base.column(RECORD_KEY), value_set=_array(merged.rows, RECORD_KEY))
+    left = pc.is_in(base.column(RECORD_KEY), value_set=array_of_column(merged.rows, RECORD_KEY))
     gone = base.column(RECORD_KEY).filter(pc.invert(left)).to_pylist()
     return LogChange(rows if rows.num_rows else None, gone)
 
 
 def _older(base: pa.Table, rows: pa.Table, ordering: str) -> set[str]:
     """Keys of rows that have a smaller ordering value than the row that is there."""
-    place = pc.index_in(_array(rows, RECORD_KEY), value_set=_array(base, RECORD_KEY))
-    before = plain(_array(base, ordering)).take(place)
-    less = pc.fill_null(pc.less(plain(_array(rows, ordering)), before), fill_value=False)
-    return set(_array(rows, RECORD_KEY).filter(less).to_pylist())
+    place = pc.index_in(array_of_column(rows, RECORD_KEY), value_set=array_of_column(base, RECORD_KEY))
+    before = plain(array_of_column(base, ordering)).take(place)
+    less = pc.fill_null(pc.less(plain(array_of_column(rows, ordering)), before), fill_value=False)
+    return set(array_of_column(rows, RECORD_KEY).filter(less).to_pylist())
 
 
 def appends(spec: FileSpec, old: FileSlice) -> bool:
@@ -633,55 +694,21 @@ def write_successor(files: Files, old: FileSlice, merged: Merged, file_id: str =
     """
     if not merged.changed:
         return ""
-    begun = files.spec.begun[old.group] if old.instant == files.spec.instant else None
-    if begun is not None:
-        file_id = files.spec.successor_id(old.group)
-    moves = file_id not in ("", old.file_id)
-    writer = files.begin(old.partition, file_id or old.file_id, replaces=None if moves else old, begun=begun)
-    writer.counts(inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys)
-    writer.write(merged.rows)
-    files.end(writer)
+    with files.successor(old, file_id) as writer:
+        writer.counts(
+            inserts=merged.inserts, updates=merged.updates, deletes=merged.deletes, inserted=merged.inserted_keys
+        )
+        writer.write(merged.rows)
     return writer.path
 
 
 def read_slice(spec: FileSpec, old: FileSlice | str, *, columns: Collection[str] | None = None) -> pa.Table:
     """All rows of a slice (or base file) with the meta columns that stay with a row, in the types of the table.
 
-    Texts that the file stores with a dictionary are in one. ``columns`` of slices with log files: those data columns only.
+    Texts that the file stores with a dictionary are in one. ``columns``: those data columns only.
     """
     if isinstance(old, FileSlice) and old.logs:
         rows = slice_rows(spec.store, spec.config, spec.streams, old, columns=columns, strict=True)
-        return _in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
-    with spec.store.open(old if isinstance(old, str) else old.path) as stream:
-        metadata = pq.read_metadata(stream)
-        texts = stored_texts(metadata, but=(RECORD_KEY, *spec.config.record_key_fields))
-        file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=texts)
-        # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
-        same = note_of(metadata).get("key")
-        same = same if same in spec.config.record_key_fields else None
-        rows = file.read(
-            [n for n in file.schema_arrow.names if n not in (PARTITION_PATH, FILE_NAME, same)], use_threads=False
-        )
-    if same:
-        rows = rows.append_column(same, rows.column(RECORD_KEY))
-    return _in_types(rows, spec)
-
-
-def _in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
-    wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
-    for place, column in enumerate(rows.schema):
-        kind = wanted.get(column.name, column.type)
-        if not holds(column.type, kind):
-            rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
-    return rows
-
-
-def _array(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name).combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
-
-
-def _replace_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    if name in rows.column_names:
-        rows = rows.drop_columns([name])
-    return rows.append_column(name, values)
+        return in_types(rows.drop_columns([PARTITION_PATH, FILE_NAME]), spec)
+    with OldFile(spec, old if isinstance(old, str) else old.path) as file:
+        return file.rows(columns=columns)

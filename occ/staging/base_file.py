@@ -24,7 +24,8 @@ from ..entries import FileFacts, Hashed, encoded, hashed_keys, keys_in, of_foote
 from ..liveness import Marker
 from .data_file import DataFile
 from .file_spec import FileSpec
-from .meta_columns import FileRows, RowNumbers
+from .meta_columns import FileRows, RowNumbers, key_span
+from .old_file import OldFile
 from .parquet_file import ParquetFile
 
 
@@ -128,6 +129,24 @@ class BaseFileWriter:
         """Write the waiting rows as a row group now, though it is not full: memory is needed elsewhere."""
         self._parquet.flush()
 
+    def copy(self, old: OldFile, row_group: int, *, shrunk: bool) -> bool:
+        """Take over a row group of the version before, none of whose rows changes; False: its rows must be written instead.
+
+        Args:
+            shrunk: other row groups lose rows, so the file's span of keys has to be found anew.
+        """
+        start, end = old.row_groups[row_group]
+        size = self._spec.row_group_rows
+        # Small ones are joined, else they would become many.
+        if 2 * (end - start) < size or 0 < 4 * self.waiting_rows < size:
+            return False
+        if old.raw is None or not self._parquet.takes(old.raw.columns) or not (chunks := old.chunks(row_group)):
+            return False
+        span = None if shrunk or old.span is None else (old.span[0].decode(), old.span[1].decode())
+        self._shape.copied(span or key_span(old.keys(row_group)), old.key_column)
+        self._parquet.copy(old.stream, chunks, end - start)
+        return True
+
     def counts(self, *, inserts: int, updates: int, deletes: int, inserted: pa.Array | None = None) -> None:
         """Say what became of the rows; otherwise every new row counts as inserted, in MERGE as updated.
 
@@ -160,6 +179,7 @@ class BaseFileWriter:
         if size is None:
             self.stat = self._existing()
         else:
+            assert self._parquet.footer is not None
             self.stat = self._stat(self._parquet.rows, size, *self._settled_counts(), self._parquet.footer)
         self._file.close()
         return self.stat

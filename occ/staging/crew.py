@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Self
+
+Piece = tuple[Any, ...]  # of work: a function and its arguments
 
 
 class Crew:
@@ -17,20 +20,30 @@ class Crew:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakelatch-rows") if threads > 1 else None
         self._running: set[Future[Any]] = set()
+        self._next: deque[Piece] = deque()
 
-    def do(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Begin a piece of work when a thread is free: until then nothing waits in memory but its arguments."""
+    def do(self, work: Callable[..., Iterable[Piece] | None], *arguments: Any) -> None:
+        """Begin a piece of work when a thread is free: until then nothing waits in memory but its arguments.
+
+        What it returns are pieces that follow from it, and are done next.
+        """
         if self._pool is None:
-            work(*arguments)
+            for each in work(*arguments) or ():
+                self.do(*each)
             return
-        while len(self._running) >= self._threads:
-            self._wait(FIRST_COMPLETED)
+        while self._next or len(self._running) >= self._threads:
+            self._step()
         self._running.add(self._pool.submit(work, *arguments))
 
-    def _wait(self, until: str) -> None:
-        done, self._running = wait(self._running, return_when=until)
+    def _step(self) -> None:
+        """Begin what follows from finished pieces, or wait for one."""
+        if self._next and len(self._running) < self._threads:
+            assert self._pool is not None
+            self._running.add(self._pool.submit(*self._next.popleft()))
+            return
+        done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
         for each in done:
-            each.result()
+            self._next.extend(each.result() or ())
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +52,7 @@ class Crew:
         if self._pool is None:
             return
         try:
-            while kind is None and self._running:
-                self._wait(FIRST_COMPLETED)
+            while kind is None and (self._running or self._next):
+                self._step()
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)

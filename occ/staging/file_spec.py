@@ -71,7 +71,7 @@ class FileSpec:
     merge: tuple[tuple[str, str], ...] = ()
     ties: Ties = "last"
     codec: str = "zstd"
-    row_group_rows: int = 131_072
+    row_group_rows: int = 65_536
     file_bytes_max: int = 120 << 20
     wanted: Wanted = field(default=Wanted())
     write: int = 0

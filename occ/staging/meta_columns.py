@@ -18,12 +18,23 @@ import pyarrow.compute as pc
 
 from ...errors import InputError
 from ...hudi.merge import TEXTS, cast, filled, holds, plain, without_unused
-from ...hudi.table import META_COLUMNS, RECORD_KEY, distinct_paths, java_span, record_keys, wide_hashes
+from ...hudi.table import (
+    META_COLUMNS,
+    RECORD_KEY,
+    Span,
+    distinct_paths,
+    java_span,
+    joined_span,
+    record_keys,
+    wide_hashes,
+)
 from ..entries import Hashed, constraint_values, joined, name_of
 from .file_spec import FileSpec
 from .ordering_values import ordering_columns, refuse_unordered
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
+KEY_HASHES = "_lakelatch_key_hash"  # `wide_hashes` of the keys of rows all of which are new, where they are known
+_HIDDEN = frozenset({*META_COLUMNS, KEY_HASHES})
 _FEW_ROWS = 256
 
 
@@ -95,6 +106,8 @@ class FileRows:
             known = [*dict.fromkeys((*self._config.record_key_fields, *ordered))]
             refuse_unordered(_those(data.select([n for n in known if n in data.column_names]), new), self._config)
         keys = self._keys(rows, new)
+        hashed = new is None and KEY_HASHES in rows.column_names
+        hashes = np.asarray(rows.column(KEY_HASHES)) if hashed else None
         zeros = pa.array(np.zeros(rows.num_rows, np.int32))
         meta = [
             self._commit_times(rows, new, zeros),
@@ -103,7 +116,7 @@ class FileRows:
             _constant(self._partition, zeros),
             _constant(self._name, zeros),
         ]
-        self._note_keys(keys, new)
+        self._note_keys(keys, new, hashes)
         if self.key_column and not _equal(keys, data.column(self.key_column)):
             self.key_column = None
         self._note_values(data, new)
@@ -117,7 +130,7 @@ class FileRows:
 
     def _data_columns(self, rows: pa.Table) -> pa.Table:
         schema = self._schema
-        if unknown := [n for n in rows.column_names if n not in schema.names and n not in META_COLUMNS]:
+        if unknown := [n for n in rows.column_names if n not in schema.names and n not in _HIDDEN]:
             raise InputError(
                 f"the rows have columns that the table's schema of this transaction lacks: {', '.join(unknown)}; "
                 "pass the wider schema when the transaction's files are planned",
@@ -167,11 +180,10 @@ class FileRows:
     def _seqnos(self, rows: pa.Table, new: pa.Array | None, count: int) -> Any:
         first = self._numbers.take(count)
         prefix = f"{self._instant}_{self._numbers.task}_"
-        if count < _FEW_ROWS:  # two Arrow kernels that nothing else needs cost more here than they spare
+        if count < _FEW_ROWS:
             fresh = pa.array([f"{prefix}{n}" for n in range(first, first + count)], pa.string())
         else:
-            numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
-            fresh = pc.binary_join_element_wise(pa.scalar(prefix), numbers, "")
+            fresh = numbered(prefix, first, count)
         if new is None:
             return fresh
         if SEQNO not in rows.column_names:
@@ -187,7 +199,7 @@ class FileRows:
                 partition=self._partition,
             )
 
-    def _note_keys(self, keys: Any, new: pa.Array | None) -> None:
+    def _note_keys(self, keys: Any, new: pa.Array | None, hashes: npt.NDArray[np.uint64] | None) -> None:
         low, high = _span(keys)
         self.min_key = low if self.min_key is None else min(self.min_key, low)
         self.max_key = high if self.max_key is None else max(self.max_key, high)
@@ -196,7 +208,7 @@ class FileRows:
         fresh = keys if new is None else keys.filter(new)
         fresh = fresh.combine_chunks() if isinstance(fresh, pa.ChunkedArray) else fresh
         self.new_rows += len(fresh)
-        hashes = wide_hashes(fresh)
+        hashes = wide_hashes(fresh) if hashes is None else hashes
         self.digest = (self.digest + int(hashes.sum(dtype=np.uint64))) % 2**64
         if self.key_hashes is not None:
             self.key_hashes.append(hashes)
@@ -208,6 +220,15 @@ class FileRows:
             if values is not None:
                 self.digest = (self.digest + int(values.hashes.sum(dtype=np.uint64))) % 2**64
             self._under.setdefault(name_of(constraint), []).append(values)
+
+    def copied(self, span: Span, key_column: str | None) -> None:
+        """Rows of an older file are in this one too, none of them new: their `java_span` and `key_column`."""
+        self.java_span = joined_span(span, self.java_span)
+        self.key_column = key_column if key_column == self.key_column else None
+
+    def file_names(self, rows: int) -> pa.DictionaryArray:
+        """The column of file names for so many rows."""
+        return _constant(self._name, pa.array(np.zeros(rows, np.int32)))
 
     def new_keys(self) -> Hashed | None:
         """Keys of the rows that this transaction changed, inserted or not."""
@@ -231,6 +252,45 @@ def _span(keys: Any) -> tuple[Any, Any]:
         return min(texts, default=None), max(texts, default=None)
     span = pc.min_max(keys)
     return span["min"].as_py(), span["max"].as_py()
+
+
+def key_span(keys: pa.Array) -> Span:
+    """Smallest and largest of some keys, in Java's order."""
+    return java_span(keys, _span(keys))
+
+
+@functools.cache
+def _digits() -> npt.NDArray[np.uint32]:
+    """Four digits as they are written, for each number that has no more."""
+    places = np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10
+    return (places + ord("0")).astype(np.uint8).view(np.uint32).ravel()
+
+
+def numbered(prefix: str, first: int, count: int) -> pa.Array:
+    """The prefix with each of the numbers from ``first`` on. Written into one buffer: kernels take several."""
+    head = np.frombuffer(prefix.encode(), np.uint8)
+    pieces, sizes, at, end = [], [], first, first + count
+    while at < end:  # numbers of as many digits each
+        digits = len(str(at))
+        upto = min(end, 10**digits)
+        texts = np.empty((upto - at, len(head) + digits), np.uint8)
+        texts[:, : len(head)] = head
+        rest = np.arange(at, upto, dtype=np.uint32 if upto < 1 << 32 else np.uint64)
+        for last in range(digits, 0, -4):
+            wide = min(last, 4)
+            above = rest // 10_000
+            four = _digits()[rest - above * 10_000].view(np.uint8).reshape(-1, 4)
+            texts[:, len(head) + last - wide : len(head) + last] = four[:, 4 - wide :]
+            rest = above
+        pieces.append(texts.ravel())
+        sizes.append(np.full(upto - at, texts.shape[1], np.int32))
+        at = upto
+    if not pieces:
+        return pa.array([], pa.string())
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.concatenate(sizes), out=offsets[1:])
+    body = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(body)])
 
 
 def _equal(some: Any, others: pa.ChunkedArray) -> bool:

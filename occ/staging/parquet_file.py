@@ -1,22 +1,24 @@
 """Encodes the rows of one base file as Parquet: row groups, encodings of columns, statistics, checksums, the footer.
 
-Memory: at most one row group of rows per open file.
+Memory: at most one row group of rows per open file, or the bytes of one that is taken over.
 """
 
 from __future__ import annotations
 
+import functools
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...hudi.files import NOTE
+from ...hudi.files import MAGIC, NOTE, Chunk, RawFooter, ending
 from ...hudi.merge import widened
 from ...hudi.table import RECORD_KEY
-from .meta_columns import SEQNO, FileRows
+from .meta_columns import FILE_NAME, SEQNO, FileRows
 
 _MIN_KEY, _MAX_KEY = "hoodie_min_record_key", "hoodie_max_record_key"
 # Days and times are in the calendar that Parquet's specification names. Spark 3 believes that only of a file that says it is
@@ -26,6 +28,7 @@ _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
 _UNIQUE = 0.9  # of the rows have a value that no other one has
 _SMALL_BYTES = 4096
+_PIECE_BYTES = 8 << 20
 
 
 class ParquetFile:
@@ -34,7 +37,11 @@ class ParquetFile:
     def __init__(self, stream: IO[bytes], shape: FileRows, *, codec: str, row_group_rows: int) -> None:
         self._stream, self._shape, self._codec, self._row_group_rows = stream, shape, codec, row_group_rows
         self.rows = 0
-        self._footer: list[pq.FileMetaData] = []
+        self.footer: pq.FileMetaData | None = None  # what a reader finds at the end of the file, after `close`
+        self._names: dict[int, tuple[IO[bytes], list[Chunk]]] = {}
+        self._told: list[pq.FileMetaData] = []
+        self._sink = _Sink(stream)
+        self._row_groups: list[int | tuple[int, list[Any]]] = []  # where they lie, as `RawFooter.joined` wants it
         self._buffer: list[pa.Table] = []
         self._buffered = 0
         self._ending = False
@@ -43,17 +50,12 @@ class ParquetFile:
     @property
     def bytes_written(self) -> int:
         """Bytes that have left memory so far."""
-        return self._stream.tell() if self._writer is not None else 0
+        return self._stream.tell()
 
     @property
     def waiting_rows(self) -> int:
         """Rows in memory that no row group holds yet."""
         return self._buffered
-
-    @property
-    def footer(self) -> pq.FileMetaData:
-        """What a reader finds at the end of the file. Only after `close`."""
-        return self._footer[0]
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, all with the same columns. They are encoded when a row group is full."""
@@ -69,6 +71,41 @@ class ParquetFile:
         """Encode the waiting rows as a row group now, though it is not full."""
         if self._buffer:
             self._flush(keep_rest=False)
+
+    def takes(self, columns: Sequence[Any]) -> bool:
+        """Whether row groups of a file with these columns (`RawFooter.columns`) can be taken over as they are."""
+        return _columns_of(self._shape.schema) == columns
+
+    def copy(self, stream: IO[bytes], chunks: Sequence[Chunk], rows: int) -> None:
+        """Take over a row group of another file, which `takes` allows; its rows get the name of this file.
+
+        Args:
+            stream: the other file.
+        """
+        self.flush()
+        self._sink.begin()
+        columns = []
+        for chunk in chunks:
+            if chunk.path == (FILE_NAME,):
+                if rows not in self._names:
+                    self._names[rows] = self._names_of(rows)
+                source, (chunk,) = self._names[rows]
+            else:
+                source = stream
+            columns.append(chunk.at(self._stream.tell()))
+            source.seek(chunk.start)
+            _transfer(source, self._stream, chunk.size)
+        self._row_groups.append((rows, columns))
+        self.rows += rows
+
+    def _names_of(self, rows: int) -> tuple[IO[bytes], list[Chunk]]:
+        """A file with nothing but the column of file names."""
+        body = io.BytesIO()
+        names = pa.table(
+            {FILE_NAME: self._shape.file_names(rows)}, schema=pa.schema([self._shape.schema.field(FILE_NAME)])
+        )
+        pq.write_table(names, body, row_group_size=rows, **self._encoding(self._codec))
+        return body, RawFooter.of(body).chunks(0)
 
     def end_rows(self) -> None:
         """Encode what is left; no rows follow."""
@@ -92,7 +129,15 @@ class ParquetFile:
             if self._shape.java_span is not None:
                 footer |= dict(zip((_MIN_KEY, _MAX_KEY), self._shape.java_span, strict=True))
             writer.add_key_value_metadata(footer)
+            if all(type(each) is int for each in self._row_groups):
+                writer.close()
+                self.footer = self._told[0]
+                return
+            self._sink.withhold()
             writer.close()
+            body = ending(RawFooter.of(self._sink.withheld).joined(self._row_groups))
+            self._stream.write(body)
+            self.footer = pq.read_metadata(pa.BufferReader(body))
 
     def _flush(self, *, keep_rest: bool) -> None:
         size = self._row_group_rows
@@ -103,6 +148,7 @@ class ParquetFile:
             writer = self._opened(group)
             if group.schema != writer.schema:  # texts came in a dictionary in one call and plain in another
                 group = widened(group, writer.schema)
+            self._row_groups.append(self._sink.ahead)
             writer.write_table(group, row_group_size=size)
         rest = pending.slice(whole)
         self._buffer, self._buffered = ([rest] if rest.num_rows else []), rest.num_rows
@@ -119,19 +165,79 @@ class ParquetFile:
             floats = {leaf for leaf, kind in leaves.items() if pa.types.is_floating(kind)}
             exact = [leaf for leaf in leaves if leaf not in floats]
             self._writer = pq.ParquetWriter(
-                self._stream,
+                self._sink,
                 first.schema,
-                compression=codec,
-                compression_level=_LEVEL.get(codec),
-                store_schema=False,  # else dictionary types of the meta columns return to pyarrow's readers
                 use_dictionary=[leaf for leaf in exact if leaf not in unique] if floats or unique else True,
                 write_statistics=exact if floats else True,
                 column_encoding=unique or None,
-                coerce_timestamps="us",
-                write_page_checksum=True,
-                metadata_collector=self._footer,
+                metadata_collector=self._told,
+                **self._encoding(codec),
             )
         return self._writer
+
+    def _encoding(self, codec: str) -> dict[str, Any]:
+        return {
+            "compression": codec,
+            "compression_level": _LEVEL.get(codec),
+            "store_schema": False,  # else dictionary types of the meta columns return to pyarrow's readers
+            "coerce_timestamps": "us",
+            "write_page_checksum": True,
+        }
+
+
+class _Sink:
+    """Where the Parquet writer writes to, beside row groups that are taken over, of which it knows nothing."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = self._target = stream
+        self._begun = False
+        self._written = 0
+        self.withheld = io.BytesIO()
+
+    @property
+    def ahead(self) -> int:
+        """By how many bytes the stream is further than the writer believes, which counts what it writes."""
+        return self._stream.tell() - self._written
+
+    def begin(self) -> None:
+        """A Parquet file begins, before the writer does."""
+        if not self._stream.tell():
+            self._stream.write(MAGIC)
+            self._begun = True
+
+    def write(self, body: bytes) -> int:
+        self._written += len(body)
+        if self._begun:  # by what the writer begins with
+            assert body == MAGIC, body
+            self._begun = False
+            return len(body)
+        return self._target.write(body)
+
+    def flush(self) -> None:
+        """Whoever publishes the file does it."""
+
+    def withhold(self) -> None:
+        """All rows are written; what comes now is a footer that lacks what was taken over."""
+        self._target = self.withheld
+
+
+def _transfer(source: IO[bytes], target: IO[bytes], size: int) -> None:
+    while size:
+        piece = source.read(min(size, _PIECE_BYTES))
+        if not piece:
+            raise EOFError(f"a file ends {size} bytes before the end of a column that its footer names")
+        target.write(piece)
+        size -= len(piece)
+
+
+@functools.lru_cache(maxsize=16)
+def _columns_of(schema: pa.Schema) -> list[Any]:
+    """How a footer describes these columns."""
+    empty = io.BytesIO()
+    pq.write_table(schema.empty_table(), empty, store_schema=False, coerce_timestamps="us")
+    return RawFooter.of(empty).columns
 
 
 def _encodings_of_unique(first: pa.Table) -> dict[str, str]:

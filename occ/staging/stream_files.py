@@ -17,8 +17,9 @@ from ...hudi.files import FileGroupId, bucket_of, new_file_id
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice
 from ...streams import DELETED, IGNORE, UPSERT, BlockNote, Stream, folded
-from .apply_rows import Files, Plan, placed
+from .apply_rows import Files
 from .file_spec import FileSpec
+from .selection import placed
 
 _SAME_FOR_ALL = "00000000-0000-0000-0000-000000000000"
 
@@ -49,7 +50,7 @@ def append_events(plan: StreamPlan, rows: pa.Table, files: Files) -> None:
     Args:
         rows: key and partition columns, the ordering column, and of an upsert all columns of the stream.
     """
-    for partition, bucket, unit in placed(Plan(plan.spec), rows):
+    for partition, bucket, unit in placed(plan.spec, rows):
         assert isinstance(bucket, int), "streams have a bucket index"
         events = folded(unit, plan.stream, plan.kind)
         gone = events.column(RECORD_KEY).to_pylist() if plan.kind == DELETED else ()

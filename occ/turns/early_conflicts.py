@@ -29,7 +29,7 @@ from ...conflict import EVERYWHERE, NOWHERE, Region
 from ...errors import ConflictError, StorageError
 from ...hudi.files import FileGroupId, bucket_of
 from ..entries import OFF, TRANSACTIONAL
-from ..staging import NEW, Plan, holders, owners, placed
+from ..staging import NEW, Plan, holders, owners, units
 from .lookout import Watchful
 from .reservations import bounded
 from .rivals import Rival, is_alive, overlap_of, rivals
@@ -130,7 +130,7 @@ def _wait_if_worth(txn: Watchful, met: _Met) -> None:
 def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
     """The file groups that `rewrite.apply` would write: those of the plan, and of buckets that have none yet."""
     found: set[FileGroupId] = set()
-    for partition, place, unit in placed(plan, rows):
+    for partition, place, unit in units(plan.spec, rows):
         if isinstance(place, str):
             if not place.startswith(NEW):
                 found.add(FileGroupId(partition, place))
@@ -138,7 +138,7 @@ def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
             there = {old.group for old in plan.slices.get(partition, ()) if bucket_of(old.file_id) == place}
             found |= there or {FileGroupId(partition, plan.spec.group_id(partition, 0, place, bucket=place))}
         elif plan.delete:
-            found |= {old.group for old, _ in holders(plan, partition, unit)}
+            found |= {old.group for old, _, _ in holders(plan, partition, unit.keys)}
         else:
-            found |= {old.group for old, _ in owners(plan, partition, unit)[0]}
+            found |= {old.group for old, _, _ in owners(plan, partition, unit.keys.unique())[0]}
     return found

@@ -22,7 +22,8 @@ from ...hudi.merge import Merged, plain, widened
 from ...hudi.table import RECORD_KEY, partition_paths
 from ...hudi.timeline import WriteStat
 from ..rebase import held_keys, refuse_known, refuse_read_rows
-from ..staging import Files, Incoming, Plan, apply, placed, read_slice, write_successor
+from ..staging import Files, Incoming, Plan, apply, read_slice, write_successor
+from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
 from .write import Write, Writer
@@ -165,7 +166,9 @@ class _ClausesAgain:
         assert self.rows is not None
         assert self.clauses is not None
         plan = Plan(lost.spec, combine=self.clauses)
-        units = [(partition, bucket, _one_each(plan, rows)) for partition, bucket, rows in placed(plan, self.rows)]
+        units = [
+            (place, bucket, plan.one_of_each(rows).slice()) for place, bucket, rows in units_of(plan.spec, self.rows)
+        ]
         for own in lost.appended:
             met = [_keys(rows) for partition, _bucket, rows in units if partition == own.current.partition]
             refuse_read_rows(lost, own, pa.concat_arrays(met))
@@ -195,10 +198,6 @@ def _merge_unit(lost: Lost, unit: Unit, rows: pa.Table, clauses: Clauses, files:
             mine = pc.or_(mine, pc.and_not(pc.is_in(keys, value_set=pa.concat_arrays(was)), elsewhere))
         merged = clauses(read_slice(lost.spec, current), rows.filter(mine))
         write_successor(files, current, merged, lost.file_id(current))
-
-
-def _one_each(plan: Plan, rows: pa.Table) -> pa.Table:
-    return plan.one_of_each(rows)
 
 
 # --- clauses -----------------------------------------------------------------------------------------------------

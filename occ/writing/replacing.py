@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...errors import InputError
-from ...hudi.table import partition_paths
+from ...hudi.table import partition_codes
 from ...hudi.timeline import WriteStat
 from ..session import Partition, listed, partition_path_of, refuse_misspelled
 from ..staging import Files, Incoming, Plan, apply
@@ -47,7 +47,7 @@ def overwrite(
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
         rows, config = incoming.rows(txn.workspace.written_schema), session.config
-        written = set(partition_paths(rows, config).unique().to_pylist()) if rows.num_rows else set()
+        written = set(partition_codes(rows, config)[1]) if rows.num_rows else set()
         wanted = written if named is None else {_path(session, each, rows.schema) for each in named}
         if others := sorted(written - wanted):
             raise InputError(

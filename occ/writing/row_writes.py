@@ -1,6 +1,7 @@
 """Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
 
-Memory: the rows handed in and one base file for each thread. Larger work belongs to Spark, which runs the same code in its tasks.
+Memory: the rows handed in, and for each thread a row group of a base file; by condition all of it. Larger work
+belongs to Spark, which runs the same code in its tasks.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import pyarrow.compute as pc
 from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Effects, Merged, remove_where, widened
-from ...hudi.table import TableConfig, partition_paths, record_keys
+from ...hudi.merge import Merged, remove_where, widened
+from ...hudi.table import TableConfig, partition_codes, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Plan, apply, read_slice
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Kept, Plan, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
 from .write import Write, Writer
@@ -50,7 +51,7 @@ def stage_upsert(txn: Writer, incoming: Incoming) -> None:
         if not rows.num_rows:
             return None
         spec = txn.workspace.file_spec(rows.schema)
-        return Plan(spec, _slices(now, partition_paths(rows, spec.config).unique().to_pylist())), rows
+        return Plan(spec, _slices(now, partition_codes(rows, spec.config)[1])), rows
 
     _apply(txn, planned)
 
@@ -74,7 +75,7 @@ def _stage_delete(txn: Writer, incoming: Incoming) -> None:
             return None
         spec = txn.workspace.file_spec(schema)
         if all(name in rows.column_names for name in config.partition_fields):
-            partitions = partition_paths(rows, config).unique().to_pylist()
+            partitions = partition_codes(rows, config)[1]
         else:
             partitions = now.partitions()
             copies = [rows.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), rows.num_rows)) for p in partitions]
@@ -116,7 +117,7 @@ class _RowsAgain:
     by_condition: ClassVar = False
 
     def __init__(self) -> None:
-        self.kept: dict[str, Effects] = {}
+        self.kept: Kept = {}
         self.batches: list[pa.Table] = []
 
     def __call__(self, lost: Lost) -> list[WriteStat]:

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from ...conflict import Region
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Effects
 from ...hudi.table import partition_paths
 from ...hudi.timeline import Snapshot
-from ...occ.staging import PARTITION_COLUMN, Files, Plan
+from ...occ.staging import PARTITION_COLUMN, Files, Kept, Plan
 from ...occ.transaction import Transaction
 from ...occ.turns import take_turn, targets
 from ..tasks import Answer, MergeTask, TargetsTask, Task, applied, looked_at
@@ -62,7 +61,7 @@ class Merge:
 
         take_turn(txn, aimed_at)
 
-    def answers(self, txn: Transaction, kept: dict[str, Effects]) -> list[Answer]:
+    def answers(self, txn: Transaction, kept: Kept) -> list[Answer]:
         """The rows are in the slices that hold their keys; ``kept`` remembers what the driver did, for a rebase."""
         if (made := self.planned(txn)) is None:
             return []

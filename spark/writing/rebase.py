@@ -12,10 +12,9 @@ from functools import reduce
 from operator import or_
 from typing import Any, ClassVar
 
-from ...hudi.merge import Effects
 from ...hudi.timeline import FileSlice, WriteStat
 from ...occ.rebase import Lost, merge_rows, refuse_same_rows
-from ...occ.staging import Plan, slices_by_partition
+from ...occ.staging import Kept, Plan, slices_by_partition
 from ...occ.writing import NewValues
 from ..tasks import Answer, ChosenTask, RebaseTask
 
@@ -41,7 +40,7 @@ class RowsAgain:
 
     def __init__(self, spark: Any, collect: Collect, tasks: int, driver_bytes: int) -> None:
         self._spark, self._collect, self._tasks, self._driver_bytes = spark, collect, tasks, driver_bytes
-        self.kept: dict[str, Effects] = {}
+        self.kept: Kept = {}
         self.idle = False
 
     def __call__(self, lost: Lost) -> list[WriteStat]:

@@ -21,12 +21,11 @@ from ...conditions import Given
 from ...conflict import Region, where_of
 from ...errors import InputError
 from ...hudi.files import FileGroupId
-from ...hudi.merge import Effects
 from ...hudi.table import partition_paths
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
-from ...occ.staging import GROUP_COLUMN, NULL, PARTITION_COLUMN, REFUSE, Incoming, Plan, slices_by_partition
+from ...occ.staging import GROUP_COLUMN, NULL, PARTITION_COLUMN, REFUSE, Incoming, Kept, Plan, slices_by_partition
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
@@ -217,7 +216,7 @@ class Writes:
                 return Planned(Plan(spec, slices_by_partition(old.file_slices())))
 
             def work(txn: Transaction) -> list[WriteStat]:
-                kept: dict[str, Effects] = {}
+                kept: Kept = {}
                 if keep_old:
                     merge.take_turn(txn)
                 txn.workspace.next_write()
@@ -345,7 +344,7 @@ class Writes:
                 return Planned(replace(plan, slices=slices_by_partition(now.file_slices())), None, everywhere)
 
             def work(txn: Transaction) -> list[WriteStat]:
-                kept: dict[str, Effects] = {}
+                kept: Kept = {}
                 merge.take_turn(txn)
                 txn.workspace.next_write()
                 answers = merge.answers(txn, kept)
@@ -535,7 +534,7 @@ class Writes:
         text = f"{operation} into {self._table.url} ({txn.instant})"
         return collect(self._spark, self._table.store, txn, rows, task, text=text, sizes=self._sizes)
 
-    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: dict[str, Effects]) -> None:
+    def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: Kept) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
         for place in looked_at(answers):
             txn.mark_lookup(*place)

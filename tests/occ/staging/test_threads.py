@@ -43,9 +43,13 @@ def test_the_rows_are_the_same_however_many_threads_work(tmp_path: Path, buckets
 
 def test_file_groups_are_worked_on_at_the_same_time() -> None:
     meet = threading.Barrier(2, timeout=30)  # which nobody passes alone
+
+    def meeting() -> None:
+        meet.wait()
+
     with Crew(2) as crew:
         for _ in range(4):
-            crew.do(meet.wait)
+            crew.do(meeting)
 
 
 def test_what_waits_for_a_thread_is_not_handed_over_yet() -> None:
@@ -56,6 +60,20 @@ def test_what_waits_for_a_thread_is_not_handed_over_yet() -> None:
             handed.append(number)
             crew.do(lambda number: ahead.append(len(handed) - number), number)
     assert max(ahead) <= 3 + 1
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_what_follows_from_a_piece_of_work_is_done_too(threads: int) -> None:
+    done: list[int] = []
+
+    def work(number: int) -> list[tuple[Any, ...]]:
+        done.append(number)
+        return [(work, number // 2)] * 2 if number else []
+
+    with Crew(threads) as crew:
+        for _ in range(3):
+            crew.do(work, 4)
+    assert sorted(done) == sorted(3 * ([4] + [2] * 2 + [1] * 4 + [0] * 8))
 
 
 def test_the_first_error_stops_what_has_not_begun_and_is_raised() -> None:

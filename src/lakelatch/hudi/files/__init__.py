@@ -19,9 +19,11 @@ from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
 from .log_encoding import delete_block, parquet_block
+from .row_group_bytes import MAGIC, Chunk, RawFooter, ending
 
 __all__ = [
     "DELETE",
+    "MAGIC",
     "NATURAL",
     "NOTE",
     "PARQUET",
@@ -29,15 +31,18 @@ __all__ = [
     "BaseFile",
     "BaseName",
     "Block",
+    "Chunk",
     "FileGroupId",
     "Footers",
     "Listing",
     "LogFile",
     "LogName",
+    "RawFooter",
     "Torn",
     "base_file_name",
     "bucket_of",
     "delete_block",
+    "ending",
     "join",
     "lies_outside",
     "list_data_files",

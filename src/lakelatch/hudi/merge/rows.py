@@ -13,6 +13,7 @@ A table may say otherwise (`Rule`): that of equal ordering values the first row 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 
 from ...errors import InputError
 from ...mergers import Rule, Ties
-from ..table import RECORD_KEY, shown
+from ..table import RECORD_KEY, shown, wide_hashes
 from .dictionaries import cast, plain
 
 
@@ -59,15 +60,6 @@ class Effects:
     removed: pa.Array
     settled: bool = False
 
-    @classmethod
-    def of(cls, base: pa.Table, incoming: pa.Table, *, delete: bool) -> Effects:
-        """Of a merge, or with ``delete`` of the removal of these keys; also those that made no difference."""
-        keys = _array(incoming, RECORD_KEY)
-        known = pc.is_in(keys, value_set=_array(base, RECORD_KEY))
-        if delete:
-            return cls(incoming.slice(0, 0), incoming.slice(0, 0), keys.filter(known))
-        return cls(incoming.filter(known), incoming.filter(pc.invert(known)), keys.slice(0, 0))
-
 
 def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> Merged:
     """``base`` with the incoming rows in the place of those they replace, new keys at the end.
@@ -75,7 +67,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ti
     Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are
     null in the old rows; columns that only ``base`` has (the other meta columns) are null in the new ones.
     """
-    schema = _union(base.schema, incoming.schema)
+    schema = joined_schema(base.schema, incoming.schema)
     if not base.num_rows:
         return Merged(widened(incoming, schema), inserts=incoming.num_rows)
     old_keys, new_keys = _array(base, RECORD_KEY), _array(incoming, RECORD_KEY)
@@ -105,7 +97,7 @@ def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
 def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
     """The incoming rows, each merged with the one of its key that ``base`` has."""
     known = base.filter(pc.is_in(base.column(RECORD_KEY), value_set=_array(incoming, RECORD_KEY)))
-    data = [field for field in _union(base.schema, incoming.schema) if field.name in incoming.column_names]
+    data = [field for field in joined_schema(base.schema, incoming.schema) if field.name in incoming.column_names]
     schema = pa.schema([pa.field(each.name, incoming.schema.field(each.name).type) for each in data])
     old = [widened(known.select([name for name in schema.names if name in known.column_names]), schema)]
     return rule.one_of_each(pa.concat_tables([*old, widened(incoming, schema)]), RECORD_KEY)
@@ -117,10 +109,26 @@ def _newer(
     """Marks the base rows whose place the incoming row at ``partner`` may take."""
     if ordering not in base.column_names:
         return np.ones(base.num_rows, bool)
-    old, new = plain(_array(base, ordering)), plain(_array(incoming, ordering)).take(pa.array(partner))
+    return supersedes(_array(incoming, ordering), _array(base, ordering), partner, ties)
+
+
+def supersedes(new: pa.Array, old: pa.Array, partner: npt.NDArray[Any], ties: Ties) -> npt.NDArray[np.bool_]:
+    """Of the ordering field: marks the old values whose row gives way to the one with the new value at ``partner``.
+
+    Where ``partner`` is negative the mark says nothing.
+    """
+    new, old = plain(new).take(pa.array(np.maximum(partner, 0))), plain(old)
     greater = pc.fill_null((pc.greater_equal if ties == "last" else pc.greater)(new, old), fill_value=False)
     unknown = pc.is_null(old) if ties == "last" else pc.and_(pc.is_null(old), pc.is_valid(new))
     return np.asarray(pc.or_(greater, unknown))
+
+
+def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> pa.Table:
+    """``base`` with these rows in the marked places, in order."""
+    schema = joined_schema(base.schema, rows.schema)
+    source = np.arange(base.num_rows)
+    source[places] = base.num_rows + np.arange(rows.num_rows)
+    return pa.concat_tables([widened(base, schema), widened(rows, schema)]).take(pa.array(source))
 
 
 def remove(base: pa.Table, keys: pa.Array) -> Merged:
@@ -149,7 +157,7 @@ def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Ta
     if not (in_order or ordering or rule.commutes(rows.schema)):
         rows = deduplicate(rows)
     if ordering is not None:
-        _refuse_nan(rows, ordering)
+        refuse_nan(rows, ordering)
     lifted = rule.lifted(rows)
     return rule.one_of_each(lifted, RECORD_KEY) if rule.merges_ahead(rows.schema) else lifted
 
@@ -173,10 +181,26 @@ def deduplicate(rows: pa.Table, *, ordering: str | None = None, ties: Ties = "la
     """
     keys = _array(rows, RECORD_KEY)
     if ordering is not None:
-        _refuse_nan(rows, ordering)
+        refuse_nan(rows, ordering)
+    kept = unrepeated(keys, wide_hashes(keys), None if ordering is None else lambda: rows.column(ordering), ties)
+    return rows if kept is None else rows.take(pa.array(kept))
+
+
+def unrepeated(
+    keys: pa.Array, hashes: npt.NDArray[np.uint64], ordering: Callable[[], Any] | None, ties: Ties = "last"
+) -> npt.NDArray[np.int64] | None:
+    """The places of the rows that `deduplicate` keeps; None is all of them.
+
+    Args:
+        hashes: `wide_hashes` of the keys; where no two are equal, no two keys are.
+        ordering: gives the column that decides between rows of the same key, which is read only then.
+    """
+    in_order = np.sort(hashes)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return None
     codes = np.asarray(pc.dictionary_encode(keys).indices)
-    if not len(codes) or int(codes.max()) + 1 == len(codes):
-        return rows
+    if int(codes.max()) + 1 == len(codes):
+        return None
     if ordering is None:
         repeated = pc.filter(keys, pa.array(np.bincount(codes)[codes] > 1)).unique()
         raise InputError(
@@ -184,15 +208,16 @@ def deduplicate(rows: pa.Table, *, ordering: str | None = None, ties: Ties = "la
             "or give the table an ordering field so that the newest row wins",
             keys=repeated.slice(0, 100).to_pylist(),
         )
+    values = plain(ordering())
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     age = np.empty(len(codes), np.int64)
-    order = pc.sort_indices(_array(rows, ordering), sort_keys=[("", "ascending", "at_start")])
-    ranks = _ranks(_array(rows, ordering).take(order))
-    age[np.asarray(order)] = ranks
+    order = pc.sort_indices(values, sort_keys=[("", "ascending", "at_start")])
+    age[np.asarray(order)] = _ranks(values.take(order))
     # Sorted by key, then age, then arrival: the last of each key is the winner.
     arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
     by_key = np.lexsort((arrival, age, codes))
     last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
-    return rows.take(pa.array(np.sort(by_key[last])))
+    return np.sort(by_key[last])
 
 
 def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
@@ -203,7 +228,8 @@ def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(differs)]).astype(np.int64)
 
 
-def _refuse_nan(rows: pa.Table, ordering: str) -> None:
+def refuse_nan(rows: pa.Table, ordering: str) -> None:
+    """Raise `InputError` where the ordering column holds NaN."""
     column = rows.column(ordering)
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column), min_count=0).as_py():
         raise InputError(
@@ -213,7 +239,8 @@ def _refuse_nan(rows: pa.Table, ordering: str) -> None:
         )
 
 
-def _union(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
+def joined_schema(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:
+    """The columns of both, in the types of the first."""
     known = set(base.names)
     return pa.schema([*base, *(field for field in incoming if field.name not in known)])
 

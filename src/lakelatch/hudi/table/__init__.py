@@ -15,8 +15,8 @@ from .config import (
     TableConfig,
 )
 from .java_properties import parse
-from .key_order import all_outside, java_span, may_be_span
-from .partition_path import distinct_paths, parse_partition_path, partition_path, partition_paths
+from .key_order import Span, all_outside, java_span, joined_span, may_be_span
+from .partition_path import distinct_paths, parse_partition_path, partition_codes, partition_path, partition_paths
 from .partition_values import named_values, possible_values
 from .record_keys import RECORD_KEY, bucket_ids, key_parts, record_keys, refuse_key_type, shown, wide_hashes
 
@@ -32,6 +32,7 @@ __all__ = [
     "STREAMS_KEY",
     "V8_MERGE",
     "Shape",
+    "Span",
     "TableConfig",
     "all_outside",
     "bucket_ids",
@@ -40,11 +41,13 @@ __all__ = [
     "from_avro",
     "is_held",
     "java_span",
+    "joined_span",
     "key_parts",
     "may_be_span",
     "named_values",
     "parse",
     "parse_partition_path",
+    "partition_codes",
     "partition_path",
     "partition_paths",
     "possible_values",

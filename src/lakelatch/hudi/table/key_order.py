@@ -35,7 +35,12 @@ def java_span(keys: pa.Array | pa.ChunkedArray, span: Span, before: Span | None 
         low, high = (swapped[side].as_py().translate(_SWAPPED).decode() for side in ("min", "max"))
     else:
         low, high = span
-    lows, highs = [low, *(before or ())[:1]], [high, *(before or ())[1:]]
+    return joined_span((low, high), before)
+
+
+def joined_span(span: Span, before: Span | None) -> Span:
+    """The span of both in Java's order."""
+    lows, highs = [span[0], *(before or ())[:1]], [span[1], *(before or ())[1:]]
     return min(lows, key=java_order), max(highs, key=java_order)
 
 

@@ -24,6 +24,8 @@ from ...errors import InputError
 from .config import TableConfig
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -89,20 +91,40 @@ def partition_paths(table: pa.Table, config: TableConfig) -> pa.Array:
         InputError: a column is missing or of a type that is no folder name, or a value is refused.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    columns: list[Any] = []
-    for field in config.partition_fields:
+    codes, paths = partition_codes(table, config)
+    return pa.array(paths, pa.string()).take(pa.array(codes))
+
+
+def partition_codes(table: pa.Table, config: TableConfig) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """For every row the place of its partition path in the list, which has each once; errors as in `partition_paths`."""
+    import numpy as np
+    import pyarrow as pa
+
+    codes: Any = pa.array(np.zeros(table.num_rows, np.int32))
+    paths = [""] if table.num_rows else []
+    for number, field in enumerate(config.partition_fields):
         column = _column(table, field, config).combine_chunks()
         if isinstance(column, pa.ChunkedArray):
             column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        elements = pa.array([_element(field, value, config) for value in encoded.dictionary.to_pylist()], pa.string())
-        spelled = elements.take(encoded.indices)
-        columns.append(spelled.fill_null(_element(field, None, config)))
-    if not columns:
-        return pa.repeat(pa.scalar("", pa.string()), table.num_rows)
-    return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "/")
+        given = pa.types.is_dictionary(column.type)
+        encoded = column if given else column.dictionary_encode()
+        values = [*encoded.dictionary.to_pylist(), None]
+        elements = [_element(field, value, config) for value in values]
+        here = encoded.indices.fill_null(len(values) - 1)
+        if number or given or encoded.null_count:  # what is used of the values, and of the pairs of path and value
+            mixed = np.asarray(codes).astype(np.int64) * len(values) + np.asarray(here)
+            pairs = pa.array(mixed).dictionary_encode()
+            found, here = (divmod(each, len(values)) for each in pairs.dictionary.to_pylist()), pairs.indices
+            paths = [f"{paths[before]}/{elements[last]}" if number else elements[last] for before, last in found]
+        else:
+            paths = elements[:-1]
+        codes = here
+    places = {path: place for place, path in enumerate(dict.fromkeys(paths))}
+    found_codes = np.asarray(codes).astype(np.int32, copy=False)
+    if len(places) < len(paths):  # null and "" are spelled alike
+        found_codes = np.array([places[path] for path in paths], np.int32)[found_codes]
+    return found_codes, list(places)
 
 
 def distinct_paths(table: pa.Table, config: TableConfig) -> list[str]:
@@ -110,7 +132,7 @@ def distinct_paths(table: pa.Table, config: TableConfig) -> list[str]:
     fields = config.partition_fields
     spelled = [[_element(f, v, config) for v in _distinct(_column(table, f, config))] for f in fields]
     if sum(len(elements) > 1 for elements in spelled) > 1:
-        return list(partition_paths(table, config).unique().to_pylist())
+        return partition_codes(table, config)[1]
     return ["/".join(path) for path in itertools.product(*spelled)]
 
 

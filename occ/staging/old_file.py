@@ -1,0 +1,155 @@
+"""The base file of a slice that gets a successor: read row group by row group, or handed on as the bytes that it is.
+
+Memory: one row group, and its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...hudi.files import Chunk, RawFooter, note_of
+from ...hudi.merge import holds, stored_texts
+from ...hudi.table import META_COLUMNS, RECORD_KEY, all_outside
+from .file_spec import FileSpec
+from .meta_columns import FILE_NAME, PARTITION_PATH
+
+_LOOKED_UP_ROWS = 1 << 20  # at a time: a hash table of the keys that are looked for is made each time
+
+
+class OldFile:
+    """One base file, in the types that the table has now; a context manager."""
+
+    def __init__(self, spec: FileSpec, path: str) -> None:
+        self._spec, self._path, self._stack = spec, path, ExitStack()
+
+    def __enter__(self) -> Self:
+        self.stream = self._stack.enter_context(self._spec.store.open(self._path))
+        self.metadata = pq.read_metadata(self.stream)
+        texts = stored_texts(self.metadata, but=(RECORD_KEY, *self._spec.config.record_key_fields))
+        self._file = pq.ParquetFile(self.stream, metadata=self.metadata, read_dictionary=texts)
+        self._note = note_of(self.metadata)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def key_column(self) -> str | None:
+        """The column that holds the record key's text in every row, if the file says so."""
+        key = self._note.get("key")
+        return key if key in self._spec.config.record_key_fields else None
+
+    @property
+    def span(self) -> tuple[bytes, bytes] | None:
+        """The smallest and the largest key, in Java's order if it is a file of ours; None where nothing is said."""
+        told = self.metadata.metadata or {}
+        low, high = told.get(b"hoodie_min_record_key"), told.get(b"hoodie_max_record_key")
+        return None if low is None or high is None else (low, high)
+
+    @cached_property
+    def row_groups(self) -> list[tuple[int, int]]:
+        """The numbers of each row group's first row, and of the one after its last."""
+        counts = [self.metadata.row_group(n).num_rows for n in range(self.metadata.num_row_groups)]
+        return list(pairwise(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).tolist()))
+
+    # Rows --------------------------------------------------------------------------------------------------------
+
+    def rows(self, row_group: int | None = None, *, columns: Collection[str] | None = None) -> pa.Table:
+        """A row group (None: all) with the meta columns that stay with a row. Texts stored with a dictionary are in one.
+
+        Args:
+            columns: those data columns only.
+        """
+        # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
+        same = self.key_column
+        unread = (PARTITION_PATH, FILE_NAME, same)
+        wanted = None if columns is None else {*META_COLUMNS, *columns}
+        there = self._file.schema_arrow.names
+        rows = self._read([n for n in there if n not in unread and (wanted is None or n in wanted)], row_group)
+        if same and (wanted is None or same in wanted):
+            rows = rows.append_column(same, rows.column(RECORD_KEY))
+        return in_types(rows, self._spec)
+
+    def keys(self, row_group: int | None = None) -> pa.Array:
+        """The record keys of a row group (None: of all)."""
+        return array_of_column(self._read([RECORD_KEY], row_group), RECORD_KEY)
+
+    def column(self, name: str, row_group: int) -> pa.Array | None:
+        """One column of a row group in its present type; None where the file lacks it."""
+        if name not in self._file.schema_arrow.names:
+            return None
+        return array_of_column(in_types(self._read([name], row_group), self._spec), name)
+
+    def _read(self, names: list[str], row_group: int | None) -> pa.Table:
+        if row_group is None:
+            return self._file.read(names, use_threads=False)
+        return self._file.read_row_group(row_group, names, use_threads=False)
+
+    # Index -------------------------------------------------------------------------------------------------------
+
+    def lacks_all(self, keys: pa.Array) -> bool:
+        """Whether the footer says that none of the keys can be in the file."""
+        span = self.span
+        return span is not None and all_outside(keys, *span)
+
+    def partners(self, keys: pa.Array) -> npt.NDArray[np.int32]:
+        """For each row the place of its key among these, or -1."""
+        found = [np.zeros(0, np.int32)]
+        for numbers in self._blocks():
+            held = pa.concat_arrays([self.keys(number) for number in numbers])
+            found.append(np.asarray(pc.index_in(held, value_set=keys).fill_null(-1)))
+        return np.concatenate(found)
+
+    def _blocks(self) -> Iterator[list[int]]:
+        """Row groups that are looked at together."""
+        block: list[int] = []
+        count = 0
+        for number, (start, end) in enumerate(self.row_groups):
+            if block and count + end - start > _LOOKED_UP_ROWS:
+                yield block
+                block, count = [], 0
+            block.append(number)
+            count += end - start
+        if block:
+            yield block
+
+    # Bytes -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def raw(self) -> RawFooter | None:
+        """The footer as it is stored, of a file whose row groups a file of ours may take over as they are.
+
+        Those of other writers are not: pages without checksums, columns of other Parquet types, a calendar of their own.
+        """
+        return RawFooter.of(self.stream) if self._note.get("checksums") else None
+
+    def chunks(self, row_group: int) -> list[Chunk]:
+        """The columns of a row group as bytes."""
+        assert self.raw is not None
+        return self.raw.chunks(row_group)
+
+
+def in_types(rows: pa.Table, spec: FileSpec) -> pa.Table:
+    """The rows in the types of the table; texts may be in a dictionary."""
+    wanted = {f.name: f.type for f in spec.schema} | dict.fromkeys(META_COLUMNS, pa.string())
+    for place, column in enumerate(rows.schema):
+        kind = wanted.get(column.name, column.type)
+        if not holds(column.type, kind):
+            rows = rows.set_column(place, pa.field(column.name, kind), rows.column(place).cast(kind))
+    return rows
+
+
+def array_of_column(rows: pa.Table, name: str) -> Any:
+    """A column in one piece."""
+    column = rows.column(name).combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
