@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...conflict import Kind, kind_of
-from ...errors import ConflictError, InputError, LakeLatchError, RolledBackError, StorageError
+from ...errors import ConflictError, CorruptTableError, InputError, LakeLatchError, RolledBackError, StorageError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name
 from ...progress import Reporter
@@ -244,7 +244,11 @@ def execute(session: Session, instant: str, report: Reporter | None = None) -> E
     files = extent(held(session.store, begin.plan))
     try:
         with (run := Execution(session, begin, report)):
-            _RUN[begin.action](run)
+            try:
+                _RUN[begin.action](run)
+            except (StorageError, CorruptTableError):
+                run.check()  # what is lacking may have been cleaned away since somebody else has executed the plan
+                raise
     except ConflictError as e:
         # A plan that lost against what has landed, at its commit or below its reading, can never land: it ends for all.
         if session.log.outcome(e.winner) == "commit":

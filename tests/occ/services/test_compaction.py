@@ -133,6 +133,24 @@ def test_of_two_executions_one_lands_and_the_other_is_told(world):
     agree(world)
 
 
+@pytest.mark.parametrize("op", ["get", "open"])
+def test_whose_files_were_cleaned_since_another_executed_the_plan_is_told_who(world, op):
+    """Simulator, of streams: it was told that the table is damaged."""
+    a, b = world.writer("A"), world.writer("B", host="host-b")
+    planned = a.table.plan_compaction()
+
+    def beside() -> None:
+        b.table.execute(planned)
+        for each in world.folder.rglob("part=*/.*.log.*"):
+            each.unlink()  # as a later cleaning does
+
+    a.store.add(Pause(On(op, "part="), call=beside))
+    mine = a.table.execute(planned)
+    assert (mine.mine, mine.by) == (False, "B")
+    with world.fresh() as table:
+        assert content(table) == ROWS == independent_content(world.folder)
+
+
 def test_a_plan_outlives_its_scheduler_and_a_cancelled_one_leaves_nothing(world):
     a, b = world.writer("A"), world.writer("B", host="host-b")
     planned = a.table.plan_compaction()
