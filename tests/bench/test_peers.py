@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from lakelatch.bench import contenders
+from lakelatch.bench import contenders, servers
 from lakelatch.bench.systems import bare_locks, known, load
 from lakelatch.errors import ConfigError
 
@@ -30,9 +30,13 @@ EACH = {
 }
 
 
-@pytest.mark.parametrize("peer", ["delta-rs", "pyiceberg"])
+@pytest.mark.parametrize(
+    "peer", ["delta-rs", "pyiceberg", pytest.param("pyiceberg-postgres", marks=pytest.mark.server)]
+)
 def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     pytest.importorskip(load(peer).package)
+    if words := servers.missing(getattr(load(peer), "server", "")):
+        pytest.skip(words)
     (run,) = lab(facts=EACH, writers=4, operations=3, peers=[f"{peer}/best"], ours=False).runs
     assert "failed" not in run, run["failed"]
     assert run["failed_operations"] == 0, run["errors"]

@@ -24,7 +24,7 @@ from ..errors import ConfigError, LakeLatchError
 from ..locks import check_url, shown
 from ..occ.entries import Settings
 from ..storage import open_store
-from . import lock_servers, machine, oracle, rows
+from . import machine, oracle, rows, servers
 from .crew import Crew, refuse_too_many
 from .measures import figures
 from .operations import Operation, read_operations
@@ -168,6 +168,9 @@ def contenders(
                 raise
             skipped.append(f"skipped {adapter}: {e}")
             continue
+        if words := servers.missing(getattr(system, "server", "")):
+            skipped.append(f"skipped {adapter}: {words}")
+            continue
         chosen_ones = [each for each in system.configurations if wanted in ("", each.name)]
         if not chosen_ones:
             known = ", ".join(each.name for each in system.configurations)
@@ -228,9 +231,9 @@ def _cannot(scenario: Scenario, name: str) -> str:
         return f"{name} cannot {', '.join(sorted(missing))}"
     if scenario.server is None:
         return ""
-    if absent := lock_servers.missing(scenario.server.kind):
+    if absent := servers.missing(scenario.server.kind):
         return f"{scenario.name}: {absent}"
-    scheme = lock_servers.KINDS[scenario.server.kind].scheme
+    scheme = servers.KINDS[scenario.server.kind].scheme
     if name != OURS and scheme not in getattr(system, "schemes", ()):
         return f"{name} takes no lock from a server, so {scenario.name} would not befall it"
     return ""
@@ -254,7 +257,7 @@ class _Run:
             settings = {**scenario.settings, **settings}
         self._settings = settings
         self._system: System = load(contender.system)(settings)
-        self._outages: lock_servers.Outages | None = None
+        self._outages: servers.Outages | None = None
         self._seed = f"{plan.seed}/{scenario.name}/{writers}/{turn}"
         self._folder = Path()
         self._crew: Crew | None = None
@@ -279,22 +282,26 @@ class _Run:
         (folder / "cells").write_bytes(bytes(8 * CELLS))
         self.facts["load"] = machine.load()
         restarts = self._scenario.server
+        kind = restarts.kind if restarts else getattr(load(self._contender.system), "server", "")
         try:
-            with lock_servers.started(restarts.kind) if restarts else nullcontext() as server:
-                if restarts and server:
-                    self._lock_at(server, restarts)
+            with servers.started(kind) if kind else nullcontext() as server:
+                if server is not None:
+                    self._use(server, restarts)
                 return self._performed(folder)
         except LakeLatchError as e:  # of the server
             return self.facts | {"failed": str(e)}
 
-    def _lock_at(self, server: lock_servers.LockServer, restarts: Restarts) -> None:
-        """The locks of this run are there, and it fails as often as the scenario wants."""
-        own = {"lock": server.url} if self._contender.system == OURS else {"locks": [server.url]}
+    def _use(self, server: servers.Server, restarts: Restarts | None) -> None:
+        """This run's locks are on a server that fails as often as the scenario wants, or a peer's catalog is."""
+        if restarts is None:
+            own: dict[str, Any] = {"server": server.url}
+        else:
+            own = {"lock": server.url} if self._contender.system == OURS else {"locks": [server.url]}
+            self._outages = servers.Outages(
+                server, every_s=restarts.every_s, down_s=restarts.down_s, times=restarts.times, until_s=self._seconds
+            )
         self._settings = {**self._settings, **own}
         self._system = load(self._contender.system)(self._settings)
-        self._outages = lock_servers.Outages(
-            server, every_s=restarts.every_s, down_s=restarts.down_s, times=restarts.times, until_s=self._seconds
-        )
 
     def _performed(self, folder: Path) -> dict[str, Any]:
         first = rows.first_rows(self._scenario.keys, self._partitions, self._scenario.balance)
@@ -390,7 +397,7 @@ class _Run:
             setattr(progress, what, value)
         self._tell(progress)
 
-    def _fail_the_server(self, outages: lock_servers.Outages, now_s: float, crew: Crew) -> None:
+    def _fail_the_server(self, outages: servers.Outages, now_s: float, crew: Crew) -> None:
         before = len(outages.begun)
         outages.look(now_s)
         crew.strikes += [{"writer": None, "kind": "the lock server ends", "at": at} for at in outages.begun[before:]]

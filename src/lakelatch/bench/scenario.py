@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from ..arguments import flag, number, text
 from ..errors import ConfigError
-from .lock_servers import KINDS
+from .servers import LOCKS
 from .works import WORKS
 
 _FOLDER = Path(__file__).with_name("scenarios")
@@ -56,7 +56,7 @@ class Restarts:
     """A lock server of the lab's own, which is killed again and again; our tables take their lock from it.
 
     Attributes:
-        kind: a name of `lock_servers.KINDS`.
+        kind: one of `servers.LOCKS`.
         every_s: for how long it serves, from the start of the run and after each restart.
         down_s: until it is started again.
         times: how often at most; 0: as long as the run lasts.
@@ -68,7 +68,7 @@ class Restarts:
     times: int = 0
 
     def __post_init__(self) -> None:
-        _one_of(self.kind, tuple(KINDS), "server.kind")
+        _one_of(self.kind, LOCKS, "server.kind")
         number(self.every_s, "server.every_s", least=0.01, error=ConfigError)
         number(self.down_s, "server.down_s", least=0, error=ConfigError)
         number(self.times, "server.times", least=0, whole=True, error=ConfigError)

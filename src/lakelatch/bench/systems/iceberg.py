@@ -1,4 +1,4 @@
-"""pyiceberg with its SQL catalog on SQLite, on a local folder."""
+"""pyiceberg with its SQL catalog on SQLite or PostgreSQL, on a local folder."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 _NAME = "lab.rows"
+_OF_THE_LAB = ("locks", "server")  # settings that are no properties of the table
 
 
 class PyIceberg:
@@ -48,13 +49,14 @@ class PyIceberg:
     )
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._properties = {name: str(value) for name, value in settings.items() if name != "locks"}
+        self._properties = {name: str(value) for name, value in settings.items() if name not in _OF_THE_LAB}
+        self._server = settings.get("server", "")
 
     def create(self, place: str, first: pa.Table) -> None:
         if "://" in place and not place.startswith("file://"):
             raise ConfigError(f"pyiceberg is measured on a local folder only, not at {place.partition('://')[0]}://")
         Path(place.removeprefix("file://")).mkdir(parents=True)
-        catalog = _catalog(place)
+        catalog = self._catalog(place)
         catalog.create_namespace("lab")
         table = catalog.create_table(_NAME, rows.SCHEMA, properties=self._properties)
         number = table.schema().find_field(rows.PARTITION).field_id
@@ -66,15 +68,27 @@ class PyIceberg:
         table.append(first)
 
     def open(self, place: str, writer: str, priority: int) -> _Session:  # noqa: ARG002 - it knows no writers
-        return _Session(_catalog(place).load_table(_NAME))
+        return _Session(self._catalog(place).load_table(_NAME))
 
     def rows(self, place: str) -> pa.Table:
-        return _catalog(place).load_table(_NAME).scan(selected_fields=tuple(rows.SCHEMA.names)).to_arrow()
+        return self._catalog(place).load_table(_NAME).scan(selected_fields=tuple(rows.SCHEMA.names)).to_arrow()
+
+    def _catalog(self, place: str) -> SqlCatalog:
+        folder = Path(place.removeprefix("file://")).resolve()
+        return SqlCatalog("lab", uri=self._database(folder), warehouse=f"file://{folder}")
+
+    def _database(self, folder: Path) -> str:
+        return f"sqlite:///{folder}/catalog.db"
 
 
-def _catalog(place: str) -> SqlCatalog:
-    folder = Path(place.removeprefix("file://")).resolve()
-    return SqlCatalog("lab", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+class PyIcebergPostgres(PyIceberg):
+    """The same with a PostgreSQL of the lab's own, which is started for each run."""
+
+    modules: ClassVar[tuple[str, ...]] = ("pg8000",)
+    server: ClassVar[str] = "postgres"
+
+    def _database(self, folder: Path) -> str:  # noqa: ARG002 - each run has a server of its own
+        return f"{self._server.replace('postgresql', 'postgresql+pg8000').replace('//', '//postgres@')}/postgres"
 
 
 class _Session:

@@ -16,6 +16,7 @@ _BUILT_IN = {
     OURS: (".lakelatch_tables", "LakeLatch"),
     "delta-rs": (".delta", "DeltaRs"),
     "pyiceberg": (".iceberg", "PyIceberg"),
+    "pyiceberg-postgres": (".iceberg", "PyIcebergPostgres"),
     "redis-py": (".bare_locks", "RedisPy"),
     "python-redis-lock": (".bare_locks", "PythonRedisLock"),
     "kazoo": (".bare_locks", "Kazoo"),

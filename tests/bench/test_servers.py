@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from lakelatch.bench import lock_servers
-from lakelatch.bench.lock_servers import Outages
+from lakelatch.bench import servers
+from lakelatch.bench.servers import Outages
 from lakelatch.errors import ConfigError, LakeLatchError
 from lakelatch.testing.contention import until
 
@@ -33,7 +33,7 @@ def reachable(url: str) -> bool:
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["redis", "zookeeper"])
 def test_no_increment_is_lost_or_doubled_while_the_lock_server_restarts(lab, kind):
-    if words := lock_servers.missing(kind):
+    if words := servers.missing(kind):
         pytest.skip(words)
     server = {"kind": kind, "every_s": 0.05, "down_s": 0.05, "times": 2}
     (run,) = lab(facts={**COUNTER, "server": server}, operations=12).runs
@@ -44,16 +44,16 @@ def test_no_increment_is_lost_or_doubled_while_the_lock_server_restarts(lab, kin
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", ["redis", "zookeeper"])
+@pytest.mark.parametrize("kind", ["redis", "zookeeper", "postgres"])
 def test_the_server_is_gone_with_the_lab_however_that_ends(kind):
-    if words := lock_servers.missing(kind):
+    if words := servers.missing(kind):
         pytest.skip(words)
-    with lock_servers.started(kind) as server:
+    with servers.started(kind) as server:
         assert reachable(server.url)
     assert not reachable(server.url)
     program = (
-        "from lakelatch.bench import lock_servers; import os, signal\n"
-        f"with lock_servers.started({kind!r}) as server:\n"
+        "from lakelatch.bench import servers; import os, signal\n"
+        f"with servers.started({kind!r}) as server:\n"
         "    print(server.url, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     url = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200).stdout.strip()
@@ -63,7 +63,7 @@ def test_the_server_is_gone_with_the_lab_however_that_ends(kind):
 
 @pytest.mark.server
 def test_a_run_that_is_over_before_the_server_fails_has_no_rate(lab):
-    if words := lock_servers.missing("redis"):
+    if words := servers.missing("redis"):
         pytest.skip(words)
     (run,) = lab(facts={**COUNTER, "server": {"kind": "redis", "every_s": 3600}}, operations=1).runs
     assert run["failed"] == "the run was over before its lock server had failed; measure for longer"
@@ -74,10 +74,10 @@ def test_an_absent_server_and_a_system_without_its_locks_are_left_out_in_a_sente
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
     facts = {**COUNTER, "server": {"kind": "redis", "every_s": 1}}
-    absent = "the lab starts a lock server of its own, and redis-server is not installed here"
+    absent = "the lab starts a server of its own, and redis-server is not installed here"
     results = lab(facts=facts)
     assert (results.runs, results.skipped) == ([], [f"own: {absent}"])
-    with pytest.raises(ConfigError, match="redis-server is not installed here"), lock_servers.started("redis"):
+    with pytest.raises(ConfigError, match="redis-server is not installed here"), servers.started("redis"):
         pass
     (programs / "redis-server").touch(mode=0o755)
     results = lab(facts=facts, peers=[f"{faulty}:Right"], ours=False)
@@ -90,8 +90,8 @@ def test_another_lock_is_refused_where_the_lab_starts_one(lab):
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path):
-    kind = lock_servers.Kind("x", b"", b"never", str, lambda folder, port: ["sh", "-c", "echo no such | option"])
-    server = lock_servers.LockServer(kind, tmp_path)
+    kind = servers.Kind("x", b"", b"never", str, lambda folder, port: ["sh", "-c", "echo no such | option"])
+    server = servers.Server(kind, tmp_path)
     server.start()
     try:
         with pytest.raises(LakeLatchError, match=r"x://127.0.0.1:\d+ does not start: no such | option"):

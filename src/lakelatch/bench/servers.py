@@ -1,10 +1,13 @@
-"""Lock servers of the lab's own, for scenarios in which the server fails: in a temporary folder, on a free port of 127.0.0.1."""
+"""Servers of the lab's own, for locks that fail and for catalogs of peers: in a temporary folder, on a free port of 127.0.0.1."""
 
 from __future__ import annotations
 
 import math
+import os
+import pwd
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -67,17 +70,52 @@ def _zookeeper(folder: Path, port: int) -> list[str]:
     return ["java", *jvm, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg")]
 
 
+def _postgres_folder() -> Path | None:
+    """Where its programs are: on the path, or where Debian puts those of its newest version."""
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
+    return max((each.parent for each in Path("/usr/lib/postgresql").glob("*/bin/initdb")), default=None)
+
+
+def _postgres_missing() -> str:
+    if _postgres_folder() is None:
+        return "PostgreSQL (initdb)"
+    if os.geteuid() == 0 and "postgres" not in {each.pw_name for each in pwd.getpwall()}:
+        return "the user postgres, as which root has to run it,"
+    return ""
+
+
+_POSTGRES = (
+    '[ -d "$1/data" ] || "$2/initdb" -D "$1/data" -U postgres -A trust -E UTF8 --locale=C --no-sync || exit 1; '
+    'exec "$2/postgres" -D "$1/data" -p "$3" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=1100'
+)
+
+
+def _postgres(folder: Path, port: int) -> list[str]:
+    as_user: list[str] = []
+    if os.geteuid() == 0:  # it refuses to run as root
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        shutil.chown(folder, "postgres")
+    return [*as_user, "sh", "-c", _POSTGRES, "sh", str(folder), str(_postgres_folder()), str(port)]
+
+
+# A start of user postgres in protocol 3.0, and the answer to one who needs no password.
+_POSTGRES_HELLO = struct.pack("!ii", 23, 3 << 16) + b"user\0postgres\0\0"
+_POSTGRES_WELCOME = b"R\0\0\0\x08\0\0\0\0"
+
+LOCKS = ("redis", "zookeeper")  # those that have locks
 KINDS = {
+    "postgres": Kind("postgresql", _POSTGRES_HELLO, _POSTGRES_WELCOME, _postgres_missing, _postgres),
     "redis": Kind("redis", b"PING\r\n", b"+PONG", _redis_missing, _redis),
     "zookeeper": Kind("zk", b"srvr", b"Mode: ", _zookeeper_missing, _zookeeper),
 }
 
 
-class LockServer:
+class Server:
     """One server and its process.
 
     Attributes:
-        url: of its locks.
+        url: of its locks, or of its databases.
     """
 
     def __init__(self, kind: Kind, folder: Path) -> None:
@@ -111,7 +149,7 @@ class LockServer:
         while not self.serves():
             if time.monotonic() > give_up:
                 said = (self._folder / "server.log").read_text(errors="replace").strip()[-600:]
-                raise LakeLatchError(f"the lab's lock server {self.url} does not start: {said or 'it said nothing'}")
+                raise LakeLatchError(f"the lab's server {self.url} does not start: {said or 'it said nothing'}")
             time.sleep(0.05)  # nothing tells that a server has opened its port
 
     def serves(self) -> bool:
@@ -123,7 +161,7 @@ class LockServer:
 
 
 @contextmanager
-def started(name: str) -> Iterator[LockServer]:
+def started(name: str) -> Iterator[Server]:
     """A server of a kind, which serves; gone at the end, with all that it has written.
 
     Raises:
@@ -133,7 +171,7 @@ def started(name: str) -> Iterator[LockServer]:
     if what := missing(name):
         raise ConfigError(what)
     with tempfile.TemporaryDirectory(prefix="lakelatch-bench") as folder:
-        server = LockServer(KINDS[name], Path(folder))
+        server = Server(KINDS[name], Path(folder))
         server.start()
         try:
             server.wait_ready()
@@ -143,9 +181,9 @@ def started(name: str) -> Iterator[LockServer]:
 
 
 def missing(name: str) -> str:
-    """Why there can be no server of a kind here, in a sentence; "" where there can."""
-    what = KINDS[name].missing()
-    return f"the lab starts a lock server of its own, and {what} is not installed here" if what else ""
+    """Why there can be no server of a kind here, in a sentence; "" where there can, and for no kind."""
+    what = KINDS[name].missing() if name else ""
+    return f"the lab starts a server of its own, and {what} is not installed here" if what else ""
 
 
 class Outages:
@@ -155,9 +193,7 @@ class Outages:
         begun: when, in seconds of the run.
     """
 
-    def __init__(
-        self, server: LockServer, *, every_s: float, down_s: float, times: int = 0, until_s: float = 0.0
-    ) -> None:
+    def __init__(self, server: Server, *, every_s: float, down_s: float, times: int = 0, until_s: float = 0.0) -> None:
         """Plan them; no more than ``times``, and none after ``until_s`` seconds of the run, where these are not 0."""
         self._server, self._every_s, self._down_s = server, every_s, down_s
         self._times, self._until_s = times or math.inf, until_s or math.inf
