@@ -148,7 +148,7 @@ def a_while() -> None:
 
 
 def spark_job(given: argparse.Namespace) -> None:
-    import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+    from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
     import lakelatch.spark

@@ -90,7 +90,8 @@ def markers(spark: SparkSession, request: dict) -> dict:
     conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
     storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, conf)
     utils = jvm.org.apache.hudi.common.util.MarkerUtils
-    lists = utils.readTimelineServerBasedMarkersFromFileSystem(request["path"], storage)
+    context = jvm.org.apache.hudi.common.engine.HoodieLocalEngineContext(conf)
+    lists = utils.readTimelineServerBasedMarkersFromFileSystem(request["path"], storage, context, 1)
     names = sorted(str(name) for each in lists.values() for name in each)
     return {"type": str(utils.readMarkerType(storage, request["path"]).get()), "names": names}
 
@@ -102,7 +103,9 @@ def answer(spark: SparkSession, request: dict) -> dict:
         frame = {"upsert": upsert, "compact": compact, "cluster": cluster}.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected
-        return {"error": f"{type(error).__name__}: {error}"[:4000]}
+        told = f"{type(error).__name__}: {error}"
+        causes = [line for line in told.splitlines() if line.startswith("Caused by: ")]
+        return {"error": "\n".join([told[:4000], *dict.fromkeys(causes)])}
 
 
 def plain(value):

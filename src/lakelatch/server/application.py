@@ -290,7 +290,7 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     words = {
         HTTPStatus.NOT_FOUND: "there is nothing here; /openapi.json says what can be asked",
-        HTTPStatus.METHOD_NOT_ALLOWED: "this is not asked with that method; /openapi.json says what can be asked",
+        HTTPStatus.METHOD_NOT_ALLOWED: "this only answers GET, and markers also POST; /openapi.json says what can be asked",
     }
     detail = error.detail if error.detail != status.phrase else words.get(status, error.detail)
     found = refusal(status, detail, retry_s=1.0 if status is HTTPStatus.SERVICE_UNAVAILABLE else None)
