@@ -85,7 +85,9 @@ def run(execution: Execution) -> None:
         new = workspace.rewrite(each) if each.base else workspace.new_file(each.partition, file_id=each.file_id)
         with new as file:
             if session.streams:
-                made = stitched(session.store, session.streams, each, strict=True)
+                made = execution.attempt.seen(
+                    lambda each=each: stitched(session.store, session.streams, each, strict=True)  # type: ignore[misc]
+                )
                 file.note(floors_to_footer(made.floors))
                 file.write(in_columns(execution, made.rows))
             else:

@@ -93,7 +93,7 @@ def rows_of(execution: Execution, slice_: FileSlice) -> pa.Table:
     session, workspace = execution.session, execution.workspace
     if not slice_.logs:
         return workspace.read_slice(slice_, meta=True)
-    rows = merged_rows(session.store, session.config, slice_, strict=True)
+    rows = execution.attempt.seen(lambda: merged_rows(session.store, session.config, slice_, strict=True))
     return in_columns(execution, rows)
 
 

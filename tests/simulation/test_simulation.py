@@ -17,7 +17,7 @@ from .graph import write_skews
 from .hunt import DOCUMENT, MUTANTS, broken, hunt, print_into
 from .install import simulated
 from .shape import LOCKS, MIXES, Shape
-from .soak import Tally, shrunk, story, tally
+from .soak import Tally, shrunk, story, tally, with_keepers
 from .world import World, run
 
 BLOCKS, SEEDS, STREAM_SEEDS = 10, 400, 100
@@ -38,6 +38,12 @@ def block(number: int) -> Tally:
 def test_no_schedule_breaks_a_promise(number: int):
     failed = block(number).failed
     assert not failed, f"{failed[0][1]}\n\n{story(shrunk(failed[0][0], seeds=50, seconds=20))}"
+
+
+@pytest.mark.parametrize("seed", [77000611, 77000645])
+def test_a_compaction_whose_events_a_restore_took_back_ends(seed: int):
+    """It was told that a file is gone, and stayed pending for ever, with its file groups."""
+    run(with_keepers(Shape.of(seed).streaming()))
 
 
 @functools.cache
