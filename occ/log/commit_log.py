@@ -28,7 +28,7 @@ from ...errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from ...storage import Durable, Outcome, Put, Store
+from ...storage import Durable, Outcome, Put, Store, secured
 from ..entries import Begin, Close, Commit, End, LogEntry, Open, Settings, decode, encode
 from .epochs import (
     commits_since,
@@ -368,9 +368,9 @@ class CommitLog:
         """
         folder, _, last = path.rpartition("/")
         for name in self._store.names(folder):
-            if name <= last and (put := self._store.secure(f"{folder}/{name}")).outcome is Outcome.UNKNOWN:
+            if name < last and (put := secured(self._store, f"{folder}/{name}")).outcome is Outcome.UNKNOWN:
                 return put
-        return put
+        return secured(self._store, path)  # LOST when the epoch has been pruned meanwhile
 
     def _newest_epoch_is_not(self, epoch: int) -> bool:
         try:

@@ -29,7 +29,7 @@ from ...hudi.timeline import (
     parse,
     parse_unknown,
 )
-from ...storage import Outcome, Store
+from ...storage import Outcome, Store, secured
 from ..entries import (
     INLINE_BYTES,
     Commit,
@@ -306,7 +306,7 @@ class Publisher:
             if (
                 found
                 and found.state == "completed"
-                and self._store.secure(f"{self._folder}/{name}").outcome is Outcome.UNKNOWN
+                and secured(self._store, f"{self._folder}/{name}").outcome is Outcome.UNKNOWN
             ):
                 raise StorageError(
                     f"{self._store.url}: the timeline could not be flushed ({put.cause}), so this epoch of the log goes on; the "

@@ -13,7 +13,7 @@ from ...hudi.files import not_hudi
 from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...plain_text import visible
-from ...storage import Outcome, Store, open_store, put_secured
+from ...storage import Outcome, Store, open_store, put_secured, secured
 from ..entries import NO_LOCK, OWN_LOCK, Open, Settings, encode
 from ..log import FOLDER_KEEPER, LOG, slot_path
 from ..session import PROPERTIES, prove, settled
@@ -99,7 +99,7 @@ def create(
     body = config.to_bytes()
     put = store.put_if_absent(PROPERTIES, body)
     if put.outcome is Outcome.UNKNOWN and store.body(PROPERTIES) == body:
-        put = store.secure(PROPERTIES)
+        put = secured(store, PROPERTIES)
     if put.outcome is Outcome.LOST:
         if exist_ok:
             return _as_asked(Table(store, env=env, writer=writer), config, {n: getattr(wanted, n) for n in settings})

@@ -78,6 +78,29 @@ def test_a_commit_whose_flushes_all_fail_is_never_acknowledged(world, after_cut,
         assert content(table) == BEGUN
 
 
+def test_a_commit_whose_epoch_is_pruned_while_it_is_written_anew_has_landed(world):
+    """Seed 2000034207 of the simulator: A's entry stands, its flush has failed, and others need its epoch no more."""
+    disk = PowerDisk(world.folder)
+    a, b = (world.writer(n, host=f"host-{n}", epoch_slots=8, flush=disk.flush) for n in "AB")
+    a.table.change_settings(log_epochs=1)
+    txn = a.begin_add("a")
+    log = a.table.session.log
+    mine = log.epoch
+
+    def others() -> None:
+        while mine not in b.table.session.pruner.prune():
+            b.add("b")
+
+    fail(disk, LOG, once=True)
+    a.store.add(Pause(On("list", "/log/"), call=others))
+    assert txn.commit()
+    assert log.epoch > mine
+    assert content(a.table).items() >= {"a0": 1, "a1": 1}.items()
+    with world.fresh() as table:
+        assert check(table.store).sound()
+        assert content(table) == content(a.table)
+
+
 def test_a_hole_in_the_log_is_damage_and_not_its_head(world, after_cut):
     """B is told that it has landed behind an entry that A cannot bring to disk; A dies, and the power goes."""
     disk = PowerDisk(world.folder)
