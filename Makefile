@@ -52,12 +52,14 @@ test: lint types
 test-fast: venv
 	$(FAST)
 
-# Half of the fast tests wait for servers and processes, the other half computes: each its own run, both at once. Those
-# that compute have the lower priority: they must not keep a waiter from its moment.
+# Some of the fast tests wait for servers and processes, the others compute, in two runs: all three at once. Those that
+# compute have the lower priority: they must not keep a waiter from its moment.
 WAITING := tests/locks tests/process tests/server tests/storage tests/cli/test_locks.py
+PURE := -m "not spark and not jvm" -p no:cacheprovider
 FAST := $(STAGES) \
-	'fast: nice -n 10 $(PYTEST) -m "not spark and not jvm" $(addprefix --ignore=,$(WAITING))' \
-	'servers: $(PYTEST) -m "not spark and not jvm" -p no:cacheprovider $(WAITING)'
+	'fast: nice -n 10 $(PYTEST) $(PURE) $(addprefix --ignore=,$(WAITING) tests/occ)' \
+	'occ: nice -n 10 $(PYTEST) $(PURE) tests/occ' \
+	'servers: $(PYTEST) $(PURE) $(WAITING)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java

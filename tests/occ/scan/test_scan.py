@@ -22,7 +22,7 @@ from ...servers.moto_server import moto_s3
 from ..mor import Mor, at
 from ..world import BEGUN, SCHEMA, add, rows
 
-ROW_GROUP = 131_072
+ROW_GROUP = 65_536
 
 
 def opened(store: FaultStore) -> list[str]:
