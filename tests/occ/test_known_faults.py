@@ -42,12 +42,12 @@ from lakelatch.occ.liveness.heartbeat import HEARTBEATS, HeartbeatObserver, Hear
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.rebase.rounds import Rebase
+from lakelatch.occ.session import session as session_module
 from lakelatch.occ.session.memory import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
 from lakelatch.occ.staging import data_file
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.occ.workspace import attempt as attempt_module
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
 
 from ..mutants import Variant, answering, instead
@@ -337,7 +337,7 @@ def the_clock_alone_gives_t() -> Variant:
     def by_clock(now: float, _top: str, **_: bool) -> str:
         return next_label(now, EARLIEST)
 
-    return [instead(module, "next_label", by_clock) for module in (attempt_module, landing_module)]
+    return [instead(module, "next_label", by_clock) for module in (session_module, landing_module)]
 
 
 @pytest.mark.parametrize("writers", [2, 5])

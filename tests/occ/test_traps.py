@@ -29,12 +29,12 @@ from lakelatch.occ.liveness.markers import delete_announced, list_markers
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.epochs import LOG
+from lakelatch.occ.session import session as session_module
 from lakelatch.occ.staging import data_file as basefile
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction import beginning
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.occ.workspace import attempt as attempt_module
 from lakelatch.occ.workspace.attempt import Attempt
 from lakelatch.occ.workspace.workspace import Workspace
 from lakelatch.storage import Outcome
@@ -92,14 +92,14 @@ def test_trap_1_t_is_picked_anew_at_every_slot(world):
 
 
 def test_trap_1_does_harm_when_t_is_kept(world, breaks):
-    real, chosen = attempt_module.next_label, []
+    real, chosen = session_module.next_label, []
 
     def next_label(now: float, top: str, **options: bool) -> str:
         chosen.append(real(now, top, **options))
         # A's T, then B's T and C, then A again, who keeps its first choice.
         return chosen[0 if len(chosen) == 4 else -1]
 
-    for module in (attempt_module, landing_module):
+    for module in (session_module, landing_module):
         breaks(module, "next_label", next_label)
     of_a, of_b = place_t_late(world)
     assert of_a < of_b

@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[2]
 INSIDES = {
     "locks/dynamodb/table.py": {"_credentials", "_request_signer"},  # and _endpoint, a name that is ours, too
     "locks/zookeeper/session.py": {"_connection"},  # and its _connect, a name that is ours, too
-    "spark/clauses.py": {"_jdf"},
-    "spark/columns.py": {"_active_spark_context", "_jvm", "_jc"},
-    "spark/partition_pruning.py": {"_jdf"},
-    "spark/read.py": {"_jsparkSession", "_jvm"},
-    "spark/incoming.py": {"_jdf"},
+    "spark/writing/clauses.py": {"_jdf"},
+    "spark/reading/columns.py": {"_active_spark_context", "_jvm", "_jc"},
+    "spark/reading/partition_pruning.py": {"_jdf"},
+    "spark/reading/read.py": {"_jsparkSession", "_jvm"},
+    "spark/writing/incoming.py": {"_jdf"},
 }
 LIBRARIES = ("kazoo", "redis", "boto3", "botocore", "obstore", "pyspark", "prometheus_client", "fastavro", "pyarrow")
 

@@ -30,6 +30,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
+# The server is in this process, and its threads use `random` while a strategy does.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_no_request_gets_more_or_less_than_the_description_says(url: str, mode: str):
     described = schemathesis.openapi.from_dict(Client(url)("/openapi.json").json())

@@ -18,7 +18,7 @@ from .shape import Shape
 
 
 def _appends(shape: Shape) -> Shape:
-    return replace(shape.appending(), writers=3, bucket_count=1)
+    return replace(shape.appending(), writers=3, bucket_count=1, streams=0)
 
 
 def _by_events(shape: Shape) -> Shape:
