@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lakelatch.bench import read
+from lakelatch.bench import Progress, read
 from lakelatch.cli.app import app
+from lakelatch.cli.bench.run import interruptible
 from lakelatch.storage import open_store
 from lakelatch.testing.contention import until
 
@@ -241,6 +242,24 @@ def test_an_interrupt_ends_all_processes_and_leaves_a_partial_result(tmp_path, n
     assert run["partial"]
     assert run["done"] >= 18
     assert "Ended before its end" in (out / "report.md").read_text()
+
+
+def test_an_interrupt_that_python_drops_is_raised_when_the_lab_tells_next(monkeypatch):
+    dropped, told = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: dropped.append(each.exc_type))
+
+    class Finalized:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    with interruptible(told.append) as tell:
+        tell(Progress())
+        Finalized()
+        with pytest.raises(KeyboardInterrupt):
+            tell(Progress())
+    assert dropped == [KeyboardInterrupt]
+    assert len(told) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.process

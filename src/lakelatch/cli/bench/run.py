@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from ...bench import Plan, contenders, load, measure, read
+from ...bench import Plan, Progress, contenders, load, measure, read
 from ...bench.report import aborted, advise, write
 from ...errors import ConfigError
 from ...occ.entries import Settings
@@ -61,8 +61,8 @@ def run(
     for words in skipped:
         say(words, err=True)
     try:
-        with _terminated_as_interrupted(), Display() as display:
-            measure(plan, display)
+        with Display() as display, interruptible(display) as tell:
+            measure(plan, tell)
     except KeyboardInterrupt:
         _tell(plan.out, json=json)
         say(f"interrupted; what was found so far is in {plan.out}", err=True)
@@ -138,14 +138,26 @@ def _value(name: str, text: str, default: object) -> Any:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the lab as Ctrl-C does, with its processes and tables."""
+def interruptible(tell: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
+    """SIGTERM ends the lab as Ctrl-C does, with its processes and tables. Yields ``tell`` as it is to be called meanwhile.
+
+    Python drops what a handler raises inside a finalizer: an interrupt that falls into one is raised when the lab tells next.
+    """
+    interrupted = False
 
     def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    def telling(progress: Progress) -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+        tell(progress)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield telling
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
