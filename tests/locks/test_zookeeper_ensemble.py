@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from lakelatch.environment import SystemEnvironment
-from lakelatch.errors import LockUnavailableError
+from lakelatch.errors import LockTimeoutError, LockUnavailableError
 from lakelatch.locks import Lease, LockProvider, Release, open_provider
 from lakelatch.testing.contention import PATIENCE_S, until
 
@@ -43,12 +43,12 @@ def open_on(hosts: str, *, session: str = "12s") -> LockProvider:
 
 
 def acquire(provider: LockProvider, key: str, unhang: Callable[[], None] = lambda: None) -> Lease:
-    """In spite of an election, while which no server takes new sessions: the error says that trying again is safe."""
+    """In spite of an election, while which no server takes new sessions, and none ends: to try again is safe."""
     give_up = time.monotonic() + 2 * PATIENCE_S
     while True:
         try:
             return provider.acquire(key, wait_s=PATIENCE_S)
-        except LockUnavailableError:
+        except (LockUnavailableError, LockTimeoutError):
             if time.monotonic() > give_up:
                 raise
             unhang()
