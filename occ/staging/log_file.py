@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...errors import CommitError
+from ...errors import CommitError, StorageError
 from ...hudi.files import LogName, delete_block, join, log_file_name, parquet_block
 from ...hudi.table import with_meta_columns
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, FileSlice, WriteStat
 from .data_file import DataFile
-from .file_spec import FileSpec
+from .file_spec import FileSpec, refuse_if_over
 from .meta_columns import FileRows, RowNumbers
 from .parquet_file import ParquetFile
 
@@ -91,7 +91,10 @@ class LogFileWriter:
         body = b"".join(self._blocks)
         self._file.open().write(body)
         size = self._file.publish()
-        if size is None and self._spec.store.body(self.path) != body:
+        if size is None and (there := self._spec.store.body(self.path)) != body:
+            if there is None:  # who ended the transaction has deleted it
+                refuse_if_over(self._spec.store, self._spec.instant)
+                raise StorageError(f"{self.path} was not read: it is gone since it was written", path=self.path)
             raise CommitError(
                 f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
                 "a task again; nothing landed. Write from a source that gives the same rows each time (store it first)",

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,16 +10,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakelatch.errors import CommitError, InputError, RolledBackError
+from lakelatch.errors import CommitError, InputError, RolledBackError, StorageError
+from lakelatch.hudi.files import FileGroupId
 from lakelatch.hudi.merge.rows import merge
 from lakelatch.hudi.table.column_types import META_COLUMNS
 from lakelatch.hudi.table.config import TableConfig
 from lakelatch.hudi.table.record_keys import RECORD_KEY
+from lakelatch.hudi.timeline import FileSlice
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.liveness.markers import list_markers, remove
 from lakelatch.occ.staging.base_file import BaseFileWriter
 from lakelatch.occ.staging.file_spec import FileSpec, group_id, token
+from lakelatch.occ.staging.log_file import LogFileWriter
+from lakelatch.occ.staging.meta_columns import RowNumbers
+from lakelatch.storage import Store
 from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing.faults import FaultStore, On, Pause
 
 T1, T2 = "20260101000000001", "20260101000000002"
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("n", pa.int64())])
@@ -257,3 +264,26 @@ def test_a_file_says_that_its_days_are_in_the_calendar_of_parquet(tmp_path: Path
     writer = _create(_spec(tmp_path), _rows(0, 1))
     assert writer.stat is not None
     assert pq.read_metadata(tmp_path / writer.stat.path).metadata[b"org.apache.spark.version"] >= b"3.1"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_log_file_that_is_rolled_back_while_it_is_compared_says_so(tmp_path: Path, ended: bool) -> None:
+    """Seed 2200087073 of the simulator: the second run of a task finds the first one's file, sleeps, and reads it."""
+    spec = _spec(tmp_path)
+
+    def log_file(store: Store) -> LogFileWriter:
+        onto = FileSlice(FileGroupId("sf", group_id(T1, "sf", 0)), None, ())
+        writer = LogFileWriter(replace(spec, store=store), onto, token=token(0), numbers=RowNumbers())
+        writer.delete(["k00001"])
+        return writer
+
+    first = log_file(spec.store).publish()
+
+    def rolled_back() -> None:
+        (tmp_path / first.path).unlink()
+        if ended:
+            spec.store.delete(heartbeat_path(T1))
+
+    late = log_file(FaultStore(spec.store, Pause(On("get", first.path), call=rolled_back)))
+    with pytest.raises(RolledBackError if ended else StorageError, match="is over" if ended else "is gone"):
+        late.publish()
