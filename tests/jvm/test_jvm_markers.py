@@ -1,4 +1,4 @@
-"""Markers in lists: JVM Hudi reads ours with its own code, and its early detection stops before them."""
+"""Markers in lists: JVM Hudi reads ours with its own code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EARLY = {
 }
 
 
-def test_jvm_hudi_reads_our_lists_of_markers_and_gives_way_to_them(tmp_path: Path) -> None:
+def test_jvm_hudi_reads_our_lists_of_markers(tmp_path: Path) -> None:
     story = for_jvm_writer(tmp_path / "t", "simple")
     path, own = story.path, {"hoodie.table.name": story.table.config.name}
     with lakelatch.open(str(path), markers=Embedded()) as table:
@@ -47,5 +47,12 @@ def test_jvm_hudi_reads_our_lists_of_markers_and_gives_way_to_them(tmp_path: Pat
             tmp_path,
         )
         assert read == {"type": "TIMELINE_SERVER_BASED", "names": sorted(each.name for each in ours)}
-        assert "HoodieEarlyConflictDetectionException" in written["error"]
-        older.commit()
+        # Its early detection runs beside its writing, and a write as short as this one is often over before it looks: then
+        # the validation at our commit is what stands between the two.
+        if "error" in written:
+            assert "HoodieEarlyConflictDetectionException" in written["error"]
+            older.commit()
+        else:
+            with pytest.raises(lakelatch.LakeLatchError) as told:
+                older.commit()
+            assert told.value.landed is False
