@@ -10,6 +10,7 @@ import pytest
 import lakelatch.spark
 from lakelatch.errors import ConflictError
 from lakelatch.hudi.files import list_data_files
+from lakelatch.spark import SparkTransaction
 
 from .driver import ROUTES
 
@@ -100,12 +101,11 @@ def test_two_that_append_to_one_file_group_both_land_unless_the_row_is_the_same(
     table.run(job)
     assert by_spark(table) == by_python(table) == {"x0": 2, "x1": 7}
 
-    def same(txn: Any) -> None:
-        txn.upsert(frame(spark, {"x0": 3}))
-        other.run(lambda mine: mine.upsert([{"id": "x0", "city": "x", "seen": 8}]))
-
+    txn = table.table.transaction()  # `run`, after the conflict above, would hold the lock from its begin on
+    SparkTransaction(spark, table.table, txn, ROUTES[route]).upsert(frame(spark, {"x0": 3}))
+    other.run(lambda mine: mine.upsert([{"id": "x0", "city": "x", "seen": 8}]))
     with pytest.raises(ConflictError, match="both changed the same rows"):
-        table.run(same, attempts=1)
+        txn.commit()
     assert by_spark(table) == {"x0": 8, "x1": 7}
     other.close()
 
