@@ -23,7 +23,7 @@ TOP = ("storage", "locks", "conflict", "occ", "spark")  # folders beside src/, l
 
 # From the ground up. Where a room has sub-rooms, its own modules may stand below them (an interface) or above (a registry).
 ORDER = (
-    "plain_text", "errors", "arguments", "progress", "environment", "conditions",
+    "plain_text", "errors", "arguments", "progress", "environment", "tracing", "conditions",
     "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
     "mergers",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
@@ -32,8 +32,8 @@ ORDER = (
     "locks.lock_url", "locks.lock_keys", "locks.interface", "locks.core", "locks.memory",
     "locks.file", "locks.redis", "locks.zookeeper", "locks.dynamodb", "locks.objects",
     "locks.registry", "locks", "locks.hudi", "locks.checkup",
-    "occ.entries", "occ.log", "occ.liveness", "occ.check", "occ.staging", "occ.session", "occ.scan", "occ.rebase",
-    "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services", "occ.history",
+    "occ.entries", "occ.log", "occ.liveness", "occ.check", "occ.incoming", "occ.staging", "occ.session", "occ.scan",
+    "occ.rebase", "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services", "occ.history",
     "occ.doctor", "occ.table",
     "lakelatch",
     "testing", "spark.tasks", "spark.reading", "spark.writing", "spark", "server", "demo", "bench", "cli",

@@ -1,4 +1,4 @@
-"""Rows as they come in, and the files that a transaction writes before it commits: encoding, markers, exclusive names."""
+"""The files that a transaction writes before it commits: encoding, markers, exclusive names."""
 
 from .apply_rows import (
     NEW,
@@ -18,12 +18,8 @@ from .apply_rows import (
 )
 from .collected_facts import wanted_of
 from .file_spec import FileLookout, FileSpec, refuse_if_over, token
-from .incoming import NULL, REFUSE, Incoming
-from .lossless import fitted
 from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
-from .ordering_values import ordering_columns, refuse_unordered
-from .python_values import array_of
 from .selection import GROUP_COLUMN, PARTITION_COLUMN, Selection, units
 from .staged import Staged
 from .stream_files import StreamPlan, append_events
@@ -32,15 +28,12 @@ __all__ = [
     "COMMIT_TIME",
     "GROUP_COLUMN",
     "NEW",
-    "NULL",
     "PARTITION_COLUMN",
-    "REFUSE",
     "SEQNO",
     "Combine",
     "FileLookout",
     "FileSpec",
     "Files",
-    "Incoming",
     "Kept",
     "NewFile",
     "NewGroups",
@@ -51,15 +44,11 @@ __all__ = [
     "append_events",
     "appends",
     "apply",
-    "array_of",
-    "fitted",
     "holders",
     "log_change",
-    "ordering_columns",
     "owners",
     "read_slice",
     "refuse_if_over",
-    "refuse_unordered",
     "slices_by_partition",
     "token",
     "units",

@@ -45,6 +45,7 @@ from ...hudi.timeline import FileSlice, WriteStat
 from ...mergers import Rule
 from ...progress import Reporter
 from ...streams import slice_rows
+from ..incoming import refuse_unordered
 from ..liveness import Io, Marker
 from .base_file import BaseFileWriter
 from .crew import Crew, Piece
@@ -52,7 +53,6 @@ from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
 from .old_file import OldFile, array_of_column, in_types
-from .ordering_values import refuse_unordered
 from .selection import Selection, in_pieces, units
 
 NEW = "new-"

@@ -29,8 +29,8 @@ from ...hudi.table import (
     wide_hashes,
 )
 from ..entries import Hashed, constraint_values, joined, name_of
+from ..incoming import ordering_columns, refuse_unordered
 from .file_spec import FileSpec
-from .ordering_values import ordering_columns, refuse_unordered
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
 KEY_HASHES = "_lakelatch_key_hash"  # `wide_hashes` of the keys of rows all of which are new, where they are known

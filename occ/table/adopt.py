@@ -22,10 +22,10 @@ from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_un
 from ...storage import Store, open_store
 from ..check import refuse_misplaced
 from ..entries import Commit, Open
+from ..incoming import ordering_columns
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, epochs, read_epoch
 from ..session import cold_view, prove, read_config
-from ..staging import ordering_columns
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
 from .table import Table
 

@@ -21,8 +21,9 @@ from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, plain, widened
 from ...hudi.table import RECORD_KEY, partition_paths
 from ...hudi.timeline import WriteStat
+from ..incoming import Incoming
 from ..rebase import held_keys, refuse_known, refuse_read_rows
-from ..staging import Files, Incoming, Plan, apply, read_slice, write_successor
+from ..staging import Files, Plan, apply, read_slice, write_successor
 from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values

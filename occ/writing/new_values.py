@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
-from ..staging import COMMIT_TIME, SEQNO, array_of, fitted, refuse_unordered
+from ..incoming import array_of, fitted, refuse_unordered
+from ..staging import COMMIT_TIME, SEQNO
 
 if TYPE_CHECKING:
     from ...conditions import Sql, Value

@@ -10,8 +10,9 @@ import pyarrow as pa
 from ...errors import InputError
 from ...hudi.table import partition_codes
 from ...hudi.timeline import WriteStat
+from ..incoming import Incoming
 from ..session import Partition, listed, partition_path_of, refuse_misspelled
-from ..staging import Files, Incoming, Plan, apply
+from ..staging import Files, Plan, apply
 from .row_writes import stage_upsert
 from .write import Write, Writer
 

@@ -21,9 +21,10 @@ from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, remove_where, widened
 from ...hudi.table import TableConfig, partition_codes, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
+from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
 from ..session import known_partition, partition_path_of
-from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Incoming, Kept, Plan, apply, read_slice
+from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Kept, Plan, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
 from .write import Write, Writer

@@ -15,7 +15,8 @@ from ...errors import InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, UPSERT, of_name
-from ..staging import Files, Incoming, StreamPlan, append_events
+from ..incoming import Incoming
+from ..staging import Files, StreamPlan, append_events
 from .write import Write, Writer
 
 if TYPE_CHECKING:

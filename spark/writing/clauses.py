@@ -14,8 +14,9 @@ import pyarrow as pa
 from ...conditions import Sql
 from ...errors import InputError
 from ...hudi.timeline import WriteStat
+from ...occ.incoming import Incoming
 from ...occ.rebase import Lost
-from ...occ.staging import Files, Incoming, refuse_if_over
+from ...occ.staging import Files, refuse_if_over
 from ...occ.turns import targets
 from ...occ.writing import Asked, Clause, Clauses, sql
 from ..reading import analysed, spark_schema

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ...hudi.timeline import WriteStat
-from ...occ.staging import Files, Incoming, StreamPlan, append_events, refuse_if_over, slices_by_partition
+from ...occ.incoming import Incoming
+from ...occ.staging import Files, StreamPlan, append_events, refuse_if_over, slices_by_partition
 from ...occ.transaction import Transaction, WriteResult
 from ...occ.writing import stream_writes
 from ..reading import columns

@@ -24,8 +24,9 @@ from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
+from ...occ.incoming import NULL, REFUSE, Incoming
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
-from ...occ.staging import GROUP_COLUMN, NULL, PARTITION_COLUMN, REFUSE, Incoming, Kept, Plan, slices_by_partition
+from ...occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteResult, refuse_unknown
 from ...occ.turns import take_turn

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import lakelatch
 from lakelatch.errors import InputError
-from lakelatch.occ.staging.python_values import array_of
+from lakelatch.occ.incoming.python_values import array_of
 
 SCHEMA = pa.schema(
     [

@@ -14,7 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lakelatch.errors import InputError
-from lakelatch.occ.staging.lossless import fitted, stored_type
+from lakelatch.occ.incoming.lossless import fitted, stored_type
 
 INT8 = st.integers(-(2**7), 2**7 - 1)
 LONGS = st.one_of(

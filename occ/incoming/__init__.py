@@ -1,0 +1,8 @@
+"""Rows as they come in: from whatever form their user has them to the table's columns and types, or a refusal."""
+
+from .incoming import NULL, REFUSE, Incoming
+from .lossless import fitted
+from .ordering_values import ordering_columns, refuse_unordered
+from .python_values import array_of
+
+__all__ = ["NULL", "REFUSE", "Incoming", "array_of", "fitted", "ordering_columns", "refuse_unordered"]
