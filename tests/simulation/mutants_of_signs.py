@@ -17,8 +17,8 @@ from lakelatch.occ.liveness.heartbeat import HeartbeatObserver, HeartbeatSender,
 from lakelatch.occ.liveness.rollback import FailedWriteCleaner
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.state import LogState
+from lakelatch.occ.session import session
 from lakelatch.occ.session.table_lock import TableLease
-from lakelatch.occ.workspace import attempt
 
 from .environment import WALL
 from .mutant import Patches, method, mutant
@@ -120,7 +120,7 @@ def the_old_lock_is_good_enough() -> Patches:
 def times_from_the_clock_alone() -> Patches:
     """T and C are what the clock says, whatever stands in the log: a T is used twice, or goes back (trap 8)."""
     by_clock = lambda now, _, **__: from_epoch_ms(int(now * 1000))  # noqa: E731
-    return [mock.patch.object(module, "next_label", by_clock) for module in (attempt, landing)]
+    return [mock.patch.object(module, "next_label", by_clock) for module in (session, landing)]
 
 
 @mutant()
