@@ -31,6 +31,7 @@ CLIENTS = {
         "bench/systems/bare_locks.py",
     ),
     "prometheus_client": ("locks/core/metrics.py", "server/metrics.py"),
+    "opentelemetry": ("tracing.py",),
     "starlette": tuple(f"server/{part}.py" for part in ("answers", "application", "guard")),
     "uvicorn": ("server/serve.py", "server/bounded_http.py"),
     "anyio": ("server/application.py", "server/markers.py"),

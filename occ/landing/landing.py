@@ -27,6 +27,7 @@ from ...errors import (
     RolledBackError,
 )
 from ...hudi.timeline import next_label, to_epoch_ms
+from ...tracing import step
 from ..entries import Commit, LogEntry, Loss, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, attach
@@ -96,14 +97,19 @@ class Landing:
             workspace.check_constraints()
             if changes.moves:
                 attempt.announce_as("replacecommit")
-            if not self._land_or_rebase():
+            with attempt.trace.within():
+                landed = self._land_or_rebase()
+            if not landed:
                 return None
-        except CommitStateUnknownError:
+        except CommitStateUnknownError as e:
+            attempt.trace.failed(e)
             attempt.over("unknown")
             raise
         except BaseException as e:
             self.abort(str(e) or type(e).__name__, because=e)
             raise
+        if self.result is not None:
+            attempt.trace.tell(completion=self.result.completion, slot=self.result.slot)
         attempt.over("committed")
         try:
             attempt.session.cleaner.sweep_landed(attempt.instant, changes.paths())
@@ -118,6 +124,8 @@ class Landing:
             reason: stored in the log.
             because: the error that ended it; of a `ConflictError` the log keeps what `Table.why` tells.
         """
+        if because is not None:
+            self._attempt.trace.failed(because)
         lost = self._loss(because) if isinstance(because, ConflictError) and self._attempt.state == "open" else None
         self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
 
@@ -175,13 +183,16 @@ class Landing:
             lease = attempt.lease or self._lease()
             try:
                 # Everything in `decide` runs under the lease and again at every slot tried.
-                entry = session.log.append(
-                    lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
-                    look=self._looks_now,
-                )
+                with step("append"):
+                    entry = session.log.append(
+                        lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
+                        look=self._looks_now,
+                    )
                 assert isinstance(entry, Commit)
                 self.appended = True
-                self.result = CommitResult(attempt.instant, entry.completion, entry.slot, self._publish(entry))
+                with step("publish"):
+                    published = self._publish(entry)
+                self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
                 return
             except RolledBackError:
                 # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).

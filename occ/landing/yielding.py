@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from ...tracing import step
 from ..rebase import ROUNDS_MAX
 from ..session import lost_against, waited_in_vain
 
@@ -60,7 +61,8 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
     _log.info("%s %s merges again, round %d: %s", attempt.operation, attempt.instant, rebase.round, lost)
     attempt.announce_as("replacecommit")
     try:
-        rebase.run(task)
+        with step("merge"):
+            rebase.run(task)
     except Exception as e:
         if not _is_outdated(attempt, task, lost.slot):
             raise

@@ -159,12 +159,17 @@ class Execution:
             self.report.add()
 
     def __enter__(self) -> Self:
+        self._block = self.attempt.trace.within()
+        self._block.__enter__()
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._landing.leave(exc)
+        try:
+            self._landing.leave(exc)
+        finally:
+            self._block.__exit__(None, None, None)
 
     def _decided_entry(self) -> Commit:
         return _content_entry(self.attempt, self._plan, tuple(self.content.get("archived", ())))

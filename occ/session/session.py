@@ -33,6 +33,7 @@ from ...hudi.timeline import (
     time_of,
 )
 from ...storage import Store
+from ...tracing import step
 from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
@@ -124,7 +125,8 @@ class Session:
 
     def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
         """Take the table's lock, waiting for it. Raises `LockTimeoutError` naming the holder."""
-        return self.lock.lease(why, max_hold_s=max_hold_s)
+        with step("lock"):
+            return self.lock.lease(why, max_hold_s=max_hold_s)
 
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""

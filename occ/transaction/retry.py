@@ -11,6 +11,7 @@ import tenacity
 
 from ...arguments import function, number
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
+from ...tracing import step
 from ..turns import BoundedWait, touched
 from .beginning import begin
 from .consumed_iterators import used_up
@@ -224,7 +225,8 @@ def run(
         reraise=True,
     )
     try:
-        return retrying(this.attempt)
+        with step("run", table=session.url, operation=operation):
+            return retrying(this.attempt)
     except _MENDABLE as e:
         e.add_note(this.gave_up())
         raise

@@ -10,6 +10,7 @@ The lock gives progress, the log gives correctness (docs/protocol.md).
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -62,6 +63,7 @@ class Transaction:
         first: int | None = None,
     ) -> None:
         self.session, self.operation, self.url, self._isolation = session, name, session.url, isolation
+        self._block: AbstractContextManager[object] | None = None
         self._begin(Claim("", first, session.priority, reserved or None), lock_first=lock_first)
 
     # --- begin -----------------------------------------------------------------------------------------------
@@ -83,6 +85,9 @@ class Transaction:
         """In place of an attempt that is over and had done nothing: one with a T of its own and a fresh snapshot."""
         self.lookout.close()
         self._begin(replace(self.claim, reserved=reserved))
+        if self._block is not None:
+            self._leave()
+            self._enter()
 
     @property
     def instant(self) -> str:
@@ -503,13 +508,26 @@ class Transaction:
         self._landing.abort(reason)
 
     def __enter__(self) -> Self:
+        self._enter()
         return self
+
+    def _enter(self) -> None:
+        self._block = self._attempt.trace.within()
+        self._block.__enter__()
+
+    def _leave(self) -> None:
+        if self._block is not None:
+            self._block.__exit__(None, None, None)
+            self._block = None
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if exc is not None:
-            self.lookout.close()
-            self._landing.leave(exc)
-        elif self._attempt.state == "open":
-            self.commit()
+        try:
+            if exc is not None:
+                self.lookout.close()
+                self._landing.leave(exc)
+            elif self._attempt.state == "open":
+                self.commit()
+        finally:
+            self._leave()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...conflict import Conflict, WriteSet, in_rank_order
 from ...hudi.files import BaseFile
+from ...tracing import step
 from ..entries import Begin
 from ..liveness import list_markers
 from ..log import LogState
@@ -50,14 +51,15 @@ class BoundedWait:
             self._give_up = env.monotonic() + wait_s
         _log.info("%s: %s waits for %s: %s", session.url, who, whom, why)
         pause = _FIRST_S
-        while not over(session.log.catch_up()):
-            left = self._give_up - env.monotonic()
-            if left <= 0:
-                return False
-            env.sleep(min(pause * (0.5 + env.random()), left))
-            pause = min(pause * 2, _LONGEST_S)
-            session.look_after_others()
-        return True
+        with step("wait", reason=why):
+            while not over(session.log.catch_up()):
+                left = self._give_up - env.monotonic()
+                if left <= 0:
+                    return False
+                env.sleep(min(pause * (0.5 + env.random()), left))
+                pause = min(pause * 2, _LONGEST_S)
+                session.look_after_others()
+            return True
 
 
 def queue(session: Session) -> list[tuple[Begin, list[str]]]:

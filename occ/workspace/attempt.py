@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from ...errors import LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
+from ...tracing import Trace
 from ..entries import Begin, End, LogEntry, Loss
 from ..log import Follower, LogState
 from ..session import ended_by_others, is_over, reserved_by, restored_below, undisturbed
@@ -50,6 +51,7 @@ class Attempt:
         announced_as: the action of its pending instant; "" while that changes.
         lost_on: the file groups on which it lost.
         plan: the begin entry that it has joined.
+        trace: its span.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class Attempt:
         patience: BoundedWait,
         lease: TableLease | None = None,
         plan: Begin | None = None,
+        trace: Trace,
     ) -> None:
         self.session, self.url, self.operation, self.kind, self.claim = session, session.url, operation, kind, claim
         self.instant, self.begin_slot, self.follower = instant, begin_slot, follower
-        self.patience, self.lease, self.plan = patience, lease, plan
+        self.patience, self.lease, self.plan, self.trace = patience, lease, plan, trace
+        trace.tell(instant=instant)
         self.state, self.announced_as = "open", kind.action
         self.lost_on: tuple[FileGroupId, ...] = ()
         self._snapshot: Snapshot | None = None
@@ -84,6 +88,7 @@ class Attempt:
             ConflictError: one of them has not ended within the time that is waited.
         """
         patience, follower = BoundedWait(session), Follower()
+        trace = Trace(table=session.url, operation=operation, writer=session.writer)
         before: Begin | None = None
 
         def build(state: LogState) -> LogEntry | None:
@@ -113,10 +118,13 @@ class Attempt:
                 if lease is not None:
                     lease.release()  # nobody waits with the lock in hand
                     lease = None
-                _wait_to_begin(session, operation, before, patience)
-        except BaseException:
+                with trace.within():
+                    _wait_to_begin(session, operation, before, patience)
+        except BaseException as e:
             if lease is not None:
                 lease.release()
+            trace.failed(e)
+            trace.end("aborted")
             raise
         assert isinstance(entry, Begin)
         made = cls(
@@ -129,6 +137,7 @@ class Attempt:
             follower=follower,
             patience=patience,
             lease=lease,
+            trace=trace,
         )
         try:
             session.heart.start(made.instant)
@@ -158,6 +167,7 @@ class Attempt:
             follower=session.log.follow_since(plan.planned_at),
             patience=BoundedWait(session),
             plan=plan,
+            trace=Trace(table=session.url, operation=operation, writer=session.writer),
         )
         session.heart.start(made.instant, shared=True)
         try:
@@ -293,6 +303,7 @@ class Attempt:
         self.session.heart.stop(self.instant)
         self.session.log.unfollow(self.follower)
         self.release()
+        self.trace.end(state)
 
     def release(self) -> None:
         """Give the lock back, where it is held."""

@@ -18,6 +18,7 @@ from ...hudi.files import FileGroupId
 from ...hudi.table import is_held, to_avro, with_column, with_wider
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, WriteStat
 from ...progress import Reporter
+from ...tracing import step
 from ..rebase import Rebase
 from ..session import arrow_schema, refuse_misspelled
 
@@ -196,7 +197,8 @@ class Workspace:
     def staging(self) -> Iterator[None]:
         """Around what writes files: after a failure one of them may appear late, beside what is written instead of it."""
         try:
-            yield
+            with step("write"):
+                yield
         except BaseException as e:
             self.failed = self.failed or f"{type(e).__name__}: {e}"
             raise

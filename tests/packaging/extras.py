@@ -40,6 +40,14 @@ with open_provider("memory://x") as locks, locks.acquire("k", wait_s=0):
     text = prometheus_client.generate_latest().decode()
 assert 'lakelatch_lock_leases{scheme="memory"} 1.0' in text, text
 """
+_TRACING = """
+import lakelatch
+from lakelatch import tracing
+tracing.enable()  # OpenTelemetry without an SDK drops its spans
+table = lakelatch.create("traced", record_key="id")
+table.upsert([{"id": 1}])
+assert table.read().to_arrow().num_rows == 1
+"""
 _CONTRACT = """
 from pathlib import Path
 import subprocess, sys
@@ -131,6 +139,7 @@ PARTS = {
     "redis": _on_a_server("redis.md"),
     "dynamodb": _on_a_server("dynamodb.md"),
     "metrics": _alone(_METRICS),
+    "tracing": _alone(_TRACING),
     "server": _alone(_SERVER),
     "bench": _alone(_BENCH),
     "demo": _alone(_DEMO),
