@@ -8,13 +8,14 @@ PYTEST := $(BIN)/python -m pytest -q
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo demo-streams test test-fast test-spark test-jvm extras soak mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv demo demo-streams test test-fast thorough test-spark test-jvm extras soak mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
 	@echo "make demo-streams  four jobs fill one wide row at once, one killed, compared with the join (ARGS=\"--plain --rows 0\")"
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
+	@echo "make thorough   the tests again, with whole enumerations where make test takes a part (tests/thorough.py)"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
 	@echo "make extras     the wheel with each extra alone, lowest and newest versions, Python 3.11 to 3.13 (ARGS=\"--extra redis\")"
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
@@ -51,6 +52,9 @@ test: lint types
 
 test-fast: venv
 	$(FAST)
+
+thorough:
+	THOROUGH=1 $(MAKE) test
 
 # Some of the fast tests wait for servers and processes, the others compute, in two runs: all three at once. Those that
 # compute have the lower priority: they must not keep a waiter from its moment.

@@ -1,6 +1,5 @@
 """Reading rows: lazy scans of a state of the table, by all cores, of what a condition leaves."""
 
-from .as_dataset import ScanDataset
 from .difference import Difference, differences
 from .explanation import Explanation, ScannedFile
 from .feed import ChangeFeed, change_feed
@@ -13,7 +12,6 @@ __all__ = [
     "Difference",
     "Explanation",
     "Scan",
-    "ScanDataset",
     "ScannedFile",
     "change_feed",
     "changes",

@@ -2,6 +2,8 @@
 
 To a stream DuckDB hands nothing down. Of a dataset it calls ``scanner(columns=, filter=)``, and reads the ``to_reader()`` of
 what that returns; it does not filter these rows again. Source: DuckDB's Python client, ``arrow_array_stream.cpp``.
+
+The room does not export it: ``pyarrow.dataset`` imports pandas, which takes longer than all of this library.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ import pytest
 
 import lakelatch
 from lakelatch.occ.entries.entries import Begin, End
-from lakelatch.occ.scan import ScanDataset, differences
+from lakelatch.occ.scan import differences
+from lakelatch.occ.scan.as_dataset import ScanDataset
 
 from .test_process import on_terminal
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from lakelatch.hudi.files.row_group_bytes import RawFooter, ending
 from lakelatch.hudi.files.thrift_compact import BINARY, I16, I32, I64, LIST, STRUCT, Elements, Field, decode, encode
 
+from ..thorough import THOROUGH
+
 TRUE, FALSE, DOUBLE = 1, 2, 7
 
 
@@ -56,7 +58,7 @@ def test_a_struct_reads_back(value: dict[int, Field]) -> None:
     assert decode(encode(value)) == value
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if THOROUGH else 60)
 @given(STRUCTS, st.data())
 def test_what_is_torn_or_no_struct_is_a_value_error_or_another_struct(value: dict[int, Field], data: Any) -> None:
     body = bytearray(encode(value))

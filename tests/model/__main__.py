@@ -1,4 +1,7 @@
-"""``python -m tests.model``: run all searches and print a table (``--traces``: how; ``--wide``: the long ones)."""
+"""An exhaustive state search of the commit protocol (docs/model.md): ``python -m tests.model`` runs all and prints a table.
+
+``--traces`` tells how, ``--wide`` runs the long ones.
+"""
 
 from __future__ import annotations
 

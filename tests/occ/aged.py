@@ -9,6 +9,7 @@ import lakelatch
 from lakelatch.occ.table.table import Table
 from lakelatch.testing.faults import Fault
 
+from ..thorough import some
 from .world import BEGUN, World, Writer, add, check_sound, content, independent_content, struck
 
 AGED = BEGUN | {"a0": 4, "a1": 4, "b9": 1}
@@ -75,7 +76,7 @@ def strike_all(
 ) -> None:
     """Every fault in a world of its own; tells all failures, not only the first."""
     failures = []
-    for number, fault in enumerate(faults):
+    for number, fault in enumerate(some(faults, 12)):
         try:
             strike(folder / str(number), fault, act, after)
         except (AssertionError, lakelatch.LakeLatchError) as e:

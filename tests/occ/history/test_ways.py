@@ -12,6 +12,8 @@ import pytest
 import lakelatch
 from lakelatch.occ.history import Account
 
+from ...thorough import some
+
 Write = Callable[[lakelatch.Transaction, str], None]
 MERGES_AGAIN = {"upsert a0", "upsert a1", "upsert new", "delete a0", "delete where"}
 
@@ -122,7 +124,7 @@ def losses() -> Iterator[tuple[str, str, bool]]:
                     yield mine, other, rebase
 
 
-@pytest.mark.parametrize(("mine", "other", "rebase"), list(losses()))
+@pytest.mark.parametrize(("mine", "other", "rebase"), some(losses(), 60))
 def test_what_would_have_helped_helps(base: Path, folder: Path, mine: str, other: str, rebase: bool) -> None:
     pair = Pair(base, folder, mine, other)
     with pair.table(**({} if rebase else {"rebase": False})) as table:

@@ -18,6 +18,7 @@ from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import On, Pause, Refuse
 
 from ...power import PowerDisk
+from ...thorough import some
 from ..aged import SMALL, finish
 from ..world import BEGUN, SCHEMA, add, check_sound, content, independent_content, insert, overwrite
 
@@ -231,7 +232,7 @@ def test_no_failed_flush_loses_what_was_acknowledged(folder):
     dry.run()
     expected = content(dry.table)
     failures = []
-    for number in range(len(dry.disk.flushed)):
+    for number in some(range(len(dry.disk.flushed)), 40):
         life = Life(folder / str(number))
         life.disk.fails = lambda n, _, number=number: n == number
         try:

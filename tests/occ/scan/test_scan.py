@@ -18,7 +18,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, FaultStore, On, Refuse
 
-from ...servers.moto_server import moto_s3
+from ...servers import versitygw
 from ..mor import Mor, at
 from ..world import BEGUN, SCHEMA, add, rows
 
@@ -186,8 +186,8 @@ def test_no_more_calls_are_begun_than_asked_for():
     assert len(begun) <= 4
 
 
-def test_rows_are_read_from_an_object_store():
-    with moto_s3() as bucket:
+def test_rows_are_read_from_an_object_store(tmp_path):
+    with versitygw(tmp_path) as bucket:
         url = f"{bucket.url}/t"
         made = lakelatch.create(
             url, record_key="id", partition_by="part", schema=SCHEMA, storage=bucket.options, lock="memory://scans"

@@ -15,6 +15,7 @@ from lakelatch.errors import InputError
 from lakelatch.occ.check.check import check
 from lakelatch.testing import FakeEnvironment
 
+from ...thorough import THOROUGH
 from ..world import SCHEMA, check_history, content, independent_content
 
 KEYS = st.sampled_from(["a0", "a1", "b0", "b\U0001f600", "a{%s}", "bü 'x'"])  # the first letter is the partition
@@ -165,5 +166,5 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(
-    max_examples=60, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60 if THOROUGH else 20, stateful_step_count=16, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -18,6 +18,7 @@ from lakelatch.occ.services.execution import Service
 from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause, Refuse
 
 from ...mutants import answering
+from ...thorough import some
 from ..aged import AGED, BACK, SMALL, aged, finish, strike_all
 from ..world import World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
 
@@ -395,7 +396,7 @@ def test_a_put_of_an_archival_that_lands_late(folder):
 
 def at_every_call(folder, meanwhile, calls=lambda all_: all_):
     """Archive a table, and call ``meanwhile`` at one call after the other; yields each world afterwards."""
-    for call in calls(calls_of_execution(folder / "dry")):
+    for call in some(calls(calls_of_execution(folder / "dry")), 20):
         world = aged(folder / str(call.number))
         a, b = world.writer("A"), world.writer("B", host="host-b")
         a.store.add(Pause(At(call.number), call=lambda b=b, world=world: meanwhile(world, b)))

@@ -17,6 +17,8 @@ import pytest
 import lakelatch
 from lakelatch.errors import ConflictError
 
+from ...thorough import is_taken
+
 SCHEMA = pa.schema(
     [("id", pa.string()), ("city", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("t", pa.int64())]
 )
@@ -231,6 +233,8 @@ def test_two_verbs_at_the_same_time_do_what_one_after_the_other_does(
     start = made(tmp_path / "base", rnd, ordered=ordered, buckets=buckets, isolation=isolation)
     wrong = []
     for number, second in enumerate(NAMES):
+        if not is_taken(NAMES.index(first), number, 3):
+            continue
         one = next(each for each in verbs(rnd, ordered=ordered) if each.name == first)
         two = next(each for each in verbs(rnd, ordered=ordered) if each.name == second)
         folder = tmp_path / f"t{number}"

@@ -16,6 +16,8 @@ from lakelatch.errors import ConfigError, ConflictError, InputError
 from lakelatch.mergers import Groups, Laws
 from tests.mergers.model import MODEL, place
 
+from ...thorough import some
+
 SCHEMA = pa.schema(
     [
         ("id", pa.string()), ("seen", pa.int64()), ("clicks", pa.int64()), ("low", pa.float64()), ("times", pa.int32()),
@@ -66,8 +68,8 @@ class Table:
         for row in rows:
             lifted = row | {name: int(row[name] is not None) for name, spec in self.rule.items() if spec == "count"}
             batch.setdefault(row["id"], []).append(lifted)
-        for key, some in batch.items():
-            self.rows[key] = self.one([*([self.rows[key]] if key in self.rows else []), *some])
+        for key, given in batch.items():
+            self.rows[key] = self.one([*([self.rows[key]] if key in self.rows else []), *given])
 
     def check(self) -> None:
         wanted = sorted(self.rows.values(), key=lambda row: row["id"])
@@ -85,7 +87,7 @@ def _model(spec: str) -> Any:
     return MODEL[f"{name}(3)"]
 
 
-@pytest.mark.parametrize("seed", range(18))
+@pytest.mark.parametrize("seed", some(range(18), 6))
 def test_every_reader_sees_what_the_commits_contributed_in_their_order(tmp_path: Path, seed: int) -> None:
     """One to three transactions at a time, of one or two changes, on both types of table; compactions at any point."""
     chance = random.Random(seed)

@@ -46,7 +46,7 @@ def sql(
     """Print or write the result of a query over tables."""
     import lakelatch
 
-    from ...occ.scan import ScanDataset
+    from ...occ.scan.as_dataset import ScanDataset
 
     try:
         import duckdb
