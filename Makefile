@@ -56,14 +56,16 @@ test-fast: venv
 thorough:
 	THOROUGH=1 $(MAKE) test
 
-# Some of the fast tests wait for servers and processes, the others compute, in two runs: all three at once. Those that
+# Some of the fast tests wait for servers and processes, the others compute, each in two runs: all four at once. Those that
 # compute have the lower priority: they must not keep a waiter from its moment.
-WAITING := tests/locks tests/process tests/server tests/storage tests/cli/test_locks.py
+LOCKS := tests/locks tests/cli/test_locks.py
+SERVERS := tests/process tests/server tests/storage
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 FAST := $(STAGES) \
-	'fast: nice -n 10 $(PYTEST) $(PURE) $(addprefix --ignore=,$(WAITING) tests/occ)' \
+	'fast: nice -n 10 $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) tests/occ)' \
 	'occ: nice -n 10 $(PYTEST) $(PURE) tests/occ' \
-	'servers: $(PYTEST) $(PURE) $(WAITING)'
+	'locks: $(PYTEST) $(PURE) $(LOCKS)' \
+	'servers: $(PYTEST) $(PURE) $(SERVERS)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java
