@@ -6,7 +6,7 @@ if __name__ != "lakelatch.storage":
     )
 
 from .interface import Durable, Entry, NewObject, Outcome, Put, Store, Stored, put_secured, secured
-from .location import same_place
+from .location import is_far, same_place
 from .opening import open_store
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Put",
     "Store",
     "Stored",
+    "is_far",
     "open_store",
     "put_secured",
     "same_place",

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from ..errors import ConfigError, InputError
 
-__all__ = ["Location", "canonical", "check_path", "parse", "same_place"]
+__all__ = ["Location", "canonical", "check_path", "is_far", "parse", "same_place"]
 
 # What other engines write for the same place. `abfs` and `abfss` differ only in TLS, which is a matter of the client.
 _KINDS = {
@@ -116,6 +116,11 @@ def same_place(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
             return False
     endpoints = {place.options["endpoint"].rstrip("/") for place in (one, two) if "endpoint" in place.options}
     return one.url == two.url and len(endpoints) < 2
+
+
+def is_far(url: str) -> bool:
+    """Whether a request to the store at that canonical URL takes long, as everywhere but on a local disk."""
+    return not url.startswith("file:")
 
 
 def check_path(path: str, *, folder: bool = False) -> str:

@@ -43,6 +43,7 @@ from .epochs import (
 )
 from .foreign_commits import Strangers
 from .publisher import Publisher
+from .read_ahead import ReadAhead
 from .state import LogState
 from .unknown_outcome import OutcomeGuard
 
@@ -80,6 +81,7 @@ class CommitLog:
         self._unverified: list[Commit] | None = []
         self._strangers = Strangers(self, env, timeline.since)
         self._doubt = OutcomeGuard(store.url)
+        self._met: tuple[str, bytes] | None = None  # the entry that has just taken the slot of ours
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
 
@@ -90,9 +92,10 @@ class CommitLog:
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
+            read, self._met = ReadAhead(self._store, self._env, self._met), None
             while True:
                 path = slot_path(self.epoch, self.next_slot)
-                body = self._store.body(path)
+                body = read.body(self.epoch, self.next_slot)
                 if body is not None:
                     entry = decode(body, path)
                     if self.next_slot == self.first_slot and not isinstance(entry, Open):
@@ -335,6 +338,7 @@ class CommitLog:
                 put = self._store.put_if_absent(path, body, durable=durable)
                 if put.outcome is Outcome.LOST and (stored := self._store.get(path)) is not None:
                     if stored.body != body:
+                        self._met = path, stored.body
                         return False
                     # Ours that got no answer, or the same of another's; and what can be seen may be on no disk.
                     put = self._write_anew(path) if unflushed else self._store.secure(path)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...ahead import Ready, in_order
 from ...conditions import Condition
 from ...conflict import may_match, where_of
 from ...errors import CorruptTableError
 from ...hudi.timeline import FileSlice
 from ...streams import slice_rows
 from ..entries import of_footer
-from .ahead import Ready, in_order
 
 if TYPE_CHECKING:
     from ..session import Session

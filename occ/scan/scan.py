@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
+from ...ahead import in_order
 from ...conditions import condition_on
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.timeline import FileSlice
 from ...progress import Reporter, Told
 from ..session import some
-from .ahead import in_order
 from .explanation import Explanation, ScannedFile
 from .pruning import partitions_that_may_match
 from .row_groups import RowReader, Wanted

@@ -147,10 +147,13 @@ class Objects:
 
 
 class SimStore:
-    """A `Store` of one process. Without a network (None) every request is carried out at once: nobody else runs."""
+    """A `Store` of one process. Without a network (None) every request is carried out at once: nobody else runs.
 
-    def __init__(self, objects: Objects, network: Network | None) -> None:
-        self.url = "s3://sim/table"
+    ``far``: the library takes it for a store with long ways, and asks ahead.
+    """
+
+    def __init__(self, objects: Objects, network: Network | None, *, far: bool = True) -> None:
+        self.url = "s3://sim/table" if far else "file:///sim/table"
         self._objects, self._network = objects, network
 
     def uri(self, path: str) -> str:

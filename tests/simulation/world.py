@@ -219,7 +219,7 @@ class World:
         network = self._networks.setdefault(process, Network(self.scheduler, process, self.faults))
         env = SimEnvironment(self.scheduler, process, self._dead, self._handles)
         env.open_lock = functools.partial(self._open_lock, env, network)
-        store = SimStore(self.objects, None if alone else network)
+        store = SimStore(self.objects, None if alone else network, far=self.shape.far)
         return Table(store, env=env, writer=process.name, epoch_slots=self.shape.epoch_slots)
 
     def _open_lock(self, env: SimEnvironment, network: Network, url: str) -> LockProvider:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ..occ.entries import LogEntry, decode
 from ..occ.log import epochs, is_slot, slot_path
-from ..storage import Store
+from ..storage import Store, is_far
 
 _THREADS, _AHEAD = 16, 256
 
@@ -23,7 +23,7 @@ class LogBodies:
 
     def __init__(self, store: Store, *, kept_bytes: int = 64 << 20) -> None:
         self._store, self._kept_bytes = store, kept_bytes
-        self._far = not store.url.startswith("file:")
+        self._far = is_far(store.url)
         self._paths: deque[str] = deque()
         self._coming: dict[str, Future[bytes | None]] = {}
         self._pool: ThreadPoolExecutor | None = None

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.ahead import Ready, in_order
 from lakelatch.environment import SYSTEM
 from lakelatch.occ.liveness.reader_leases import READERS
-from lakelatch.occ.scan.ahead import Ready, in_order
 from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, FaultStore, On, Refuse

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ...environment import Environment
+from .environment import Environment
 
 T = TypeVar("T")
 
@@ -26,14 +26,17 @@ class Ready(Generic[T]):
         return self.result
 
 
-class _Task(Generic[T]):
-    """One call on a thread of its own, and what came of it."""
+class Task(Generic[T]):
+    """One call on a thread of its own, and what came of it.
+
+    Nobody has to take the result: a thread that is left alone ends with its call.
+    """
 
     def __init__(self, env: Environment, call: Callable[[], T]) -> None:
         self._call, self._ended = call, env.event()
         self._result: T | None = None
         self._error: BaseException | None = None
-        env.thread(self._run, name="lakelatch-scan")
+        env.thread(self._run, name="lakelatch-ahead")
 
     def _run(self) -> None:
         try:
@@ -44,9 +47,11 @@ class _Task(Generic[T]):
             self._ended.set()
 
     def wait(self) -> None:
+        """Return when the call has ended."""
         self._ended.wait()
 
     def take(self) -> T:
+        """The result, once the call has ended; its error is raised here."""
         self.wait()
         if self._error is not None:
             raise self._error
@@ -62,10 +67,10 @@ def in_order(env: Environment, calls: Iterable[Callable[[], T] | Ready[T]], at_o
         for call in calls:
             yield call.take() if isinstance(call, Ready) else call()
         return
-    ahead: deque[_Task[T] | Ready[T]] = deque()
+    ahead: deque[Task[T] | Ready[T]] = deque()
     try:
         for call in calls:
-            ahead.append(call if isinstance(call, Ready) else _Task(env, call))
+            ahead.append(call if isinstance(call, Ready) else Task(env, call))
             if len(ahead) > at_once:
                 yield ahead.popleft().take()
         while ahead:
