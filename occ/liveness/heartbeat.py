@@ -157,13 +157,29 @@ class HeartbeatObserver:
         self._store, self._env, self._path = store, env, path
         self._seen: dict[str, tuple[str | None, float]] = {}
         self._beat_at: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}  # or met, if not asked about yet
 
-    def is_dead(self, begin: Begin, *, timeout_s: float) -> bool:
-        """Whether the writer certainly ended, or has been silent for ``timeout_s`` while we watched."""
-        process = begin.process if begin.plan is None else self._executor(begin)
+    def is_dead(self, begin: Begin, *, timeout_s: float, every_s: float = 0.0) -> bool:
+        """Whether the writer certainly ended, or has been silent for ``timeout_s`` while we watched.
+
+        ``every_s``: its heartbeat is not read more often, nor sooner after it is met. The end of one that is silent is noticed
+        later by so much, and one that is over by then has cost no request.
+        """
+        if begin.plan is None and begin.process is not None and self._env.is_dead(begin.process):
+            return True
+        if not self._is_due(begin.instant, every_s):
+            return False
+        process = None if begin.plan is None else self._executor(begin)
         if process is not None and self._env.is_dead(process):
             return True
         return self.silent_for(begin.instant) >= timeout_s
+
+    def _is_due(self, instant: str, every_s: float) -> bool:
+        now = self._env.monotonic()
+        if not every_s or now - self._asked_at.setdefault(instant, now) >= every_s:
+            self._asked_at[instant] = now
+            return True
+        return False
 
     def _executor(self, plan: Begin) -> Process | None:
         """Whoever has beaten for the plan last; before the first beat its maker, if that one executes it."""
@@ -196,6 +212,7 @@ class HeartbeatObserver:
 
     def keep_only(self, instants: set[str]) -> None:
         """Forget transactions that are over."""
-        for instant in set(self._seen) - instants:
+        for instant in {*self._seen, *self._asked_at} - instants:
             self._seen.pop(instant, None)  # two threads of one handle may look at once
             self._beat_at.pop(instant, None)
+            self._asked_at.pop(instant, None)

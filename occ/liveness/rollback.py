@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 
+from ...ahead import in_order
 from ...environment import Environment
 from ...errors import LakeLatchError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
-from ...storage import Store
+from ...storage import Store, is_far
 from ..entries import SIDES, Begin, Commit, End, LogEntry
 from ..log import CommitLog, LogState, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
@@ -29,6 +31,7 @@ from .returned_files import returned_files
 # The actions that a transaction begins with.
 _PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "restore")
 _PLANNED = ("clustering", "compaction")  # plans that others wait for, and that are not decided before they land
+_AT_ONCE = 16  # heartbeats of others, on a store with long ways
 _log = logging.getLogger("lakelatch.rollback")
 
 
@@ -38,23 +41,26 @@ class FailedWriteCleaner:
     def __init__(self, store: Store, log: CommitLog, env: Environment, timeline_folder: str) -> None:
         self._store, self._log, self._env, self._timeline = store, log, env, timeline_folder
         self._watch = HeartbeatObserver(store, env)
+        self._at_once = _AT_ONCE if is_far(store.url) else 1
         self._looked_at: float | None = None
 
     def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
-        """Roll back every transaction found dead, except ``mine``; returns their instants."""
+        """Roll back every transaction found dead, except ``mine``; returns their instants.
+
+        ``at_most_every_s``: since the last look; if it is given, a heartbeat on a store with long ways is not read more often
+        than its writer beats.
+        """
         now = self._env.monotonic()
         if self._looked_at is not None and now - self._looked_at < at_most_every_s:
             return []
         self._looked_at = now
         state = self._log.catch_up()
         self._watch.keep_only(set(state.open))
-        dead = [
-            begin
-            for begin in list(state.open.values())
-            if begin.instant not in mine
-            and not begin.waits
-            and self._watch.is_dead(begin, timeout_s=state.settings.heartbeat_timeout_s)
-        ]
+        others = [begin for begin in list(state.open.values()) if begin.instant not in mine and not begin.waits]
+        timeout_s = state.settings.heartbeat_timeout_s
+        every_s = state.settings.heartbeat_interval_s if at_most_every_s and self._at_once > 1 else 0.0
+        looks = [partial(self._watch.is_dead, begin, timeout_s=timeout_s, every_s=every_s) for begin in others]
+        dead = [b for b, is_dead in zip(others, in_order(self._env, looks, self._at_once), strict=True) if is_dead]
         return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]
 
     def roll_back(self, begin: Begin, *, reason: str) -> bool:

@@ -28,7 +28,7 @@ from ...errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from ...storage import Durable, Outcome, Put, Store, secured
+from ...storage import Durable, Outcome, Put, Store, is_far, secured
 from ..entries import Begin, Close, Commit, End, LogEntry, Open, Settings, decode, encode
 from .epochs import (
     commits_since,
@@ -50,6 +50,10 @@ from .unknown_outcome import OutcomeGuard
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
 _log = logging.getLogger("lakelatch.log")
+
+
+class _ReplacedError(Exception):
+    """The log was replaced while we slept, and what was read of it may be a zombie's."""
 
 
 class Follower:
@@ -81,6 +85,7 @@ class CommitLog:
         self._unverified: list[Commit] | None = []
         self._strangers = Strangers(self, env, timeline.since)
         self._doubt = OutcomeGuard(store.url)
+        self._far = is_far(store.url)
         self._met: tuple[str, bytes] | None = None  # the entry that has just taken the slot of ours
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
@@ -89,6 +94,10 @@ class CommitLog:
 
     def catch_up(self) -> LogState:
         """Read to the head and return the state there. Raises `TableNotFoundError` when there is no log."""
+        return self._read_on(surely=True)
+
+    def _read_on(self, *, surely: bool) -> LogState:
+        """The same; without ``surely`` to a free slot, which is the head unless the log was replaced while we slept."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
@@ -112,6 +121,8 @@ class CommitLog:
                         continue
                     self._apply(entry)
                     continue
+                if not (surely or self.state.closed or self.next_slot == self.first_slot):
+                    return self.state
                 # A free slot is the head only in the newest epoch, and after a close only while the next one has not begun.
                 # Elsewhere the log was replaced while we slept, and what stands where we read may be a zombie's: neither
                 # publish nor decide anything by it.
@@ -231,31 +242,31 @@ class CommitLog:
         *,
         follower: Follower | None = None,
         look: bool | None = None,
+        publishes: bool = True,
     ) -> LogEntry | None:
         """Append what ``build`` makes of the state at the head; returns the entry with its slot.
 
         ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
         raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``look``: for commits
-        past the log, at every slot; None: now and then; False: not here, `look` has been called.
+        past the log, at every slot; None: now and then; False: not here, `look` has been called. ``publishes``: False where the
+        caller publishes the newest commit before it looks at the table; the entry is no commit, and nobody waits with its slot.
 
         Raises:
             CommitStateUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that
                 was in doubt; that one may have landed, or may still land.
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
+            again = False
             while True:
-                self.catch_up()
-                self.state.settings.refuse_older_versions(self._store.url)
-                if look is not False:
-                    self._strangers.look(now=bool(look))  # may read on, so before publishing
-                self.publish_last()
-                state = self.state
-                self._refuse_unopened(state)
-                entry = build(state)
+                surely = again or not self._far or self._unverified is not None
+                self._read_on(surely=surely)
+                try:
+                    entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
+                except _ReplacedError:
+                    again = True
+                    continue
                 if entry is None:
                     return None
-                if self._strangers.found and not isinstance(entry, End):  # to end a transaction is always safe
-                    raise self._strangers.error(self._store.url)
                 epoch, slot = self.epoch, self.next_slot
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
@@ -271,6 +282,45 @@ class CommitLog:
                     self._followers.append(follower)
                 self._close_if_full()
                 return entry
+
+    def _propose(
+        self, build: Callable[[LogState], LogEntry | None], *, look: bool | None, publishes: bool, surely: bool
+    ) -> LogEntry | None:
+        """What to append at the free slot.
+
+        Not ``surely`` at the head: then the newest epoch is looked up here, before anything is published or concluded. A
+        proposal is no conclusion. After its put the newest epoch is looked up in any case; if that is still this one, it
+        was so all the time, and everything that was read of it counts.
+
+        Raises:
+            _ReplacedError: this epoch is not the newest any more.
+        """
+        try:
+            self.state.settings.refuse_older_versions(self._store.url)
+            if look is not False:
+                self._strangers.look(now=bool(look))  # may read on, so before publishing
+            if publishes or not self._far:
+                if not surely and not self._is_published():
+                    self._refuse_replaced()
+                self.publish_last()
+            state = self.state
+            self._refuse_unopened(state)
+            entry = build(state)
+            if self._strangers.found and not isinstance(entry, End | None):  # to end a transaction is always safe
+                raise self._strangers.error(self._store.url)
+        except _ReplacedError:
+            raise
+        except Exception:
+            if not surely:
+                self._refuse_replaced()
+            raise
+        if entry is None and not surely:
+            self._refuse_replaced()
+        return entry
+
+    def _refuse_replaced(self) -> None:
+        if self._newest_epoch() != self.epoch:
+            raise _ReplacedError
 
     def _refuse_unopened(self, state: LogState) -> None:
         if state.closed:
@@ -293,6 +343,12 @@ class CommitLog:
             if last is not None and last.slot != self._published:
                 self._timeline.publish(last)
                 self._published = last.slot
+
+    def _is_published(self) -> bool:
+        last = self.state.last
+        if last is not None and last.slot != self._published and self._timeline.shows(last):
+            self._published = last.slot
+        return last is None or last.slot == self._published
 
     def missing(self, names: Collection[str], since: Sequence[Commit]) -> tuple[list[Commit], list[tuple[Commit, str]]]:
         """The commits that a timeline of these names may not show as the log has them, and what of them it lacks.

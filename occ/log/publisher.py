@@ -171,6 +171,10 @@ class Publisher:
         for name in commit.published:
             self._put(commit, name)
 
+    def shows(self, commit: Commit) -> bool:
+        """Whether all that `publish` would put is on the timeline."""
+        return all(self._store.head(f"{self._folder}/{name}") is not None for name in commit.published)
+
     def _put(self, commit: Commit, name: str) -> None:
         store, path = self._store, f"{self._folder}/{name}"
         # Of another's commit, which it has most likely published itself: spares reading what it did.

@@ -113,7 +113,7 @@ class Attempt:
             )
 
         try:
-            while (entry := session.log.append(build, follower=follower)) is None:
+            while (entry := session.log.append(build, follower=follower, publishes=False)) is None:
                 assert before is not None
                 if lease is not None:
                     lease.release()  # nobody waits with the lock in hand
@@ -140,6 +140,7 @@ class Attempt:
             trace=trace,
         )
         try:
+            session.log.publish_last()
             session.heart.start(made.instant)
             for state in kind.announced:
                 made._announce(kind.action, state)
