@@ -91,7 +91,7 @@ MISSING: tuple[Missing, ...] = (
     Missing("new_identity", "10", Bounds(epochs=2, rebuild=True), "published that never committed"),
     Missing("phantoms", "15", Bounds(overlaps=NO_PAIR, phantoms=pairs((0, 1))), "two overlapping transactions"),
     Missing("absence_is_no_answer", "17", Bounds(unknown=1), "files of a committed transaction are deleted"),
-    Missing("recheck_after_put", "18", Bounds(epochs=2, unknown=1), "files of a committed transaction are deleted"),
+    Missing("recheck_after_put", "18", Bounds(epochs=2), "published that never committed"),
     Missing(
         "recheck_after_read",
         "18",

@@ -37,7 +37,7 @@ class Rules:
     recheck_after_put: bool = True
     """After a put the newest epoch is looked up: if it has moved on, the outcome of T there decides. [18]"""
     recheck_after_read: bool = True
-    """After reading to the head the newest epoch is looked up before anything is concluded. [18]"""
+    """After reading to the head the newest epoch is looked up before anything is published or concluded. [18]"""
     keep_open: bool = True
     """An epoch's folder stays while a transaction that began in it is open. [18]"""
     keep_later: bool = True

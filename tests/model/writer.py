@@ -134,6 +134,9 @@ class WriterSteps:
             view = s.newest()
         if self.rules.recheck_after_read:
             yield f"reads to slot {len(view)}", s.step(i, p._replace(at="commit:check", view=view, entry=None))
+            # An entry may be proposed at once: what was read of an epoch that is the newest after the put was true.
+            if txn in view.open and (view.last == NOBODY or s.published >> view.last & 1):
+                yield from self._decide(s, i, p._replace(entry=None), view, txn, f"reads to slot {len(view)}")
         else:
             yield from self._decide(s, i, p._replace(entry=None), view, txn, f"reads to slot {len(view)}")
 
