@@ -14,6 +14,7 @@ from lakelatch.occ.landing import validator as judge
 from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.log.commit_log import CommitLog
 from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.log.read_ahead import ReadAhead
 from lakelatch.occ.log.state import LogState
 from lakelatch.occ.session.session import Session
 from lakelatch.occ.session.snapshot_cache import ViewCache, cold_view
@@ -267,3 +268,22 @@ def the_timeline_is_read_before_the_log() -> Patches:
         return cold_view(self.store, self.__dict__.pop("stale", None) or self.timeline(), as_of_completion=top)
 
     return [method(Attempt, "begin", begin), method(Session, "_cold_view", lambda _: cold)]
+
+
+_SLOW_READS = {"slow at get log": 0.2}
+
+
+@mutant(lambda shape: replace(shape, far=True, writers=4, transactions=2, faults=_SLOW_READS))
+def what_stands_behind_a_free_slot_is_applied() -> Patches:
+    """Who reads ahead goes on with the next entry that has come, and misses the one that takes the free slot."""
+
+    def make(real: Any) -> Any:
+        def ask(self: ReadAhead, *slot: Any) -> bytes | None:
+            found: bytes | None = real(self, *slot)
+            while found is None and self._coming:
+                found = self._coming.popleft()[1].take()
+            return found
+
+        return ask
+
+    return [method(ReadAhead, "_ask", make)]
