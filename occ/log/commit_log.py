@@ -248,8 +248,9 @@ class CommitLog:
 
         ``build`` runs again at every slot tried, so its checks and its times are never older than the slot. It may
         raise, or return None to append nothing. ``follower`` starts to collect right after the entry. ``look``: for commits
-        past the log, at every slot; None: now and then; False: not here, `look` has been called. ``publishes``: False where the
-        caller publishes the newest commit before it looks at the table; the entry is no commit, and nobody waits with its slot.
+        past the log, at every slot; None: now and then; False: not here, `look` has been called. ``publishes``: False
+        for an entry that is no commit, when the caller publishes the newest one before it looks at the table. Then a far store
+        has one request less between two slots.
 
         Raises:
             CommitStateUnknownError: the store gave no answer for a minute, or none when it was asked what became of an entry that

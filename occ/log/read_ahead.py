@@ -26,14 +26,11 @@ class ReadAhead:
 
     Args:
         met: path and bytes of an entry that has been read already: of the one that took the slot of ours.
-        at_once: so many requests at most; None: as many as suit the store, on a local disk one.
     """
 
-    def __init__(
-        self, store: Store, env: Environment, met: tuple[str, bytes] | None = None, *, at_once: int | None = None
-    ) -> None:
+    def __init__(self, store: Store, env: Environment, met: tuple[str, bytes] | None = None) -> None:
         self._store, self._env = store, env
-        self._most = at_once or (AT_ONCE if is_far(store.url) else 1)
+        self._most = AT_ONCE if is_far(store.url) else 1  # on a local disk the log is read one by one
         self._met = met if self._most > 1 else None
         self._window = 1
         self._coming: deque[tuple[str, Task[bytes | None]]] = deque()
@@ -53,8 +50,9 @@ class ReadAhead:
         return found
 
     def _ask(self, path: str, epoch: int, slot: int) -> bytes | None:
-        if self._met is not None and self._met[0] == path:
-            return self._met[1]
+        met, self._met = self._met, None
+        if met is not None and met[0] == path:
+            return met[1]
         if not self._coming or self._coming[0][0] != path:  # what lies behind the end of an epoch is not the log's
             self._coming.clear()
             if self._window == 1:

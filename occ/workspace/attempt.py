@@ -140,7 +140,7 @@ class Attempt:
             trace=trace,
         )
         try:
-            session.log.publish_last()
+            session.log.publish_last()  # our snapshot may be read from the timeline
             session.heart.start(made.instant)
             for state in kind.announced:
                 made._announce(kind.action, state)
