@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import pyarrow as pa
 
 from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
 from ...occ.staging import Files, StreamPlan, append_events, refuse_if_over, slices_by_partition
-from ...occ.transaction import Transaction, WriteResult
+from ...occ.transaction import Retries, Transaction, WriteResult
 from ...occ.writing import stream_writes
 from ..reading import columns
 from ..tasks import Answer, Task, table_of
 from .incoming import Source
 from .rebase import stats_of
+from .sink import each_once
 
 
 class Jobs(Protocol):
     """What is needed of a table's writes."""
 
+    def within(self, retries: Retries) -> Jobs: ...
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult: ...
     def tasks(self, rows: Any | None) -> int: ...
     def collect(self, txn: Transaction, rows: Any, task: Task, operation: str) -> list[Answer]: ...
@@ -36,13 +38,20 @@ class SparkStream:
     def __init__(self, writes: Jobs, name: str) -> None:
         self._writes, self.name = writes, name
 
-    def upsert(self, rows: Any) -> WriteResult:
+    def upsert(self, rows: Any, **retries: Unpack[Retries]) -> WriteResult:
         """Set the stream's columns of these rows. See `TableStream.upsert`."""
-        return self._writes.events(self.name, rows, deletes=False)
+        return self._within(retries).events(self.name, rows, deletes=False)
 
-    def delete(self, keys: Any) -> WriteResult:
+    def delete(self, keys: Any, **retries: Unpack[Retries]) -> WriteResult:
         """Do what the stream's ``on_delete`` says. See `TableStream.delete`."""
-        return self._writes.events(self.name, keys, deletes=True)
+        return self._within(retries).events(self.name, keys, deletes=True)
+
+    def sink(self, *, source: str | None = None) -> Callable[[Any, int], WriteResult]:
+        """For ``foreachBatch``: the events of each micro-batch land once. ``source`` as of `SparkTable.sink`."""
+        return each_once(self.upsert, source)
+
+    def _within(self, retries: Retries) -> Jobs:
+        return self._writes.within(retries) if retries else self._writes
 
 
 def write_events(

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ...conditions import Given
 from ...conflict import Region, where_of
-from ...errors import InputError
+from ...errors import BatchLandedError, InputError
 from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
@@ -564,7 +564,10 @@ class Writes:
         if self._txn is not None:
             with self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
-        return WriteResult.of(operation, self._table.run(attempt, operation=operation, **self._retries))
+        try:
+            return WriteResult.of(operation, self._table.run(attempt, operation=operation, **self._retries))
+        except BatchLandedError as e:
+            return WriteResult.again(operation, e)
 
     @property
     def _cores(self) -> int:

@@ -50,7 +50,8 @@ class Shape:
     with this name in it is under a unique constraint. ``power_cut``: at the end some names are lost that nobody has flushed.
     ``buckets``: the table has a bucket index with so many. ``merge_on_read``: it has log files, and only services work on it.
     ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`).
-    ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`)."""
+    ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`).
+    ``batches``: most transactions are numbered batches, many of them sent again."""
 
     seed: int
     writers: int = 2
@@ -77,6 +78,7 @@ class Shape:
     appends: bool = False
     by_events: bool = False
     streams: int = 0
+    batches: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -103,6 +105,7 @@ class Shape:
             unique=luck.random() < 0.1,
             power_cut=luck.random() < 0.3,
             bucket_count=luck.choice((None, None, None, 2)),
+            batches=random.Random(seed * 31 + 5).random() < 0.25,
         )
         if luck.random() < 0.02:
             return shape.only_services()
@@ -169,6 +172,7 @@ class Shape:
         plain = Shape(self.seed)
         for name in (
             "admin",
+            "batches",
             "power_cut",
             "bucket_count",
             "unique",
