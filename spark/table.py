@@ -77,6 +77,7 @@ class SparkTable(Writing):
         Returns:
             a function of a DataFrame and a batch number. What is remembered is told by `Table.last_batch`.
         """
+        self.table.session.require_open()
         if write not in SINKS:
             raise InputError(f"sink({write!r}): a micro-batch is written by {', '.join(SINKS)}; name one of them")
         return each_once(partial(getattr(self, write), **options), source)

@@ -36,12 +36,12 @@ class Batch:
     number: int
 
     def __post_init__(self) -> None:
-        text(self.source, "source")
+        text(self.source, "batch source")
         if len(self.source) > 500 or any("\ud800" <= each <= "\udfff" for each in self.source):
             raise InputError(
-                f"source={self.source!r:.80} is no name of a source; give a text of at most 500 characters"
+                f"batch source={self.source!r:.80} is no name of a source; give a text of at most 500 characters"
             )
-        number(self.number, "number", least=0, most=_NUMBER_MAX, whole=True)
+        number(self.number, "batch number", least=0, most=_NUMBER_MAX, whole=True)
 
     @classmethod
     def of(cls, given: Any) -> Self | None:

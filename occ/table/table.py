@@ -349,7 +349,7 @@ class Table:
 
         The table remembers the last 1,000 sources. A restore that takes the commit of a batch back makes it forget that source.
         """
-        text(source, "source")
+        text(source, "batch source")
         found = self._ours().log.catch_up().batches.last(source)
         return found.batch.number if found else None
 
