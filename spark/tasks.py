@@ -27,7 +27,7 @@ from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
 from ..occ.liveness import MarkerDesk
 from ..occ.rebase import Lost, merge_unit, write_changes
-from ..occ.staging import Files, FileSpec, NewGroups, Plan, Selection, apply, read_slice, refuse_if_over
+from ..occ.staging import Files, FileSpec, NewGroups, Plan, RowsInMemory, Selection, apply, read_slice, refuse_if_over
 from ..occ.turns import targets
 from ..occ.writing import NewValues, replaced
 from ..storage import Store
@@ -195,7 +195,7 @@ class InsertTask(Task):
         config = self.spec.config
         keyed = rows.append_column(RECORD_KEY, record_keys(rows, config.record_key_fields))
         plan = Plan(self.spec, in_order=False)
-        parts = [plan.one_of_each(Selection(part, RECORD_KEY)).slice() for _, part in _by_partition(keyed, self.spec)]
+        parts = [plan.one_of_each(Selection(RowsInMemory(part))).slice() for _, part in _by_partition(keyed, self.spec)]
         return pa.concat_tables(parts)
 
 

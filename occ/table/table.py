@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
@@ -447,10 +447,11 @@ class Table:
             write.stage(txn)
             return txn
 
-        try:
-            return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **bounds))
-        except BatchLandedError as e:
-            return WriteResult.again(write.operation, e)
+        with write.incoming or nullcontext():
+            try:
+                return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **bounds))
+            except BatchLandedError as e:
+                return WriteResult.again(write.operation, e)
 
     # --- streams ---------------------------------------------------------------------------------------------
 
