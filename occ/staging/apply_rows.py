@@ -3,8 +3,8 @@
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task, and for each thread a row group and the keys of a base file; all of it where it has log
-files, or `Plan.combine` looks at its rows.
+Memory: the incoming rows of the task, or the keys of some of them (`Plan.on_disk`); and for each thread a row group and the keys
+of a base file; all of it where it has log files, or `Plan.combine` looks at its rows.
 """
 
 from __future__ import annotations

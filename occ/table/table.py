@@ -371,6 +371,7 @@ class Table:
 
         Raises:
             InputError: as `Transaction.upsert`. Nothing was written.
+            StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
             ConflictError: of the last attempt, as of `run`.
         """
         return self._write(row_writes.upsert(self._ours(), rows, missing, zone), retries)

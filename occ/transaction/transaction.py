@@ -205,7 +205,8 @@ class Transaction:
 
         Args:
             rows: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a DuckDB relation, a list of
-                dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Values are cast to
+                dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Readers and streams are
+                read once, batch by batch, and need not fit in memory (docs/rows.md). Values are cast to
                 the types of the table where none of them changes; a column that the table lacks is added to it. An index
                 of pandas is a column if it has a name.
             missing: what the rows hold in columns that they lack: ``"refuse"``, or ``"null"``, also in place of a value
@@ -215,6 +216,7 @@ class Transaction:
         Raises:
             InputError: a key occurs twice and the table has no ordering field; a column is missing; a value would change
                 in the type of its column; or ``rows`` are in another form. Nothing was written.
+            StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
         """
         self.require_open()
         row_writes.upsert(self.session, rows, missing, zone).stage(self)

@@ -1,7 +1,7 @@
 """Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
 
-Memory: the rows handed in, and for each thread a row group of a base file; by condition all of it. Larger work
-belongs to Spark, which runs the same code in its tasks.
+Memory: the rows handed in, or of those of a reader the keys of a partition or bucket; and for each thread a row group of a base
+file; by condition all of it. Larger work belongs to Spark, which runs the same code in its tasks.
 """
 
 from __future__ import annotations

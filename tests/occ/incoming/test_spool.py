@@ -18,7 +18,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import InputError, StorageError
-from lakelatch.occ.incoming import spool
+from lakelatch.occ.incoming import TemporaryBytes, spool
 from lakelatch.occ.staging import mapped_rows, selection
 
 SCHEMA = pa.schema(
@@ -233,7 +233,9 @@ def test_an_attempt_that_lost_reads_the_file_again(create):
     assert table.read().to_arrow().sort_by("id").equals(rows.sort_by("id"))
 
 
-def test_an_attempt_that_finds_other_types_fits_what_is_in_the_file(create, temporary):
+def test_an_attempt_that_finds_other_types_fits_what_is_in_the_file(create, temporary, monkeypatch):
+    files = []
+    monkeypatch.setattr(spool, "TemporaryBytes", lambda what: files.append(what) or TemporaryBytes(what))
     table = create(record_key="id", schema=pa.schema([("id", pa.int32()), ("v", pa.int32())]))
     with lakelatch.open(table.url) as other:
         meddled: list[int] = []
@@ -249,6 +251,7 @@ def test_an_attempt_that_finds_other_types_fits_what_is_in_the_file(create, temp
     assert result.attempts == 2
     assert table.schema().field("v").type == pa.int64()
     assert sorted(table.read().to_arrow()["v"].to_pylist()) == list(range(100))
+    assert files == ["rows of a reader"] * 2
     assert _left(temporary) == []
 
 
