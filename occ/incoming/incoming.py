@@ -18,7 +18,7 @@ import sys
 import weakref
 import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -70,6 +70,7 @@ class Incoming:
         self._url, self._config = url, config
         self._fill, self._zone = missing == NULL, _known_zone(zone)
         self._given = _readable(rows)
+        self._once = isinstance(self._given, _Stream)
         self._last: tuple[pa.Schema | None, pa.Table] | None = None
         self.on_disk = False
         self._kept_by: list[Callable[[], None]] = []
@@ -79,8 +80,13 @@ class Incoming:
         self._kept_by.append(forget)
 
     def release(self) -> None:
-        """Let the rows go, and their file with them: a transaction lives on in circles of references. Twice is fine."""
-        self._given, self._last, forget, self._kept_by = pa.table({}), None, self._kept_by, []
+        """Let the rows go, and their file with them: a transaction lives on in circles of references. Twice is fine.
+
+        Rows of a reader are refused from now on; others are still there for who has them.
+        """
+        if self._once:
+            self._given = _refuse_again
+        self._last, forget, self._kept_by = None, self._kept_by, []
         for each in forget:
             each()
 
@@ -303,13 +309,17 @@ def _understood(kind: type, read: Callable[[], _T]) -> _T:
 
 def _read_once(reader: pa.RecordBatchReader, name: str) -> pa.Table | _Stream:
     if reader in _READ:
-        raise InputError(
-            "the reader was read before, by an earlier write or attempt, and has no more rows; nothing was written. Make a new "
-            "one in the function that is run again, or hand in a table"
-        )
+        _refuse_again()
     _READ.add(reader)
     # Rows without columns are refused by their number, which only all of them have.
     return _Stream(reader, name) if set(reader.schema.names) - set(META_COLUMNS) else reader.read_all()
+
+
+def _refuse_again(_known: object = None) -> NoReturn:
+    raise InputError(
+        "the reader was read before, by an earlier write or attempt, and has no more rows; nothing was written. Make a new "
+        "one in the function that is run again, or hand in a table"
+    )
 
 
 def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:

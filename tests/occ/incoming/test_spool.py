@@ -233,6 +233,56 @@ def test_an_attempt_that_lost_reads_the_file_again(create):
     assert table.read().to_arrow().sort_by("id").equals(rows.sort_by("id"))
 
 
+@pytest.mark.parametrize("by", ["key", "clauses"])
+def test_what_was_lost_is_merged_again_from_the_file(create, temporary, by):
+    table = create(record_key="id")
+    rows = pa.Table.from_pylist(
+        [row | {"id": str(n)} for n, row in enumerate(some_rows(random.Random(13), 80, 9))], SCHEMA
+    )
+    table.insert(rows)
+    with lakelatch.open(table.url) as other:
+        meddled: list[int] = []
+
+        def meddle(_progress: object) -> None:
+            if not meddled:
+                meddled.append(1)
+                other.upsert(rows.slice(70, 5).set_column(4, "ts", pa.array([99] * 5)))
+
+        changed = rows.slice(0, 70).set_column(3, "amount", pa.array([7.0] * 70))
+        mixed = changed.take(random.Random(14).sample(range(70), 70))
+        if by == "key":
+            result = table.upsert(reader(mixed), progress=meddle)
+        else:
+            result = table.merge(reader(mixed), progress=meddle).when_matched(update="all").run()
+    assert (meddled, result.attempts) == ([1], 1)
+    assert result.updated == 70
+    found = table.read().to_arrow().to_pylist()
+    expected = (
+        changed.to_pylist() + [r | {"ts": 99} for r in rows.slice(70, 5).to_pylist()] + rows.slice(75).to_pylist()
+    )
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert _left(temporary) == []
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_a_merge_that_is_run_twice_has_its_rows_or_is_refused(create, monkeypatch, memory):
+    monkeypatch.setattr(spool, "MEMORY_BYTES", memory)
+    table = create(record_key="id")
+    rows = pa.Table.from_pylist(
+        [row | {"id": str(n)} for n, row in enumerate(some_rows(random.Random(15), 9, 9))], SCHEMA
+    )
+    merge = table.merge(rows).when_not_matched(insert="all")
+    assert merge.run().inserted == 9
+    table.delete_all()
+    assert merge.run().inserted == 9
+    table.delete_all()
+    merge = table.merge(reader(rows)).when_not_matched(insert="all")
+    assert merge.run().inserted == 9
+    table.delete_all()
+    with pytest.raises(InputError, match="the reader was read before"):
+        merge.run()
+
+
 def test_an_attempt_that_finds_other_types_fits_what_is_in_the_file(create, temporary, monkeypatch):
     files = []
     monkeypatch.setattr(spool, "TemporaryBytes", lambda what: files.append(what) or TemporaryBytes(what))
