@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from ..errors import InputError
 from ..hudi.timeline import Time
 from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
-from ..occ.transaction import RunResult
+from ..occ.transaction import RunResult, WriteResult
 from .reading import one_of
 from .reading import read as reads
 from .session import settle
 from .transaction import SparkTransaction
-from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
+from .writing import SIZES, JobSizes, SparkStream, Writes, Writing, each_once
 
 T = TypeVar("T")
+SINKS = ("upsert", "insert", "bulk_insert", "delete", "overwrite", "overwrite_table")
 
 
 class SparkTable(Writing):
@@ -58,6 +61,26 @@ class SparkTable(Writing):
         """A stream of the table, to write its events from DataFrames; declared with the arguments of `Table.stream`."""
         self.table.stream(name, **declaration)
         return SparkStream(self._writes, name)
+
+    def sink(
+        self, write: str = "upsert", *, source: str | None = None, **options: Any
+    ) -> Callable[[Any, int], WriteResult]:
+        """Each micro-batch of a streaming query lands once, whatever crashes: ``foreachBatch(table.sink("upsert"))``.
+
+        Args:
+            write: the method that writes it: ``upsert``, ``insert``, ``bulk_insert``, ``delete``, ``overwrite`` or
+                ``overwrite_table``.
+            source: by which the table remembers its batches; by default the id of the query, which Spark keeps in its
+                checkpoint. Say another one when a query goes on with a new checkpoint and other batch numbers.
+            options: of the method.
+
+        Returns:
+            a function of a DataFrame and a batch number. What is remembered is told by `Table.last_batch`.
+        """
+        self.table.session.require_open()
+        if write not in SINKS:
+            raise InputError(f"sink({write!r}): a micro-batch is written by {', '.join(SINKS)}; name one of them")
+        return each_once(partial(getattr(self, write), **options), source)
 
     # Reading -----------------------------------------------------------------------------------------------------
 

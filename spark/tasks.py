@@ -15,7 +15,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from ..hudi.table import RECORD_KEY, partition_paths, record_keys
 from ..hudi.timeline import FileSlice, WriteStat
 from ..occ.liveness import MarkerDesk
 from ..occ.rebase import Lost, merge_unit, write_changes
-from ..occ.staging import Files, FileSpec, NewGroups, Plan, Selection, apply, read_slice, refuse_if_over
+from ..occ.staging import Files, FileSpec, NewGroups, Plan, RowsInMemory, Selection, apply, read_slice, refuse_if_over
 from ..occ.turns import targets
 from ..occ.writing import NewValues, replaced
 from ..storage import Store
@@ -142,7 +142,12 @@ def unpacked(rows: Iterable[Any], schema: pa.Schema) -> pa.Table | None:
 
 
 class Task(ABC):
-    """Callable for ``mapInArrow``; subclasses say what is done with the batches."""
+    """Callable for ``mapInArrow``; subclasses say what is done with the batches.
+
+    ``does`` tells people what a job of these tasks does.
+    """
+
+    does: ClassVar = "runs tasks"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row, for whatever number of batches."""
@@ -165,6 +170,7 @@ class InsertTask(Task):
     ``check`` it answers the hashes of its keys, and the driver sees whether there are any.
     """
 
+    does: ClassVar = "writes rows into new files"
     spec: FileSpec
     exact: bool = False
     check: bool = False
@@ -195,7 +201,7 @@ class InsertTask(Task):
         config = self.spec.config
         keyed = rows.append_column(RECORD_KEY, record_keys(rows, config.record_key_fields))
         plan = Plan(self.spec, in_order=False)
-        parts = [plan.one_of_each(Selection(part, RECORD_KEY)).slice() for _, part in _by_partition(keyed, self.spec)]
+        parts = [plan.one_of_each(Selection(RowsInMemory(part))).slice() for _, part in _by_partition(keyed, self.spec)]
         return pa.concat_tables(parts)
 
 
@@ -212,6 +218,7 @@ class MergeTask(Task):
     All rows of one unit meet in one task.
     """
 
+    does: ClassVar = "merges rows into their file groups"
     plan: Plan
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
@@ -225,6 +232,7 @@ class MergeTask(Task):
 class TargetsTask(Task):
     """Which file groups the same rows would be merged into; nothing is written."""
 
+    does: ClassVar = "looks which file groups its rows belong to"
     plan: Plan
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:  # noqa: ARG002 - as all tasks
@@ -246,6 +254,7 @@ class ChosenTask(Task):
         lost: in a round of a rebase.
     """
 
+    does: ClassVar = "changes the rows that meet its condition"
     plan: Plan
     values: NewValues | None = None
     lost: Lost | None = None
@@ -280,6 +289,7 @@ class ChosenTask(Task):
 class RebaseTask(Task):
     """What the transaction did in some units of what it lost, done again; the rows are numbers of units."""
 
+    does: ClassVar = "merges again what others have changed meanwhile"
     lost: Lost
 
     def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:

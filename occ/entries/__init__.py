@@ -1,5 +1,6 @@
 """The words of the commit log: what begin, commit, end and setting say, as values and as bytes."""
 
+from .batches import SOURCES_MAX, Batch, Batches, Landed
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
 from .echo import echo, echo_body, echo_of
 from .entries import Begin, Close, Commit, End, LogEntry, Open, Setting, decode, encode
@@ -43,7 +44,10 @@ __all__ = [
     "OWN_LOCK",
     "SERVICES",
     "SIDES",
+    "SOURCES_MAX",
     "TRANSACTIONAL",
+    "Batch",
+    "Batches",
     "Begin",
     "Changed",
     "Close",
@@ -52,6 +56,7 @@ __all__ = [
     "End",
     "FileFacts",
     "Hashed",
+    "Landed",
     "LogEntry",
     "Loss",
     "Open",

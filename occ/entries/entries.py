@@ -15,6 +15,7 @@ from ...conflict import NOWHERE, Claim, Region, Reservation
 from ...environment import Process
 from ...errors import CorruptTableError, UnsupportedTableError
 from ...hudi.timeline import COMMIT_ACTIONS, CommitMetadata, Instant, file_name
+from .batches import Batch, Landed
 from .entry_rules import refuse_strange
 from .losses import Loss
 from .settings import VERSION, Settings
@@ -91,8 +92,8 @@ class Commit:
     and its hash. ``schema`` is the table's from here on (Avro JSON of the data columns). ``blind``: nothing was read.
     ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
     one than ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
-    says ``schema`` once more, for readers who take that of the largest T (`placed`). ``recent``: the metadata, for as
-    long as its writer has it in memory; no part of the entry.
+    says ``schema`` once more, for readers who take that of the largest T (`placed`). ``batch``: which it lands.
+    ``recent``: the metadata, for as long as its writer has it in memory; no part of the entry.
     """
 
     instant: str
@@ -110,6 +111,7 @@ class Commit:
     undone: tuple[str, ...] = ()
     named: str = ""
     echo: str = ""
+    batch: Batch | None = None
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
 
     kind = "commit"
@@ -163,7 +165,14 @@ class Commit:
         } | {key: value for key, value in self._rare() if value}
 
     def _rare(self) -> tuple[tuple[str, Any], ...]:
-        return ("blind", self.blind), ("undone", list(self.undone)), ("named", self.named), ("echo", self.echo)
+        batch = [self.batch.source, self.batch.number] if self.batch else None
+        return (
+            ("blind", self.blind),
+            ("undone", list(self.undone)),
+            ("named", self.named),
+            ("echo", self.echo),
+            ("batch", batch),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,7 @@ class Open:
     """The epoch begins here, with the state that the one before it ended with.
 
     ``last``: the newest commit, which may still have to be published. ``schema``: the table's, where the log tells.
+    ``batches``: the newest of each source.
     """
 
     top: str
@@ -225,17 +235,19 @@ class Open:
     last: Commit | None = None
     slot: int = -1
     schema: str | None = None
+    batches: tuple[Landed, ...] = ()
 
     kind = "open"
 
     def fields(self) -> dict[str, Any]:
+        rare = {"schema": self.schema, "batches": [each.to_json() for each in self.batches]}
         return {
             "top": self.top,
             "token": self.token,
             "settings": self.settings.to_json(),
             "open": [b.fields() | {"slot": b.slot} for b in self.open],
             "last": self.last.fields() | {"slot": self.last.slot} if self.last else None,
-        } | ({"schema": self.schema} if self.schema else {})
+        } | {key: value for key, value in rare.items() if value}
 
 
 LogEntry = Begin | Commit | End | Setting | Close | Open
@@ -320,6 +332,7 @@ def _commit(raw: dict[str, Any]) -> Commit:
         undone=tuple(raw.get("undone", ())),
         named=raw.get("named", ""),
         echo=raw.get("echo", ""),
+        batch=Batch(*raw["batch"]) if raw.get("batch") else None,
     )
 
 
@@ -351,6 +364,7 @@ def _open(raw: dict[str, Any]) -> Open:
         _commit(raw["last"]) if raw["last"] else None,
         slot=raw["slot"],
         schema=raw.get("schema"),
+        batches=tuple(map(Landed.from_json, raw.get("batches", ()))),
     )
 
 

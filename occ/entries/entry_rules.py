@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from ...errors import InputError
 from ...hudi.files import join, lies_outside
 from ...hudi.timeline import ACTIONS, is_time, parse
+from .batches import Batch
 from .side_objects import is_side
 
 # Spares a look at the calendar on all but a few days: every entry that is read has one or two times.
@@ -85,6 +87,17 @@ def _held(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value["content"], dict)
 
 
+def _batch(value: Any) -> bool:
+    try:
+        return isinstance(value, list) and bool(Batch(*value))
+    except (InputError, TypeError):
+        return False
+
+
+def _batches(value: Any) -> bool:
+    return isinstance(value, list) and all(_batch(each[:2]) and _time(each[2]) for each in value)
+
+
 _Tests = dict[str, Callable[[Any], bool]]
 _TRANSACTION: _Tests = {"T": _time, "slot": _number}
 _BEGIN = _TRANSACTION | {"action": _action, "op": _text, "writer": _text}
@@ -104,11 +117,12 @@ _COMMIT = _BEGIN | {
     "metadata": _maybe(lambda value: isinstance(value, dict)),
     "side": _maybe(_aside),
 }
-_COMMIT_MAY = {
+_COMMIT_MAY: _Tests = {
     "blind": lambda value: type(value) is bool,
     "undone": _instants,
     "named": lambda value: value == "" or _time(value),
     "echo": lambda value: value == "" or _instants([value]),
+    "batch": _batch,
 }
 _END = _TRANSACTION | {"who": _text, "reason": _text}
 _END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` looks at the rest
@@ -119,7 +133,7 @@ _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "abort": (_END, _END_MAY),
     "setting": ({"slot": _number, "who": _text}, {}),
     "close": ({"slot": _number}, {}),
-    "open": ({"slot": _number, "top": _time, "token": _number}, {"schema": _text}),
+    "open": ({"slot": _number, "top": _time, "token": _number}, {"schema": _text, "batches": _batches}),
 }
 
 

@@ -4,5 +4,6 @@ from .incoming import NULL, REFUSE, Incoming
 from .lossless import fitted
 from .ordering_values import ordering_columns, refuse_unordered
 from .python_values import array_of
+from .spool import TemporaryBytes
 
-__all__ = ["NULL", "REFUSE", "Incoming", "array_of", "fitted", "ordering_columns", "refuse_unordered"]
+__all__ = ["NULL", "REFUSE", "Incoming", "TemporaryBytes", "array_of", "fitted", "ordering_columns", "refuse_unordered"]

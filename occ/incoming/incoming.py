@@ -6,6 +6,9 @@
     a list of dicts      what a row lacks is null
     anything else that has `__arrow_c_stream__` or `__arrow_c_array__`, such as a DuckDB relation
 
+Readers and streams are read once, batch by batch, and each batch is fitted as it comes; rows beyond `spool.MEMORY_BYTES` wait in
+a temporary file. What is in memory already is used where it is.
+
 The order of columns is of no account. Hudi's own columns are left out: every commit writes them anew.
 """
 
@@ -14,8 +17,8 @@ from __future__ import annotations
 import sys
 import weakref
 import zoneinfo
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -24,14 +27,22 @@ from ...hudi.table import META_COLUMNS, TableConfig
 from .lossless import fitted, stored_type
 from .ordering_values import refuse_unordered
 from .python_values import array_of, table_of
+from .spool import Spool
 
 REFUSE, NULL = "refuse", "null"  # what is done about columns that the rows lack
 _ACCEPTED = (
     "a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a DuckDB relation, a list of dicts or "
     "of record batches, or an object with `__arrow_c_stream__` or `__arrow_c_array__`"
 )
-_Reader = Callable[[Mapping[str, pa.DataType]], pa.Table]
+_T = TypeVar("_T")
+_Maker = Callable[[Mapping[str, pa.DataType]], pa.Table]
 _READ: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()  # they give nothing a second time
+
+
+class _Columns(Protocol):
+    """The columns that rows are to have."""
+
+    def __call__(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]: ...
 
 
 class Incoming:
@@ -43,6 +54,9 @@ class Incoming:
         missing: ``"refuse"``, or ``"null"``: columns that the rows lack are null.
         zone: of times that say none, such as ``"UTC"`` or ``"Europe/Rome"``; ``None`` refuses them, because one of Hudi's
             readers fails on them.
+
+    Attributes:
+        on_disk: the rows that were asked for last are in a mapped file: what is kept of each of them counts.
 
     Raises:
         InputError: the rows have another form, or ``missing`` or ``zone`` another value.
@@ -56,7 +70,30 @@ class Incoming:
         self._url, self._config = url, config
         self._fill, self._zone = missing == NULL, _known_zone(zone)
         self._given = _readable(rows)
+        self._once = isinstance(self._given, _Stream)
         self._last: tuple[pa.Schema | None, pa.Table] | None = None
+        self.on_disk = False
+        self._kept_by: list[Callable[[], None]] = []
+
+    def kept_by(self, forget: Callable[[], None]) -> None:
+        """Somebody keeps rows beyond the write, as a rebase does; ``forget`` ends that, and is called by `release`."""
+        self._kept_by.append(forget)
+
+    def release(self) -> None:
+        """Let the rows go, and their file with them: a transaction lives on in circles of references. Twice is fine.
+
+        Rows of a reader are refused from now on; others are still there for who has them.
+        """
+        if self._once:
+            self._given = _refuse_again
+        self._last, forget, self._kept_by = None, self._kept_by, []
+        for each in forget:
+            each()
+
+    @property
+    def unread(self) -> bool:
+        """Whether the rows are still in a reader: the first call that asks for them reads it."""
+        return isinstance(self._given, _Stream)
 
     def rows(self, schema: pa.Schema | None) -> pa.Table:
         """All rows with the columns of the schema (``None``: the table has none yet), and then those that it lacks.
@@ -64,9 +101,13 @@ class Incoming:
         Raises:
             InputError: a column is missing, or its values would change in the type that the table has for it; a new one
                 has a name or type that no table holds.
+            StorageError: the rows of a reader found no room in the temporary folder.
         """
         if self._last is None or self._last[0] != schema:
-            self._last = schema, self._in_shape(schema)
+            rows = self._fitted(self._all_columns, schema)
+            if rows.num_columns:
+                refuse_unordered(rows, self._config)
+            self._last = schema, rows if rows.num_columns else (schema or pa.schema([])).empty_table()
         return self._last[1]
 
     def keys(self, schema: pa.Schema) -> pa.Table:
@@ -74,64 +115,90 @@ class Incoming:
 
         Raises:
             InputError: a column of the record key is missing, the ordering column holds NaN, or values as of `rows`.
+            StorageError: as of `rows`.
         """
-        given = self._arrow(schema)
-        wanted = self._config.record_key_fields
-        if missing := [name for name in wanted if name not in given.column_names]:
-            raise InputError(
-                f"the keys lack {', '.join(missing)}, the record key of {self._url}; nothing was deleted",
-                columns=missing,
-            )
-        places = [each for each in self._config.partition_fields if each in given.column_names and each not in wanted]
-        order = self._config.newer_by
-        more = [order] if order in given.column_names and order in schema.names else []
-        fields = [schema.field(name) for name in (*wanted, *places, *more)]
-        return pa.Table.from_arrays([self._fit(given, each) for each in fields], schema=pa.schema(fields))
+        return self._fitted(self._key_columns, schema)
 
     def source(self, schema: pa.Schema | None) -> pa.Table:
         """The columns that were handed in and no others: those that the table has in its types.
 
         Raises:
             InputError: a column of record key or partition is missing, or values as of `rows`.
+            StorageError: as of `rows`.
         """
-        given, known = self._arrow(schema), {each.name: each for each in schema or ()}
-        config = self._config
-        if given.num_rows or given.num_columns:
-            needed = dict.fromkeys([*config.record_key_fields, *config.partition_fields])
-            if missing := [name for name in needed if name not in given.column_names]:
-                raise InputError(
-                    f"the rows lack {', '.join(missing)}, by which rows of {self._url} are found; nothing was written",
-                    columns=missing,
-                )
-        fields = [
-            known.get(each.name) or pa.field(each.name, stored_type(each.type, each.name, zone=self._zone))
-            for each in given.schema
-        ]
-        return pa.Table.from_arrays([self._fit(given, each) for each in fields], schema=pa.schema(fields))
+        return self._fitted(self._given_columns, schema)
 
-    def _in_shape(self, schema: pa.Schema | None) -> pa.Table:
-        given = self._arrow(schema)
-        if not (given.num_rows or given.num_columns):  # such as an empty list
-            return (schema or pa.schema([])).empty_table()
-        names = given.column_names
-        self._refuse_missing(names, schema)
+    # Columns: what becomes of those that are handed in. ``nothing``: neither rows nor columns are, as by an empty list.
+
+    def _all_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
+        if nothing:
+            return []
+        self._refuse_missing(given.names, schema)
         old = list(schema or ())
         known = {each.name for each in old}
-        new = [
-            pa.field(each.name, stored_type(each.type, each.name, zone=self._zone))
-            for each in given.schema
-            if each.name not in known
-        ]
-        fields = [*old, *new]
-        columns = [
-            self._fit(given, each) if each.name in names else pa.nulls(given.num_rows, each.type) for each in fields
-        ]
-        rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
-        refuse_unordered(rows, self._config)
+        return [*old, *(self._stored(each) for each in given if each.name not in known)]
+
+    def _key_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:  # noqa: ARG002 - as the others
+        assert schema is not None, "keys are of a table that has rows"
+        wanted = self._config.record_key_fields
+        if missing := [name for name in wanted if name not in given.names]:
+            raise InputError(
+                f"the keys lack {', '.join(missing)}, the record key of {self._url}; nothing was deleted",
+                columns=missing,
+            )
+        places = [each for each in self._config.partition_fields if each in given.names and each not in wanted]
+        order = self._config.newer_by
+        more = [order] if order in given.names and order in schema.names else []
+        return [schema.field(name) for name in (*wanted, *places, *more)]
+
+    def _given_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
+        known, config = {each.name: each for each in schema or ()}, self._config
+        needed = dict.fromkeys([*config.record_key_fields, *config.partition_fields])
+        if not nothing and (missing := [name for name in needed if name not in given.names]):
+            raise InputError(
+                f"the rows lack {', '.join(missing)}, by which rows of {self._url} are found; nothing was written",
+                columns=missing,
+            )
+        return [known.get(each.name) or self._stored(each) for each in given]
+
+    def _stored(self, given: pa.Field) -> pa.Field:
+        return pa.field(given.name, stored_type(given.type, given.name, zone=self._zone))
+
+    def _fitted(self, columns: _Columns, schema: pa.Schema | None) -> pa.Table:
+        """The rows with these columns."""
+        given = self._given
+        if isinstance(given, _Stream):
+            fields = columns(_data_columns(given.schema), schema, nothing=False)
+            self._given = rows = self._spooled(given.tables(), fields)
+            return rows
+        if not isinstance(given, pa.Table):
+            given = given({each.name: each.type for each in schema or ()})
+        there = _data_columns(given.schema)
+        fields = columns(there, schema, nothing=not (given.num_rows or there.names))
+        if self.on_disk and given.schema.types != [each.type for each in fields]:
+            return self._spooled((pa.table(each) for each in given.to_batches()), fields)
+        return self._fit(given, fields)
+
+    def _spooled(self, tables: Iterable[pa.Table], fields: list[pa.Field]) -> pa.Table:
+        spool = Spool(pa.schema(fields))
+        try:
+            for each in tables:
+                spool.add(self._fit(each, fields, first=spool.rows))
+            rows, self.on_disk = spool.table()
+        except BaseException:
+            spool.close()
+            raise
         return rows
 
-    def _fit(self, given: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-        return fitted(given.column(field.name), field.type, field.name, zone=self._zone, fill=self._fill)
+    def _fit(self, given: pa.Table, fields: list[pa.Field], *, first: int = 0) -> pa.Table:
+        names = given.column_names
+        columns = [
+            fitted(given.column(each.name), each.type, each.name, zone=self._zone, fill=self._fill, first=first)
+            if each.name in names
+            else pa.nulls(given.num_rows, each.type)
+            for each in fields
+        ]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def _refuse_missing(self, names: list[str], schema: pa.Schema | None) -> None:
         known = schema.names if schema is not None else []
@@ -158,13 +225,13 @@ class Incoming:
                 columns=missing,
             )
 
-    def _arrow(self, schema: pa.Schema | None) -> pa.Table:
-        known = {each.name: each.type for each in schema or ()}
-        given = self._given if isinstance(self._given, pa.Table) else self._given(known)
-        names = given.column_names
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(f"the rows have more than one column {twice[0]!r}; nothing was written", columns=twice)
-        return given.drop_columns([name for name in META_COLUMNS if name in names])
+
+def _data_columns(given: pa.Schema) -> pa.Schema:
+    """The columns without Hudi's own. `InputError` when there are two of one name."""
+    names = given.names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"the rows have more than one column {twice[0]!r}; nothing was written", columns=twice)
+    return pa.schema([each for each in given if each.name not in META_COLUMNS])
 
 
 def _known_zone(zone: str | None) -> str | None:
@@ -181,8 +248,25 @@ def _known_zone(zone: str | None) -> str | None:
 # --- forms -------------------------------------------------------------------------------------------------------
 
 
-def _readable(rows: Any) -> pa.Table | _Reader:
-    """The rows as a table; where it takes the types of the table to make one, what makes it of them."""
+class _Stream:
+    """Rows that come once, from a reader that nobody has read; ``name`` of what gives them, for messages."""
+
+    def __init__(self, reader: pa.RecordBatchReader, name: str) -> None:
+        self._reader, self._name, self.schema = reader, name, reader.schema
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Each batch. What the reader raises comes as it is, but Arrow's own errors."""
+        rows = 0
+        try:
+            for batch in self._reader:
+                yield pa.Table.from_batches([batch])
+                rows += batch.num_rows
+        except pa.ArrowException as e:
+            raise InputError(f"{self._name} failed after {rows} rows: {e}; nothing was written", rows=rows) from e
+
+
+def _readable(rows: Any) -> pa.Table | _Maker | _Stream:
+    """The rows as a table or stream; where it takes the types of the table to make one, what makes it of them."""
     kind = type(rows)
     if any(each.__module__.startswith("pyspark.") for each in kind.__mro__):
         raise InputError(
@@ -192,7 +276,7 @@ def _readable(rows: Any) -> pa.Table | _Reader:
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatchReader):
-        return _read_once(rows)
+        return _read_once(rows, "the reader")
     if pandas is not None and isinstance(rows, pandas.DataFrame):
         return lambda known: _of_pandas(rows, known)
     if polars is not None and isinstance(rows, polars.LazyFrame):
@@ -201,26 +285,41 @@ def _readable(rows: Any) -> pa.Table | _Reader:
         return _understood(kind, lambda: pa.Table.from_batches(rows))
     if isinstance(rows, list | tuple) and all(isinstance(each, Mapping) for each in rows):
         return lambda known: table_of(rows, known)
+    if hasattr(rows, "__arrow_c_stream__") and not _in_memory(rows):
+        return _understood(kind, lambda: _read_once(pa.RecordBatchReader.from_stream(rows), _name(kind)))
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
         return _understood(kind, lambda: pa.table(rows))
     raise InputError(f"rows can't be {_what(rows)}; nothing was written. Give {_ACCEPTED}")
 
 
-def _understood(kind: type, read: Callable[[], pa.Table]) -> pa.Table:
+def _in_memory(rows: Any) -> bool:
+    """Whether an object with a stream has all of its rows in memory."""
+    polars = sys.modules.get("polars")
+    return isinstance(rows, pa.ChunkedArray) or (
+        polars is not None and isinstance(rows, polars.DataFrame | polars.Series)
+    )
+
+
+def _understood(kind: type, read: Callable[[], _T]) -> _T:
     try:
         return read()
     except pa.ArrowException as e:
         raise InputError(f"{_name(kind)} gave no rows: {e}; nothing was written. Give {_ACCEPTED}") from e
 
 
-def _read_once(reader: pa.RecordBatchReader) -> pa.Table:
+def _read_once(reader: pa.RecordBatchReader, name: str) -> pa.Table | _Stream:
     if reader in _READ:
-        raise InputError(
-            "the reader was read before, by an earlier write or attempt, and has no more rows; nothing was written. Make a new "
-            "one in the function that is run again, or hand in a table"
-        )
+        _refuse_again()
     _READ.add(reader)
-    return reader.read_all()
+    # Rows without columns are refused by their number, which only all of them have.
+    return _Stream(reader, name) if set(reader.schema.names) - set(META_COLUMNS) else reader.read_all()
+
+
+def _refuse_again(_known: object = None) -> NoReturn:
+    raise InputError(
+        "the reader was read before, by an earlier write or attempt, and has no more rows; nothing was written. Make a new "
+        "one in the function that is run again, or hand in a table"
+    )
 
 
 def _of_pandas(frame: Any, known: Mapping[str, pa.DataType]) -> pa.Table:

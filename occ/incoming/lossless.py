@@ -36,6 +36,7 @@ def fitted(
     *,
     zone: str | None = None,
     fill: bool = False,
+    first: int = 0,
     chunk_bytes_max: int = 1 << 30,
 ) -> pa.ChunkedArray:
     """The column in a type that tables hold (`storable`).
@@ -44,6 +45,7 @@ def fitted(
         name: of the column, for messages.
         zone: of times that say none; ``None`` refuses them.
         fill: fields that structs lack are null; otherwise they are refused.
+        first: number of the first row, for messages.
         chunk_bytes_max: larger pieces are cut; a piece of text has to stay below 2 GiB.
 
     Raises:
@@ -51,7 +53,7 @@ def fitted(
     """
     if column.type.equals(wanted):
         return column
-    pieces, row = [], 0
+    pieces, row = [], first
     for chunk in column.chunks:
         parts = chunk.get_total_buffer_size() // chunk_bytes_max + 1  # `nbytes` of views fails up to pyarrow 18
         size = max(-(-len(chunk) // parts), 1)

@@ -32,7 +32,7 @@ from ..entries import Commit, LogEntry, Loss, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, attach
 from ..rebase import MergeAgain
-from ..session import CommitResult, log_made_anew, lost_against
+from ..session import CommitResult, log_made_anew, lost_against, refuse_landed
 from ..turns import InTheWay
 from .yielding import merge_again, wait_for
 
@@ -220,6 +220,7 @@ class Landing:
         """The commit entry for the next free slot, or the reason why there must not be one."""
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
         attempt.require_in(state)
+        refuse_landed(attempt.url, state, attempt.batch)
         if self._decided:
             # Its files or instants may be gone, whatever has landed since. They are in no state that anybody may go back to.
             completion = next_label(session.env.now(), state.top)
@@ -273,6 +274,7 @@ def staged_entry(attempt: Attempt, changes: Staged) -> Commit:
             0,
             changes.write_set().region,
             blind=changes.read_set().blind,
+            batch=attempt.batch,
         ),
         changes.metadata(None),
         changes.values(),

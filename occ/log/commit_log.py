@@ -494,7 +494,9 @@ class CommitLog:
                 if epochs(self._store, since=closing + 1):  # carried on by somebody, then that closes; or long gone
                     continue
                 # All that counts stands before the close.
-                opening = Open(max(state.top, top()), 0, settings, (), state.last, slot + 1)
+                opening = Open(
+                    max(state.top, top()), 0, settings, (), state.last, slot + 1, batches=tuple(state.batches)
+                )
                 opened = self._insist(slot_path(closing + 1, slot + 1), encode(opening, closing + 1, slot + 1, ""))
                 if opened and not self._newest_epoch_is_not(closing + 1):
                     return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...hudi.timeline import EARLIEST
-from ..entries import Begin, Close, Commit, End, LogEntry, Open, Setting, Settings
+from ..entries import Batches, Begin, Close, Commit, End, LogEntry, Open, Setting, Settings
 
 
 @dataclass(slots=True)
@@ -16,7 +16,8 @@ class LogState:
     ``top`` is the largest T or C so far; ``token`` that of the last commit in this generation of the lock; ``ended`` keeps
     the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
     ``schemas`` are the table's, each from a slot on; None where the log does not tell: after a restore, and in an epoch whose
-    first entry says nothing of it, because strangers' commits may lie before it, or an older version opened it.
+    first entry says nothing of it, because strangers' commits may lie before it, or an older version opened it. ``batches``
+    are those that have landed.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -28,6 +29,7 @@ class LogState:
     undone: set[str] = field(default_factory=set)
     closed: bool = False
     schemas: list[tuple[int, str | None]] = field(default_factory=list)
+    batches: Batches = field(default_factory=Batches)
 
     def schema_before(self, slot: int) -> str | None:
         """The table's schema (Avro JSON) after every entry before that slot; None when the log does not tell."""
@@ -47,7 +49,11 @@ class LogState:
                 del self.open[entry.instant]
                 self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
                 if entry.restores:
-                    self.ended.update({name.partition("_")[0]: "undone" for name in entry.undone})
+                    undone = [name.partition("_")[0] for name in entry.undone]
+                    self.ended.update(dict.fromkeys(undone, "undone"))
+                    self.batches.take_back(undone)
+                if entry.batch is not None:
+                    self.batches.add(entry.batch, entry.instant)
                 self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
                 self.top = max(self.top, entry.completion)
                 self.token = max(self.token, entry.token)
@@ -66,6 +72,7 @@ class LogState:
             case Open():
                 self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
                 self.open = {b.instant: b for b in entry.open}
+                self.batches = Batches(entry.batches)
                 self.closed = False
                 self._schema_from(entry.slot, entry.schema)
 
@@ -88,4 +95,6 @@ class LogState:
     def carried(self, slot: int) -> Open:
         """The first entry of the next epoch: a function of the log before it, so all writers propose the same."""
         begun = tuple(self.open[t] for t in sorted(self.open))
-        return Open(self.top, self.token, self.settings, begun, self.last, slot, self.schema_before(slot))
+        return Open(
+            self.top, self.token, self.settings, begun, self.last, slot, self.schema_before(slot), tuple(self.batches)
+        )

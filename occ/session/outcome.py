@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...conflict import Conflict
 from ...errors import (
+    BatchLandedError,
     CommitError,
     CommitStateUnknownError,
     ConflictError,
@@ -17,7 +18,8 @@ from ...errors import (
     StorageError,
 )
 from ...hudi.files import FileGroupId
-from ..entries import Begin, Commit
+from ..entries import Batch, Begin, Commit
+from ..log import LogState
 
 T = TypeVar("T")
 _SHOWN = 3  # file groups of an overlap that a message names
@@ -75,6 +77,22 @@ def ended_by_others(attempt: Attempt) -> RolledBackError:
         "the table's time-out. Nothing of it landed; run the write again",
         table=attempt.url,
         instant=attempt.instant,
+    )
+
+
+def refuse_landed(url: str, state: LogState, batch: Batch | None) -> None:
+    """Raise `BatchLandedError` when the batch, or a later one of its source, has landed up to here."""
+    last = state.batches.before(batch)
+    if last is None or batch is None:
+        return
+    before = "" if last.batch == batch else f"; the newest is {last.batch.number}"
+    raise BatchLandedError(
+        f"{url}: {batch} landed before, by {last.instant}{before}. Nothing was written again, and there is nothing to do",
+        table=url,
+        instant=last.instant,
+        source=batch.source,
+        number=batch.number,
+        last=last.batch.number,
     )
 
 

@@ -20,7 +20,7 @@ from .collected_facts import wanted_of
 from .file_spec import FileLookout, FileSpec, refuse_if_over, token
 from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
-from .selection import GROUP_COLUMN, PARTITION_COLUMN, Selection, units
+from .selection import GROUP_COLUMN, PARTITION_COLUMN, RowsInMemory, Selection, units
 from .staged import Staged
 from .stream_files import StreamPlan, append_events
 
@@ -38,6 +38,7 @@ __all__ = [
     "NewFile",
     "NewGroups",
     "Plan",
+    "RowsInMemory",
     "Selection",
     "Staged",
     "StreamPlan",

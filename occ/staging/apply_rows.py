@@ -3,8 +3,8 @@
 The same code runs in Spark's workers, each for the partitions or buckets that were shuffled to it, and on the driver
 for batches so small that a Spark job would cost more than the work.
 
-Memory: the incoming rows of the task, and for each thread a row group and the keys of a base file; all of it where it has log
-files, or `Plan.combine` looks at its rows.
+Memory: the incoming rows of the task, or the keys of some of them (`Plan.on_disk`); and for each thread a row group and the keys
+of a base file; all of it where it has log files, or `Plan.combine` looks at its rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from .file_spec import FileSpec, token
 from .log_file import LogFileWriter
 from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
 from .old_file import OldFile, array_of_column, in_types
-from .selection import Selection, in_pieces, units
+from .selection import RowsInMemory, Selection, in_pieces, units
 
 NEW = "new-"
 # New keys join an existing file of at most this size, rather than start one of their own: a small file is rewritten
@@ -79,7 +79,7 @@ class Plan:
     """What every task of one write needs to know: the files' common facts, and the slices as of the snapshot.
 
     ``combine`` stands in the place of the table's merge; such rows need no ordering field. ``in_order``: rows come in the
-    order in which they arrived.
+    order in which they arrived. ``on_disk``: they are in a mapped file, and none but those at hand shall be in memory.
     """
 
     spec: FileSpec
@@ -88,6 +88,7 @@ class Plan:
     operation: str = "upsert"
     combine: Combine | None = None
     in_order: bool = True
+    on_disk: bool = False
 
     @property
     def ordering(self) -> str | None:
@@ -101,7 +102,7 @@ class Plan:
             return unit.unrepeated(ordering if ordering in unit.column_names else None)
         if rule.plain:
             return unit.unrepeated(ordering, rule.ties)
-        return Selection(contributions(rule, unit.slice(), in_order=self.in_order), RECORD_KEY)
+        return Selection(RowsInMemory(contributions(rule, unit.slice(), in_order=self.in_order)))
 
     def new(self, incoming: Selection) -> Selection | pa.Table:
         """What the table gets of rows whose keys it does not have."""
@@ -305,7 +306,7 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     if ordering is not None and ordering in rows.column_names and not plan.delete:
         refuse_nan(rows, ordering)
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
-        work = units(plan.spec, rows)
+        work = units(plan.spec, rows, on_disk=plan.on_disk)
         if plan.spec.desk is None:
             for unit in work:
                 crew.do(_follow, plan, files, *unit)
@@ -353,9 +354,14 @@ def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, u
         return
     # Simple index inside one partition: look every incoming key up in the key columns of its slices.
     files.looked.add(FileGroupId(partition, ""))
+    first = begun(spec.group_id(partition, files.task))
+    if not there:  # so no key is needed
+        if not plan.delete:
+            yield _Piece(_into_new, (partition, incoming), (), first)
+        return
     found, fresh = _looked_up(plan, partition, incoming)
     if fresh.any():
-        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), begun(spec.group_id(partition, files.task)))
+        yield _Piece(_into_new, (partition, incoming.where(fresh)), (), first)
     for old, mine, partners in found:
         yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
 
@@ -535,6 +541,7 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
     else:
         path, known = _by_row_groups(plan, files, old, incoming, partners)
     if files.kept is not None and path and old.instant != plan.spec.instant:
+        incoming.forget()
         files.kept[path] = partial(_effects, incoming, known, delete=plan.delete)
 
 

@@ -1,13 +1,14 @@
 """Rows that go to one place, as numbers of rows in the table that was handed in: taken piece by piece when they are written.
 
-Memory: the numbers, the record keys and their hashes; a piece is a copy, and gone when it is encoded.
+Memory: the numbers, the record keys and their hashes; a piece is a copy, and gone when it is encoded. Of rows that are not in
+memory themselves (`mapped_rows`) keys and hashes are made as they are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,27 +19,84 @@ from ...hudi.merge import unrepeated
 from ...hudi.table import RECORD_KEY, bucket_ids, key_parts, partition_codes, record_keys, wide_hashes
 from ...mergers import Ties
 from .file_spec import FileSpec
+from .mapped_rows import KEYS_AT_ONCE, MappedRows, Places, repeated_hashes
 from .meta_columns import KEY_HASHES
 
 PARTITION_COLUMN = "_lakelatch_partition"  # given where rows have no partition columns (deletes by key)
 GROUP_COLUMN = "_lakelatch_group"  # given where the index was a join: a file id, or NEW and a slot
 
 
-class Selection:
-    """Some rows of a table in the order of ``places`` (None: all), with the column `RECORD_KEY`.
+class Keyed(Protocol):
+    """Rows of which some are taken; ``places`` are their numbers, None all of them.
+
+    Attributes:
+        whole: the rows are in memory anyway, so that their keys may be too.
+    """
+
+    num_rows: int
+    column_names: list[str]
+    whole: bool
+
+    def keys(self, places: Places) -> pa.Array:
+        """The record keys."""
+
+    def column(self, name: str, places: Places) -> Any:
+        """One of the columns."""
+
+    def taken(self, places: Places, start: int, end: int, keys: pa.Array | None) -> pa.Table:
+        """All columns of the rows with those places that have a number from ``start`` to before ``end``, and `RECORD_KEY`.
+
+        ``keys``: their record keys, where they are known.
+        """
+
+
+class RowsInMemory:
+    """A table with its record keys; see `Keyed`.
 
     Args:
         key: the column that is the record key's text, which is then neither taken nor kept twice.
     """
 
-    def __init__(self, rows: pa.Table, key: str, places: npt.NDArray[Any] | None = None) -> None:
-        self._rows, self._key, self._places = rows, key, places
+    whole = True
+
+    def __init__(self, rows: pa.Table, key: str = RECORD_KEY) -> None:
+        self._rows, self._key = rows, key
+        self.num_rows: int = rows.num_rows
+        self.column_names = [name for name in rows.column_names if name != RECORD_KEY]
+
+    def keys(self, places: Places) -> pa.Array:
+        """See `Keyed.keys`."""
+        return _one_array(self.column(self._key, places))
+
+    def column(self, name: str, places: Places) -> Any:
+        """See `Keyed.column`."""
+        column = self._rows.column(name)
+        return column if places is None else pc.take(column, pa.array(places), boundscheck=False)
+
+    def taken(self, places: Places, start: int, end: int, keys: pa.Array | None) -> pa.Table:
+        """See `Keyed.taken`."""
+        assert keys is not None
+        rest = self._rows.drop_columns([self._key])
+        if places is None:
+            taken = rest.slice(start, end - start)
+        else:
+            taken = pc.take(rest, pa.array(places[start:end]), boundscheck=False)
+        names = [*self.column_names, RECORD_KEY]
+        columns = [keys if name in (self._key, RECORD_KEY) else taken.column(name) for name in names]
+        return pa.Table.from_arrays(columns, names=names)
+
+
+class Selection:
+    """Some rows in the order of ``places`` (None: all), with the column `RECORD_KEY`."""
+
+    def __init__(self, rows: Keyed, places: Places = None) -> None:
+        self._rows, self._places = rows, places
         self.num_rows: int = rows.num_rows if places is None else len(places)
 
     @cached_property
     def keys(self) -> pa.Array:
         """The record keys."""
-        return _one_array(self.column(self._key))
+        return self._rows.keys(self._places)
 
     @cached_property
     def key_hashes(self) -> npt.NDArray[np.uint64]:
@@ -47,23 +105,19 @@ class Selection:
 
     def column(self, name: str) -> Any:
         """One of the columns."""
-        column = self._rows.column(name)
-        return column if self._places is None else pc.take(column, pa.array(self._places), boundscheck=False)
+        return self._rows.column(name, self._places)
 
     def slice(self, start: int = 0, size: int | None = None, *, hashed: bool = False) -> pa.Table:
         """So many of the rows from the one with number ``start``; with their `KEY_HASHES` if ``hashed``."""
         end = self.num_rows if size is None else min(start + size, self.num_rows)
-        keys = self.keys.slice(start, end - start)
-        rest = self._rows.drop_columns([self._key])
-        if self._places is None:
-            taken = rest.slice(start, end - start)
-        else:
-            taken = pc.take(rest, pa.array(self._places[start:end]), boundscheck=False)
-        names = [*(name for name in self._rows.column_names if name != RECORD_KEY), RECORD_KEY]
-        columns = [keys if name in (self._key, RECORD_KEY) else taken.column(name) for name in names]
+        known = self._rows.whole or "keys" in self.__dict__
+        keys = self.keys.slice(start, end - start) if known else None
+        taken = self._rows.taken(self._places, start, end, keys)
         if hashed:
-            names, columns = [*names, KEY_HASHES], [*columns, pa.array(self.key_hashes[start:end])]
-        return pa.Table.from_arrays(columns, names=names)
+            there = known or "key_hashes" in self.__dict__
+            hashes = self.key_hashes[start:end] if there else wide_hashes(_one_array(taken.column(RECORD_KEY)))
+            taken = taken.append_column(KEY_HASHES, pa.array(hashes))
+        return taken
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Selection:
         """Those of the rows that are marked."""
@@ -72,19 +126,55 @@ class Selection:
     @property
     def column_names(self) -> list[str]:
         """All columns but `RECORD_KEY`."""
-        return [name for name in self._rows.column_names if name != RECORD_KEY]
+        return self._rows.column_names
 
     def unrepeated(self, ordering: str | None, ties: Ties = "last") -> Selection:
         """One row for each key; see `hudi.merge.deduplicate`, also for its errors."""
+        if not self._rows.whole and self.num_rows > KEYS_AT_ONCE:
+            return self._unrepeated_in_runs(ordering, ties)
         kept = unrepeated(self.keys, self.key_hashes, None if ordering is None else lambda: self.column(ordering), ties)
         return self if kept is None else self.at(kept)
 
+    def _unrepeated_in_runs(self, ordering: str | None, ties: Ties) -> Selection:
+        """As `unrepeated`; of the keys only those that come twice are in memory at once."""
+
+        def hashes(start: int) -> npt.NDArray[np.uint64]:
+            return wide_hashes(self._some_keys(start))
+
+        starts = range(0, self.num_rows, KEYS_AT_ONCE)
+        twice = repeated_hashes(hashes, starts)
+        if not len(twice):
+            return self
+        places = [start + np.flatnonzero(np.isin(hashes(start), twice)) for start in starts]
+        several = np.concatenate(places)
+        found = self.at(several)
+        kept = unrepeated(
+            found.keys, found.key_hashes, None if ordering is None else lambda: found.column(ordering), ties
+        )
+        if kept is None:
+            return self
+        lost = np.ones(len(several), bool)
+        lost[kept] = False
+        left = np.ones(self.num_rows, bool)
+        left[several[lost]] = False
+        return self.at(np.flatnonzero(left).astype(np.min_scalar_type(self.num_rows)))
+
+    def _some_keys(self, start: int) -> pa.Array:
+        end = min(start + KEYS_AT_ONCE, self.num_rows)
+        return self._rows.keys(np.arange(start, end) if self._places is None else self._places[start:end])
+
     def at(self, numbers: npt.NDArray[Any]) -> Selection:
         """The rows with these numbers, in their order."""
-        found = Selection(self._rows, self._key, numbers if self._places is None else self._places[numbers])
+        found = Selection(self._rows, numbers if self._places is None else self._places[numbers])
         if "key_hashes" in self.__dict__:
             found.key_hashes = self.key_hashes[numbers]
         return found
+
+    def forget(self) -> None:
+        """Drop keys and hashes that can be made again, of rows that are not in memory; who keeps this may need neither."""
+        if not self._rows.whole:
+            self.__dict__.pop("keys", None)
+            self.__dict__.pop("key_hashes", None)
 
 
 def in_pieces(rows: pa.Table | Selection, size: int) -> Iterator[pa.Table]:
@@ -93,9 +183,19 @@ def in_pieces(rows: pa.Table | Selection, size: int) -> Iterator[pa.Table]:
         yield rows.slice(start, size) if isinstance(rows, pa.Table) else rows.slice(start, size, hashed=True)
 
 
-def units(spec: FileSpec, rows: pa.Table) -> Iterator[tuple[str, int | str | None, Selection]]:
-    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join."""
+def units(
+    spec: FileSpec, rows: pa.Table, *, on_disk: bool = False
+) -> Iterator[tuple[str, int | str | None, Selection]]:
+    """The rows of each unit of work: partition, and the bucket, or the file id or slot where the index was a join.
+
+    ``on_disk``: the rows are in a mapped file, and what is noted of each of them goes into another.
+    """
     if not rows.num_rows:
+        return
+    if on_disk:
+        mapped = MappedRows(rows, spec.config.record_key_fields)
+        for partition, bucket, chosen in mapped.parted(spec):
+            yield partition, bucket, Selection(mapped, chosen)
         return
     fields, buckets = spec.config.record_key_fields, spec.bucket_count
     parts = key_parts(rows, fields)
@@ -137,7 +237,7 @@ def _split(
     wide = 1 if places is None else int(places.max()) + 1
     codes = paths.astype(np.int64) * wide + places if places is not None else paths
     if (codes == codes[0]).all():
-        yield *divmod(int(codes[0]), wide), Selection(rows, key)
+        yield *divmod(int(codes[0]), wide), Selection(RowsInMemory(rows, key))
         return
     # Up to 16 bits NumPy sorts by counting, which takes a tenth of the time.
     codes = codes.astype(np.min_scalar_type(int(codes.max())))
@@ -147,7 +247,7 @@ def _split(
     whole = rows.combine_chunks()  # else each taking would join all pieces anew
     start = 0
     for end in [*ends.tolist(), len(order)]:
-        yield *divmod(int(codes[start]), wide), Selection(whole, key, order[start:end])
+        yield *divmod(int(codes[start]), wide), Selection(RowsInMemory(whole, key), order[start:end])
         start = end
 
 

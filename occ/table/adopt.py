@@ -94,7 +94,7 @@ def adopt(
         publisher = Publisher(store, env, config.timeline_folder)
         _publish(publisher, commits)
         publisher.secure()  # the new log cannot put back what a power cut takes away
-        start_log(store, env, wanted, top=_latest(store, config))
+        start_log(store, env, wanted, top=_latest(store, config), batches=tuple(state.batches))
     return with_floor(Table(store, env=env, writer=writer))
 
 

@@ -14,7 +14,7 @@ from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...plain_text import visible
 from ...storage import Outcome, Store, open_store, put_secured, secured
-from ..entries import NO_LOCK, OWN_LOCK, Open, Settings, encode
+from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode
 from ..log import FOLDER_KEEPER, LOG, slot_path
 from ..session import PROPERTIES, prove, settled
 from ..transaction import lay_floor
@@ -153,11 +153,13 @@ def next_generation(settings: Settings, env: Environment, epoch: int = 0) -> Set
     return replace(settings, generation=max(settings.generation + 1, int(env.now() * 1000), epoch))
 
 
-def start_log(store: Store, env: Environment, settings: Settings, *, top: str) -> None:
+def start_log(
+    store: Store, env: Environment, settings: Settings, *, top: str, batches: tuple[Landed, ...] = ()
+) -> None:
     """Open an epoch numbered from the time, so that it is newer than any before it, also than a deleted one."""
     epochs = [int(n) for n in store.folders(LOG) if n.isdigit()]
     epoch = max([int(env.now() * 1000), *(e + 1 for e in epochs)])
-    body = encode(Open(top, 0, next_generation(settings, env, epoch), slot=1), epoch, 1, env.uuid())
+    body = encode(Open(top, 0, next_generation(settings, env, epoch), slot=1, batches=batches), epoch, 1, env.uuid())
     path = slot_path(epoch, 1)
     for _ in range(5):
         put = put_secured(store, path, body)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from ...arguments import number, text
 from ...conflict import refuse_contradiction
 from ...environment import SYSTEM, Environment
-from ...errors import ConfigError, InputError, UnsupportedTableError
+from ...errors import BatchLandedError, ConfigError, InputError, UnsupportedTableError
 from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...progress import Reporter, Told
 from ...storage import Store, open_store
 from ...streams import RowHistory, Stream, declared
-from ..entries import LogEntry, Setting, Settings
+from ..entries import Batch, LogEntry, Setting, Settings
 from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
@@ -267,6 +267,7 @@ class Table:
         isolation: str | None = None,
         reserve: Asked | None = None,
         first: int | None = None,
+        batch: Batch | tuple[str, int] | None = None,
     ) -> Transaction:
         """Begin a transaction; leave its block to commit.
 
@@ -280,13 +281,24 @@ class Table:
                 file slices of a snapshot, or (partition, file id). Begins when older ones that reserved the same have
                 ended. For long work; docs/starvation.md says who waits for whom.
             first: begin slot of the first attempt of the same work, by which reservations are ranked; `run` carries it.
+            batch: a source and a number, as ``("nightly load", 17)``. It lands if no batch of that source with this number
+                or a larger one has; whoever sends it again, from wherever, writes nothing (docs/exactly-once.md).
 
         Raises:
+            BatchLandedError: the batch has landed.
             InputError: no such partition or file group to reserve.
             ConflictError: what others have reserved was not free within ``yield_wait_s``.
             UnsupportedTableError: the table cannot be written; the message says why and the way out.
         """
-        return begin(self.session, operation, lock_first=lock_first, isolation=isolation, reserve=reserve, first=first)
+        return begin(
+            self.session,
+            operation,
+            lock_first=lock_first,
+            isolation=isolation,
+            reserve=reserve,
+            first=first,
+            batch=batch,
+        )
 
     def run(
         self,
@@ -300,6 +312,7 @@ class Table:
         isolation: str | None = None,
         reserve: Asked | None = None,
         reserve_after: int | None = 1,
+        batch: Batch | tuple[str, int] | None = None,
     ) -> RunResult[T]:
         """Run ``work`` in a transaction and commit it; on conflict run it again with a fresh instant and snapshot.
 
@@ -315,8 +328,10 @@ class Table:
             isolation: of each attempt, see `transaction`.
             reserve: of each attempt, see `transaction`.
             reserve_after: after so many lost attempts the next ones reserve; None: never.
+            batch: of each attempt, see `transaction`.
 
         Raises:
+            BatchLandedError: the batch has landed; the work was not run, or not kept.
             ConflictError: of the last attempt, when the bounds are reached; a note says how many there were.
         """
         return run_again(
@@ -326,7 +341,17 @@ class Table:
             operation=operation,
             isolation=isolation,
             reserve=reserve,
+            batch=batch,
         )
+
+    def last_batch(self, source: str) -> int | None:
+        """The largest number of a source's batches that has landed (``batch`` of `transaction`); None: none that is known.
+
+        The table remembers the last 1,000 sources. A restore that takes the commit of a batch back makes it forget that source.
+        """
+        text(source, "batch source")
+        found = self._ours().log.catch_up().batches.last(source)
+        return found.batch.number if found else None
 
     # --- rows ------------------------------------------------------------------------------------------------
     #
@@ -340,11 +365,13 @@ class Table:
 
         Args:
             rows: as of `Transaction.upsert`, as are ``missing`` and ``zone``.
-            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; and ``progress``, which is
-                called with a `Progress` for each file that is written. What it raises ends the write and takes it back.
+            retries: ``attempts``, ``timeout_s``, ``isolation`` and the other bounds of `run`; ``progress``, which is
+                called with a `Progress` for each file that is written (what it raises ends the write and takes it back); and
+                ``batch``: of a batch that has landed, nothing is written again, and the result is ``repeated``.
 
         Raises:
             InputError: as `Transaction.upsert`. Nothing was written.
+            StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
             ConflictError: of the last attempt, as of `run`.
         """
         return self._write(row_writes.upsert(self._ours(), rows, missing, zone), retries)
@@ -421,7 +448,11 @@ class Table:
             write.stage(txn)
             return txn
 
-        return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **bounds))
+        with write.incoming or nullcontext():
+            try:
+                return WriteResult.of(write.operation, self.run(attempt, operation=write.operation, **bounds))
+            except BatchLandedError as e:
+                return WriteResult.again(write.operation, e)
 
     # --- streams ---------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import tenacity
 from ...arguments import function, number
 from ...errors import CommitError, ConflictError, InputError, LockTimeoutError, LockUnavailableError, RolledBackError
 from ...tracing import step
+from ..entries import Batch
 from ..turns import BoundedWait, touched
 from .beginning import begin
 from .consumed_iterators import used_up
@@ -78,8 +79,9 @@ class _Run(Generic[T]):
         operation: str,
         isolation: str | None,
         reserve: Asked | None,
+        batch: Batch | None,
     ) -> None:
-        self._session, self._work, self._bounds = session, work, bounds
+        self._session, self._work, self._bounds, self._batch = session, work, bounds, batch
         self._operation, self._isolation, self._reserve = operation, isolation, reserve
         self._declared = reserve is not None
         self._losses: list[Exception] = []
@@ -102,6 +104,7 @@ class _Run(Generic[T]):
             isolation=self._isolation,
             reserve=None if lock_first else self._reserve,
             first=self._first,
+            batch=self._batch,
         )
         self._begun.append(transaction.instant)
         self._first = transaction.begin_slot if self._first is None else self._first
@@ -212,10 +215,12 @@ def run(
     operation: str,
     isolation: str | None = None,
     reserve: Asked | None = None,
+    batch: Batch | tuple[str, int] | None = None,
 ) -> RunResult[T]:
     """See `Table.run`."""
     function(work, "work")
-    this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve)
+    numbered = Batch.of(batch)
+    this = _Run(session, work, bounds, operation=operation, isolation=isolation, reserve=reserve, batch=numbered)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(lambda e: isinstance(e, _MENDABLE) and e.retryable),
         stop=this.enough,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...conflict import Conflict
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import FileSlice, Snapshot, WriteStat
-    from ..entries import Begin
+    from ..entries import Batch, Begin
     from ..rebase import Again
     from ..scan import Scan
     from ..session import CommitResult, Partition, Session
@@ -61,7 +61,9 @@ class Transaction:
         isolation: str | None = None,
         reserved: Reservation | None = None,
         first: int | None = None,
+        batch: Batch | None = None,
     ) -> None:
+        self._batch = batch
         self.session, self.operation, self.url, self._isolation = session, name, session.url, isolation
         self._block: AbstractContextManager[object] | None = None
         self._begin(Claim("", first, session.priority, reserved or None), lock_first=lock_first)
@@ -76,7 +78,7 @@ class Transaction:
         if lock_first:
             # Bounded, so that others' waits do not run out: whoever holds it longer goes on without, and validates.
             lease = session.lease(f"{self.operation}, from its beginning", max_hold_s=session.settings.lock_wait_s / 2)
-        self._attempt = Attempt.begin(session, self.operation, changes.operation, claim, lease=lease)
+        self._attempt = Attempt.begin(session, self.operation, changes.operation, claim, lease=lease, batch=self._batch)
         self.workspace, self._validator = Workspace(self._attempt, changes), validator
         self._landing = Landing(self._attempt, self.workspace, validator)
         self.workspace.lookout = self.lookout = Lookout(self)
@@ -203,7 +205,8 @@ class Transaction:
 
         Args:
             rows: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a DuckDB relation, a list of
-                dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Values are cast to
+                dicts or of record batches, or anything with `__arrow_c_stream__` or `__arrow_c_array__`. Readers and streams are
+                read once, batch by batch, and need not fit in memory (docs/rows.md). Values are cast to
                 the types of the table where none of them changes; a column that the table lacks is added to it. An index
                 of pandas is a column if it has a name.
             missing: what the rows hold in columns that they lack: ``"refuse"``, or ``"null"``, also in place of a value
@@ -213,6 +216,7 @@ class Transaction:
         Raises:
             InputError: a key occurs twice and the table has no ordering field; a column is missing; a value would change
                 in the type of its column; or ``rows`` are in another form. Nothing was written.
+            StorageError: the temporary folder has no room for the rows of a reader. Nothing was written.
         """
         self.require_open()
         row_writes.upsert(self.session, rows, missing, zone).stage(self)
@@ -492,11 +496,14 @@ class Transaction:
 
         Raises:
             ConflictError: another writer won; names it, the overlap and the next step.
+            BatchLandedError: its batch has landed meanwhile by another transaction.
             RolledBackError: somebody ended this transaction, because its heartbeat had stopped.
             LockTimeoutError: the lock was busy for the whole wait.
             CommitStateUnknownError: no answer from the store; look before you delete anything.
         """
         self.lookout.close()
+        if self._batch is not None and self._attempt.state == "open":
+            self.allow_empty()  # that nothing was to be done is remembered too: sent again later, there might be
         return self._landing.commit()
 
     def abort(self, reason: str = "asked to") -> None:

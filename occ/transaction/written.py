@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ...errors import InputError
+from ...errors import BatchLandedError, InputError
 from ...hudi.timeline import WriteStat
 from ...progress import Told
+from ..entries import Batch
 
 if TYPE_CHECKING:
     from ..turns import Asked
@@ -26,6 +27,7 @@ class Retries(TypedDict, total=False):
     isolation: str | None
     reserve: Asked | None
     reserve_after: int | None
+    batch: Batch | tuple[str, int] | None
 
 
 class WriteOptions(Retries, total=False):
@@ -56,6 +58,7 @@ class WriteResult:
         losses: the errors of the lost attempts.
         stats: one entry for each file written.
         wasted_s: seconds that the lost attempts took.
+        repeated: its ``batch`` had landed before, so nothing was written; ``instant`` is that of the newest batch of its source.
     """
 
     operation: str
@@ -65,6 +68,7 @@ class WriteResult:
     losses: tuple[Exception, ...]
     stats: tuple[WriteStat, ...] = field(repr=False)
     wasted_s: float = 0.0
+    repeated: bool = False
 
     @classmethod
     def of(cls, operation: str, done: RunResult[Transaction]) -> WriteResult:
@@ -79,6 +83,11 @@ class WriteResult:
             done.value.files if commit else (),
             done.wasted_s,
         )
+
+    @classmethod
+    def again(cls, operation: str, error: BatchLandedError) -> WriteResult:
+        """Of one whose batch had landed."""
+        return cls(operation, error.instant, None, 0, (), (), repeated=True)
 
     @property
     def inserted(self) -> int:

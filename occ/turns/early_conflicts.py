@@ -130,7 +130,7 @@ def _wait_if_worth(txn: Watchful, met: _Met) -> None:
 def targets(plan: Plan, rows: pa.Table) -> set[FileGroupId]:
     """The file groups that `rewrite.apply` would write: those of the plan, and of buckets that have none yet."""
     found: set[FileGroupId] = set()
-    for partition, place, unit in units(plan.spec, rows):
+    for partition, place, unit in units(plan.spec, rows, on_disk=plan.on_disk):
         if isinstance(place, str):
             if not place.startswith(NEW):
                 found.add(FileGroupId(partition, place))

@@ -22,14 +22,14 @@ from ...storage import Outcome
 from ...tracing import Trace
 from ..entries import Begin, End, LogEntry, Loss
 from ..log import Follower, LogState
-from ..session import ended_by_others, is_over, reserved_by, restored_below, undisturbed
+from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
 
 if TYPE_CHECKING:
     from ...conflict import Claim
     from ...hudi.files import FileGroupId
     from ...hudi.timeline import Snapshot
-    from ..entries import Operation
+    from ..entries import Batch, Operation
     from ..session import Session, TableLease
 
 T = TypeVar("T")
@@ -50,6 +50,7 @@ class Attempt:
         state: "open", and then how it ended.
         announced_as: the action of its pending instant; "" while that changes.
         lost_on: the file groups on which it lost.
+        batch: which it lands.
         plan: the begin entry that it has joined.
         trace: its span.
     """
@@ -66,12 +67,13 @@ class Attempt:
         follower: Follower,
         patience: BoundedWait,
         lease: TableLease | None = None,
+        batch: Batch | None = None,
         plan: Begin | None = None,
         trace: Trace,
     ) -> None:
         self.session, self.url, self.operation, self.kind, self.claim = session, session.url, operation, kind, claim
         self.instant, self.begin_slot, self.follower = instant, begin_slot, follower
-        self.patience, self.lease, self.plan, self.trace = patience, lease, plan, trace
+        self.patience, self.lease, self.batch, self.plan, self.trace = patience, lease, batch, plan, trace
         trace.tell(instant=instant)
         self.state, self.announced_as = "open", kind.action
         self.lost_on: tuple[FileGroupId, ...] = ()
@@ -80,11 +82,19 @@ class Attempt:
 
     @classmethod
     def begin(
-        cls, session: Session, operation: str, kind: Operation, claim: Claim, *, lease: TableLease | None = None
+        cls,
+        session: Session,
+        operation: str,
+        kind: Operation,
+        claim: Claim,
+        *,
+        lease: TableLease | None = None,
+        batch: Batch | None = None,
     ) -> Self:
         """Begin, after those who have reserved the place and go first. A lease that is handed in is released at the end.
 
         Raises:
+            BatchLandedError: the batch has landed. Nothing was begun.
             ConflictError: one of them has not ended within the time that is waited.
         """
         patience, follower = BoundedWait(session), Follower()
@@ -93,6 +103,7 @@ class Attempt:
 
         def build(state: LogState) -> LogEntry | None:
             nonlocal before
+            refuse_landed(session.url, state, batch)
             # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
             first = None if kind.service else session.reservations.first_in_the_way(state, claim)
             before = state.open[first.instant] if first else None
@@ -137,6 +148,7 @@ class Attempt:
             follower=follower,
             patience=patience,
             lease=lease,
+            batch=batch,
             trace=trace,
         )
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, plain, widened
-from ...hudi.table import RECORD_KEY, partition_paths
+from ...hudi.table import RECORD_KEY, partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming
 from ..rebase import held_keys, refuse_known, refuse_read_rows
@@ -27,7 +28,7 @@ from ..staging import Files, Plan, apply, read_slice, write_successor
 from ..staging import units as units_of
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
-from .write import Write, Writer
+from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
     from ...conditions import Condition, Given
@@ -107,7 +108,8 @@ def merging(session: Session, given: Any, zone: str | None, finish: Callable[[Wr
     incoming = Incoming(given, session.url, session.config, zone=zone)
 
     def put_together(matched: Asked, new: Asked) -> R:
-        return finish(Write("upsert", lambda txn: stage_merge(txn, incoming, matched, new)))
+        stage = partial(stage_merge, incoming=incoming, matched=matched, new=new)
+        return finish(Write("upsert", stage, Received(session, incoming, incoming.source)))
 
     return Merge(session.url, put_together)
 
@@ -124,14 +126,15 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
             return None
         spec = txn.workspace.file_spec(schema or rows.schema)
         now = txn.workspace.current
-        slices = {each: tuple(now.file_slices(each)) for each in partition_paths(rows, config).unique().to_pylist()}
+        slices = {each: tuple(now.file_slices(each)) for each in partition_list(rows, config)}
         clauses = Clauses.of(matched, new, spec.schema, rows.schema, txn.url, config)
-        return Plan(spec, slices, combine=clauses), rows
+        return Plan(spec, slices, combine=clauses, on_disk=incoming.on_disk), rows
 
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         if (made := planned()) is None:
             return ()
-        plan = Plan(made[0].spec, {path: each for path, each in made[0].slices.items() if near.covers(path)})
+        slices = {path: each for path, each in made[0].slices.items() if near.covers(path)}
+        plan = Plan(made[0].spec, slices, on_disk=made[0].on_disk)
         return map(txn.workspace.changes.place_of, targets(plan, made[1]))
 
     take_turn(txn, aimed_at)
@@ -145,6 +148,7 @@ def stage_merge(txn: Writer, incoming: Incoming, matched: Asked, new: Asked) -> 
     if hook.rows is not None:
         workspace.rebase = None  # two merges: the second depends on the first one, row by row
     hook.rows, hook.clauses = rows, plan.combine
+    incoming.kept_by(hook.forget)
     with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
         apply(plan, rows, files)
         workspace.add(files.stats())
@@ -162,6 +166,10 @@ class _ClausesAgain:
         self.rows: pa.Table | None = None
         self.clauses: Clauses | None = None
         self.idle = False
+
+    def forget(self) -> None:
+        """Nothing is merged again any more."""
+        self.rows = None
 
     def __call__(self, lost: Lost) -> list[WriteStat]:
         assert self.rows is not None

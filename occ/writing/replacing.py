@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...errors import InputError
-from ...hudi.table import partition_codes
+from ...hudi.table import partition_list
 from ...hudi.timeline import WriteStat
 from ..incoming import Incoming
 from ..session import Partition, listed, partition_path_of, refuse_misspelled
 from ..staging import Files, Plan, apply
 from .row_writes import stage_upsert
-from .write import Write, Writer
+from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -32,10 +32,11 @@ def insert(session: Session, given: Any, missing: str, zone: str | None) -> Writ
         txn.workspace.next_write()
         rows = incoming.rows(txn.workspace.written_schema)
         with txn.workspace.staging():
-            txn.workspace.add(_new_files(txn, rows))
+            txn.workspace.add(_new_files(txn, rows, on_disk=incoming.on_disk))
         txn.workspace.written_unasked()
 
-    return Write("insert" if session.settings.bucket_count is None else "upsert", stage)
+    operation = "insert" if session.settings.bucket_count is None else "upsert"
+    return Write(operation, stage, Received(session, incoming, incoming.rows))
 
 
 def overwrite(
@@ -48,7 +49,7 @@ def overwrite(
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite", "insert_overwrite")
         rows, config = incoming.rows(txn.workspace.written_schema), session.config
-        written = set(partition_codes(rows, config)[1]) if rows.num_rows else set()
+        written = set(partition_list(rows, config))
         wanted = written if named is None else {_path(session, each, rows.schema) for each in named}
         if others := sorted(written - wanted):
             raise InputError(
@@ -56,9 +57,9 @@ def overwrite(
                 "filter the rows, or name that partition too; nothing was written",
                 partitions=others,
             )
-        _replace(txn, rows, sorted(wanted))
+        _replace(txn, rows, sorted(wanted), on_disk=incoming.on_disk)
 
-    return Write("insert_overwrite", stage)
+    return Write("insert_overwrite", stage, Received(session, incoming, incoming.rows))
 
 
 def overwrite_table(session: Session, given: Any, missing: str, zone: str | None) -> Write:
@@ -67,9 +68,10 @@ def overwrite_table(session: Session, given: Any, missing: str, zone: str | None
 
     def stage(txn: Writer) -> None:
         txn.workspace.refuse_unless_overwrite("overwrite_table", "insert_overwrite_table", "insert_overwrite")
-        _replace(txn, incoming.rows(txn.workspace.written_schema), [None])
+        rows = incoming.rows(txn.workspace.written_schema)
+        _replace(txn, rows, [None], on_disk=incoming.on_disk)
 
-    return Write("insert_overwrite_table", stage)
+    return Write("insert_overwrite_table", stage, Received(session, incoming, incoming.rows))
 
 
 def _path(session: Session, named: Partition, schema: pa.Schema) -> str:
@@ -78,10 +80,10 @@ def _path(session: Session, named: Partition, schema: pa.Schema) -> str:
     return path
 
 
-def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None]) -> None:
+def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None], *, on_disk: bool) -> None:
     txn.workspace.next_write()
     with txn.workspace.staging():
-        stats = _new_files(txn, rows)
+        stats = _new_files(txn, rows, on_disk=on_disk)
         for each in partitions:
             txn.workspace.overwrites(each)
             txn.workspace.drop_file_groups(txn.workspace.current.file_slices(each))
@@ -90,12 +92,12 @@ def _replace(txn: Writer, rows: pa.Table, partitions: Iterable[str | None]) -> N
     txn.workspace.reads_complete()
 
 
-def _new_files(txn: Writer, rows: pa.Table) -> list[WriteStat]:
+def _new_files(txn: Writer, rows: pa.Table, *, on_disk: bool) -> list[WriteStat]:
     if not rows.num_rows:
         return []
     with Files(
         txn.workspace.file_spec(rows.schema), 0, threads=txn.session.threads, report=txn.workspace.report
     ) as files:
         txn.workspace.report.of(rows.num_rows)
-        apply(Plan(files.spec), rows, files)
+        apply(Plan(files.spec, on_disk=on_disk), rows, files)
         return files.stats()

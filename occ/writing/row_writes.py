@@ -1,7 +1,7 @@
 """Rows into and out of a table in plain Python, by key or by condition; each stages its files and its own rebase.
 
-Memory: the rows handed in, and for each thread a row group of a base file; by condition all of it. Larger work
-belongs to Spark, which runs the same code in its tasks.
+Memory: the rows handed in, or of those of a reader the keys of a partition or bucket; and for each thread a row group of a base
+file; by condition all of it. Larger work belongs to Spark, which runs the same code in its tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...conflict import Region
 from ...errors import InputError
 from ...hudi.files import FileGroupId
 from ...hudi.merge import Merged, remove_where, widened
-from ...hudi.table import TableConfig, partition_codes, partition_paths, record_keys
+from ...hudi.table import TableConfig, partition_list, partition_paths, record_keys
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ..incoming import Incoming
 from ..rebase import merge_rows, refuse_known, refuse_same_rows, write_changes
@@ -27,20 +27,21 @@ from ..session import known_partition, partition_path_of
 from ..staging import COMMIT_TIME, PARTITION_COLUMN, Files, Kept, Plan, apply, read_slice
 from ..turns import take_turn, targets
 from .new_values import NewValues, with_values
-from .write import Write, Writer
+from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
     from ...conditions import Condition, Given
     from ..rebase import Lost
     from ..session import Partition, Session
 
+_SOME_ROWS = 1 << 20  # of a batch that are looked at at a time
 Change = Callable[[pa.Table], pa.Table]  # of a slice's rows; the same table where nothing changes
 
 
 def upsert(session: Session, given: Any, missing: str, zone: str | None) -> Write:
     """See `Transaction.upsert`."""
     incoming = Incoming(given, session.url, session.config, missing=missing, zone=zone)
-    return Write("upsert", lambda txn: stage_upsert(txn, incoming))
+    return Write("upsert", lambda txn: stage_upsert(txn, incoming), Received(session, incoming, incoming.rows))
 
 
 def stage_upsert(txn: Writer, incoming: Incoming) -> None:
@@ -52,15 +53,20 @@ def stage_upsert(txn: Writer, incoming: Incoming) -> None:
         if not rows.num_rows:
             return None
         spec = txn.workspace.file_spec(rows.schema)
-        return Plan(spec, _slices(now, partition_codes(rows, spec.config)[1])), rows
+        return Plan(spec, _slices(now, partition_list(rows, spec.config)), on_disk=incoming.on_disk), rows
 
-    _apply(txn, planned)
+    _apply(txn, incoming, planned)
 
 
 def delete(session: Session, given: Any) -> Write:
     """See `Transaction.delete`."""
     incoming = Incoming(given, session.url, session.config)
-    return Write("delete", lambda txn: _stage_delete(txn, incoming))
+
+    def keys(schema: pa.Schema | None) -> None:
+        if schema is not None:  # else there is no row to delete, and nothing says of what types its keys would be
+            incoming.keys(schema)
+
+    return Write("delete", lambda txn: _stage_delete(txn, incoming), Received(session, incoming, keys))
 
 
 def _stage_delete(txn: Writer, incoming: Incoming) -> None:
@@ -76,7 +82,7 @@ def _stage_delete(txn: Writer, incoming: Incoming) -> None:
             return None
         spec = txn.workspace.file_spec(schema)
         if all(name in rows.column_names for name in config.partition_fields):
-            partitions = partition_codes(rows, config)[1]
+            partitions = partition_list(rows, config)
         else:
             partitions = now.partitions()
             copies = [rows.append_column(PARTITION_COLUMN, pa.repeat(pa.scalar(p), rows.num_rows)) for p in partitions]
@@ -85,10 +91,10 @@ def _stage_delete(txn: Writer, incoming: Incoming) -> None:
             rows = pa.concat_tables(copies)
         return Plan(spec, _slices(now, partitions), delete=True), rows
 
-    _apply(txn, planned)
+    _apply(txn, incoming, planned)
 
 
-def _apply(txn: Writer, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
+def _apply(txn: Writer, incoming: Incoming, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> None:
     def aimed_at(near: Region) -> Iterable[FileGroupId]:
         if (made := planned()) is None:
             return ()
@@ -102,6 +108,7 @@ def _apply(txn: Writer, planned: Callable[[], tuple[Plan, pa.Table] | None]) -> 
         return
     plan, rows = made
     hook = workspace.hook_of(_RowsAgain)
+    incoming.kept_by(hook.forget)
     with workspace.staging(), Files(plan.spec, 0, threads=txn.session.threads, report=txn.workspace.report) as files:
         files.kept = hook.kept
         apply(plan, rows, files)
@@ -121,6 +128,11 @@ class _RowsAgain:
         self.kept: Kept = {}
         self.batches: list[pa.Table] = []
 
+    def forget(self) -> None:
+        """Nothing is merged again any more."""
+        self.kept.clear()
+        self.batches.clear()
+
     def __call__(self, lost: Lost) -> list[WriteStat]:
         # Keys to delete that somebody has written since are not looked for: to delete first is an order too.
         for each in lost.appeared:
@@ -130,8 +142,12 @@ class _RowsAgain:
 
 
 def _keys_in(rows: pa.Table, partition: str, config: TableConfig) -> pa.Array:
-    here = rows.filter(pc.equal(partition_paths(rows, config), partition))
-    return pa.chunked_array(record_keys(here, config.record_key_fields)).combine_chunks()
+    found = []
+    for start in range(0, rows.num_rows, _SOME_ROWS):
+        some = rows.slice(start, _SOME_ROWS)
+        here = some.filter(pc.equal(partition_paths(some, config), partition))
+        found.append(record_keys(here, config.record_key_fields))
+    return pa.concat_arrays(found)
 
 
 def _slices(now: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[FileSlice, ...]]:

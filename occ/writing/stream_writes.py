@@ -17,7 +17,7 @@ from ...hudi.timeline import WriteStat
 from ...streams import CLEAR, CLEARED, DELETED, UPSERT, of_name
 from ..incoming import Incoming
 from ..staging import Files, StreamPlan, append_events
-from .write import Write, Writer
+from .write import Received, Write, Writer
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -30,7 +30,7 @@ def upsert(session: Session, name: str, given: Any, zone: str | None) -> Write:
     def staged(txn: Writer) -> None:
         stage(txn, name, incoming, deletes=False)
 
-    return Write("upsert", staged)
+    return Write("upsert", staged, Received(session, incoming, incoming.source))
 
 
 def delete(session: Session, name: str, given: Any, zone: str | None) -> Write:
@@ -40,7 +40,7 @@ def delete(session: Session, name: str, given: Any, zone: str | None) -> Write:
     def staged(txn: Writer) -> None:
         stage(txn, name, incoming, deletes=True)
 
-    return Write("delete", staged)
+    return Write("delete", staged, Received(session, incoming, incoming.source))
 
 
 @dataclass(frozen=True)

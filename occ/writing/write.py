@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from ..turns import Watchful
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..incoming import Incoming
+    from ..session import Session
     from ..workspace import Workspace
 
 
@@ -21,7 +25,35 @@ class Writer(Watchful, Protocol):
 
 @dataclass(frozen=True)
 class Write:
-    """One write: ``stage`` does it in a transaction begun as ``operation``, and again in each further attempt."""
+    """One write: ``stage`` does it in a transaction begun as ``operation``, and again in each further attempt.
+
+    ``incoming`` are the rows that it was made of, if it was made of rows.
+    """
 
     operation: str
     stage: Callable[[Writer], None]
+    incoming: Received | None = None
+
+
+@dataclass(frozen=True)
+class Received:
+    """Rows that were handed in, for as long as their write takes; a context manager.
+
+    Rows of a reader are read at its beginning, before any attempt begins: however long they take, no transaction waits for
+    them. They, and their temporary file, are let go at its end.
+
+    Args:
+        fit: a method of ``rows``, which brings them to the columns that the table has now.
+    """
+
+    session: Session
+    rows: Incoming
+    fit: Callable[[pa.Schema | None], object]
+
+    def __enter__(self) -> Self:
+        if self.rows.unread:
+            self.fit(self.session.schema())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rows.release()

@@ -1,5 +1,6 @@
 """Writing DataFrames: the plan on the driver, the files in the tasks."""
 
+from .sink import each_once
 from .sizes import SIZES, JobSizes
 from .streams import SparkStream
 from .write import Writes
@@ -11,4 +12,5 @@ __all__ = [
     "SparkStream",
     "Writes",
     "Writing",
+    "each_once",
 ]

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ...errors import LakeLatchError
 from ...occ.entries import OFF
 from ...occ.staging import refuse_if_over
 from ...occ.transaction import Transaction
+from ...progress import Told
 from ...storage import Store
 from ..tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 from .incoming import Shuffled
+from .job_progress import JobProgress
 from .sizes import SIZES, JobSizes
 
 _LOOK_S = 1.0
 _LOOK_OUT_S = (
     0.25  # where early conflict detection may end a job: each look is one listing for each writer ahead of ours
 )
-_CHANGED = ("spark.job.description", "spark.job.interruptOnCancel", JOB_TASK)
+_DESCRIPTION = "spark.job.description"
+_CHANGED = (_DESCRIPTION, "spark.job.interruptOnCancel", JOB_TASK)
 
 
 def tag_of(instant: str) -> str:
@@ -36,25 +39,52 @@ def tag_of(instant: str) -> str:
 
 
 def collect(
-    spark: Any, store: Store, txn: Transaction, rows: Any, task: Task, *, text: str, sizes: JobSizes = SIZES
+    spark: Any,
+    store: Store,
+    txn: Transaction,
+    rows: Any,
+    task: Task,
+    *,
+    text: str,
+    sizes: JobSizes = SIZES,
+    told: Told | None = None,
+    what: str = "",
 ) -> list[Answer]:
     """Run the task over the rows, once, and return what each of Spark's tasks answered.
 
     The rows of ``collect`` are exactly the winners, one for each task, whatever was run twice.
 
+    Args:
+        text: describes the job in Spark's UI.
+        told: how far the jobs of the transaction have come; ``what`` is the call that is told of.
+
     Raises:
+        BaseException: what ``told`` raised; the jobs are cancelled.
         RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
         ConflictError: it gives way to another one (``early_conflict_detection``); its jobs are cancelled.
         LakeLatchError: what a task met.
     """
-    with tagged(spark, store, txn, text):
-        if isinstance(rows, Shuffled) and len(told := packed(task, store)) <= sizes.property_bytes:
-            spark.sparkContext.setLocalProperty(JOB_TASK, told)
+    watching = JobProgress(spark.sparkContext, tag_of(txn.instant), told, what).watching() if told else nullcontext()
+    with tagged(spark, store, txn, text), watching:
+        if isinstance(rows, Shuffled) and len(carried := packed(task, store)) <= sizes.property_bytes:
+            spark.sparkContext.setLocalProperty(JOB_TASK, carried)
             answers = rows.collect(store, txn.session.desk)
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
             answers = frame.mapInArrow(task, ANSWER).collect()
     return unpack(answers)
+
+
+@contextmanager
+def described(spark: Any, text: str) -> Iterator[None]:
+    """Jobs of this thread have this description in Spark's UI."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
 
 
 @contextmanager

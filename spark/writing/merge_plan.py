@@ -67,7 +67,7 @@ class Merge:
             return []
         if made.here is None:
             return self.run(txn, made, self.task(made.plan))
-        with Files(made.plan.spec, 0) as files:
+        with Files(made.plan.spec, 0, report=txn.workspace.report) as files:
             files.kept = kept
             return [applied(made.plan, made.here, files)]
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self, Unpack
 
 import pyarrow as pa
 
 from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
 from ...occ.staging import Files, StreamPlan, append_events, refuse_if_over, slices_by_partition
-from ...occ.transaction import Transaction, WriteResult
+from ...occ.transaction import Transaction, WriteOptions, WriteResult
 from ...occ.writing import stream_writes
 from ..reading import columns
 from ..tasks import Answer, Task, table_of
 from .incoming import Source
 from .rebase import stats_of
+from .sink import each_once
 
 
 class Jobs(Protocol):
     """What is needed of a table's writes."""
 
+    def within(self, options: WriteOptions) -> Self: ...
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult: ...
     def tasks(self, rows: Any | None) -> int: ...
     def collect(self, txn: Transaction, rows: Any, task: Task, operation: str) -> list[Answer]: ...
@@ -30,19 +32,27 @@ class Jobs(Protocol):
 class SparkStream:
     """Writes the events of one stream of a table from DataFrames, as `TableStream` does from other rows.
 
-    Of several events of one key in one DataFrame the newest counts; which of equally new ones does is not said.
+    Of several events of one key in one DataFrame the newest counts; which of equally new ones does is not said. Both methods
+    take the bounds of `Table.run` and ``progress``, as `SparkTable.upsert` does, but in a transaction.
     """
 
     def __init__(self, writes: Jobs, name: str) -> None:
         self._writes, self.name = writes, name
 
-    def upsert(self, rows: Any) -> WriteResult:
+    def upsert(self, rows: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Set the stream's columns of these rows. See `TableStream.upsert`."""
-        return self._writes.events(self.name, rows, deletes=False)
+        return self._within(retries).events(self.name, rows, deletes=False)
 
-    def delete(self, keys: Any) -> WriteResult:
+    def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Do what the stream's ``on_delete`` says. See `TableStream.delete`."""
-        return self._writes.events(self.name, keys, deletes=True)
+        return self._within(retries).events(self.name, keys, deletes=True)
+
+    def sink(self, *, source: str | None = None) -> Callable[[Any, int], WriteResult]:
+        """For ``foreachBatch``: the events of each micro-batch land once. ``source`` as of `SparkTable.sink`."""
+        return each_once(self.upsert, source)
+
+    def _within(self, options: WriteOptions) -> Jobs:
+        return self._writes.within(options) if options else self._writes
 
 
 def write_events(
@@ -76,6 +86,7 @@ def write_events(
 class EventsTask(Task):
     """Events into log files. All of one bucket meet in one task."""
 
+    does: ClassVar = "appends events"
     plan: StreamPlan
     url: str
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self, cast
 
 import pyarrow as pa
 
 from ...conditions import Given
 from ...conflict import Region, where_of
-from ...errors import InputError
+from ...errors import BatchLandedError, InputError
 from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
@@ -28,10 +28,11 @@ from ...occ.incoming import NULL, REFUSE, Incoming
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
 from ...occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
-from ...occ.transaction import Retries, Transaction, WriteResult, refuse_unknown
+from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
 from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
 from ...occ.writing import Merge as MergeInto
+from ...progress import Reporter
 from ..reading import (
     columns,
     comparisons,
@@ -47,7 +48,7 @@ from ..reading import (
 from ..tasks import FILE_COLUMN, ROW_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
-from .jobs import collect
+from .jobs import collect, described
 from .merge_plan import Merge, Planned, in_each, plan_here
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
@@ -62,19 +63,28 @@ class Writes:
     """The writes of one table in one session, each a transaction of its own, or one of those of ``txn``."""
 
     def __init__(
-        self, spark: Any, table: Table, sizes: JobSizes, txn: Transaction | None = None, retries: Retries | None = None
+        self,
+        spark: Any,
+        table: Table,
+        sizes: JobSizes,
+        txn: Transaction | None = None,
+        options: WriteOptions | None = None,
     ) -> None:
-        self._spark, self._table, self._sizes, self._txn, self._retries = spark, table, sizes, txn, retries or Retries()
+        self._spark, self._table, self._sizes, self._txn = spark, table, sizes, txn
+        self._told = (options or {}).get("progress")
+        Reporter(self._told)  # refused before anything begins
+        bounds = {name: value for name, value in (options or {}).items() if name != "progress"}
+        self._retries = cast("Retries", bounds)
 
-    def within(self, retries: Retries) -> Writes:
+    def within(self, options: WriteOptions) -> Self:
         """The same writes, run again within these bounds. `InputError` for unknown ones, and in a transaction."""
-        refuse_unknown(retries)
+        refuse_unknown(options, WriteOptions)
         if self._txn is not None:
             raise InputError(
-                f"{min(retries)!r} is for a write of its own, and this one is part of a transaction; give it to `run`; "
+                f"{min(options)!r} is for a write of its own, and this one is part of a transaction; give it to `run`; "
                 "nothing was written"
             )
-        return Writes(self._spark, self._table, self._sizes, retries=retries)
+        return type(self)(self._spark, self._table, self._sizes, options=options)
 
     def filled(self, rows: Any, missing: str) -> Any:
         """The rows, with null in the columns that they lack where ``missing`` says so."""
@@ -156,7 +166,7 @@ class Writes:
         finish: Callable[[Transaction, Sequence[WriteStat]], None],
     ) -> WriteResult:
         exact = self._txn is not None  # only a transaction of its own can be begun anew
-        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
+        with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
 
             def work(txn: Transaction) -> list[WriteStat]:
@@ -164,6 +174,7 @@ class Writes:
                 spec = txn.file_spec(schema)
                 if small is not None:
                     answers = [_raised(InsertTask(spec, exact=True).run(small.to_batches(), 0))]
+                    txn.workspace.report.add(sum(each.num_writes for each in answers[0].stats))
                 elif exact:
                     fields = spec.config.record_key_fields
                     spread = [
@@ -205,7 +216,7 @@ class Writes:
         *,
         keep_old: bool = True,
     ) -> WriteResult:
-        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
+        with Source(rows, self._few(rows)).until_done() as source:
             small = source.small
 
             def planned(txn: Transaction) -> Planned:
@@ -330,7 +341,7 @@ class Writes:
             names.append(config.newer_by)  # it spares rows that are newer
         chosen = keys.select(*dict.fromkeys(names))
         schema = pa.schema([given.field(n) for n in chosen.columns])
-        with Source(chosen, small_rows(chosen, self._sizes.small_rows)).until_done() as source:
+        with Source(chosen, self._few(chosen)).until_done() as source:
 
             def planned(txn: Transaction) -> Planned | None:
                 now, schema = txn.current, txn.written_schema
@@ -476,7 +487,7 @@ class Writes:
             sides = pa.schema([s, t]), pa.schema([s])
             return known, source, *(in_sql(self._spark, *each) for each in zip((matched, new), sides, strict=True))
 
-        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
+        with Source(rows, self._few(rows)).until_done() as source:
 
             def planned(txn: Transaction) -> Planned:
                 known, columns_of, when, new_ones = asked(txn)
@@ -517,13 +528,18 @@ class Writes:
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
         """Events of a stream, which wait for no lock and conflict with nothing."""
         schema = columns.arrow_schema(rows.schema)
-        with Source(rows, small_rows(rows, self._sizes.small_rows)).until_done() as source:
+        with Source(rows, self._few(rows)).until_done() as source:
             return self._run(
                 lambda txn: write_events(self, txn, name, source, schema, deletes=deletes),
                 "delete" if deletes else "upsert",
             )
 
     # Common ------------------------------------------------------------------------------------------------------
+
+    def _few(self, rows: Any) -> pa.Table | None:
+        """The rows where they are so few that the driver may write them by itself."""
+        with described(self._spark, f"write into {self._table.url}: looks whether its rows are few"):
+            return small_rows(rows, self._sizes.small_rows)
 
     def _checked(self, rows: Any) -> pa.Schema:
         schema = columns.arrow_schema(rows.schema)
@@ -532,8 +548,9 @@ class Writes:
 
     def collect(self, txn: Transaction, rows: Any, task: Any, operation: str) -> list[Answer]:
         """What the tasks of a job of the transaction answer."""
-        text = f"{operation} into {self._table.url} ({txn.instant})"
-        return collect(self._spark, self._table.store, txn, rows, task, text=text, sizes=self._sizes)
+        text = f"{operation} into {self._table.url}: {task.does} ({txn.instant})"
+        store, told = self._table.store, self._told
+        return collect(self._spark, store, txn, rows, task, text=text, sizes=self._sizes, told=told, what=txn.operation)
 
     def _rebases(self, txn: Transaction, answers: Sequence[Answer], operation: str, kept: Kept) -> None:
         """Declare where keys were looked up, and that what was done there can be done again."""
@@ -558,13 +575,17 @@ class Writes:
 
     def _run(self, work: Callable[[Transaction], list[WriteStat]], operation: str) -> WriteResult:
         def attempt(txn: Transaction) -> Transaction:
+            txn.workspace.report = Reporter(self._told, operation)
             work(txn)
             return txn
 
         if self._txn is not None:
             with self._txn.workspace.staging():
                 return WriteResult(operation, None, None, 1, (), tuple(work(self._txn)))
-        return WriteResult.of(operation, self._table.run(attempt, operation=operation, **self._retries))
+        try:
+            return WriteResult.of(operation, self._table.run(attempt, operation=operation, **self._retries))
+        except BatchLandedError as e:
+            return WriteResult.again(operation, e)
 
     @property
     def _cores(self) -> int:

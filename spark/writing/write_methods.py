@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from ...occ.session import Partition
-from ...occ.transaction import Retries, WriteResult
+from ...occ.transaction import WriteOptions, WriteResult
 from ...occ.writing import Merge
 from .write import Writes
 
@@ -16,38 +16,42 @@ class Writing:
 
     Each takes the bounds of `Table.run` (``attempts``, ``timeout_s``, ``isolation`` and so on), but in a transaction, which
     is run again as a whole. ``missing="null"`` fills columns that the rows lack; they are refused otherwise.
+
+    Each takes ``progress`` too, likewise: it is called, a few times a second and on another thread, with a `Progress` of the
+    tasks that have ended, of those that Spark has planned so far; and of rows where the driver writes by itself. What it
+    raises cancels the jobs, takes the write back, and is raised.
     """
 
     def __init__(self, writes: Writes) -> None:
         self._writes = writes
 
-    def _within(self, retries: Retries) -> Writes:
-        return self._writes.within(retries) if retries else self._writes
+    def _within(self, options: WriteOptions) -> Writes:
+        return self._writes.within(options) if options else self._writes
 
-    def insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
+    def insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
         """Add rows with new keys. Existing keys are not looked up, except with buckets.
 
         A key that occurs twice in the rows is resolved by the ordering field, or refused.
         """
         return self._within(retries).insert(self._writes.filled(rows, missing), operation="insert")
 
-    def bulk_insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
+    def bulk_insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
         """As `insert`, but without the check for duplicate keys in the rows."""
         return self._within(retries).insert(self._writes.filled(rows, missing), operation="bulk_insert")
 
-    def upsert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
+    def upsert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
         """Replace rows with the same key in the same partition; insert the others.
 
         With an ordering field an older row never replaces a newer one.
         """
         return self._within(retries).upsert(self._writes.filled(rows, missing))
 
-    def delete(self, keys: Any, **retries: Unpack[Retries]) -> WriteResult:
+    def delete(self, keys: Any, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Remove the rows with these keys: the record key columns, and the partition columns if they are known."""
         return self._within(retries).delete(keys)
 
     def delete_where(
-        self, where: Any, *, partition: Partition | None = None, **retries: Unpack[Retries]
+        self, where: Any, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]
     ) -> WriteResult:
         """Remove the rows for which a condition is true; none is left when this returns.
 
@@ -58,7 +62,7 @@ class Writing:
         """
         return self._within(retries).delete_where(where, partition=partition)
 
-    def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[Retries]) -> WriteResult:
+    def delete_all(self, *, partition: Partition | None = None, **retries: Unpack[WriteOptions]) -> WriteResult:
         """Remove all rows, or those of a partition; none is left when this returns."""
         return self._within(retries).delete_all(partition=partition)
 
@@ -68,7 +72,7 @@ class Writing:
         set: Mapping[str, Any],  # noqa: A002 - the word of SQL
         *,
         partition: Partition | None = None,
-        **retries: Unpack[Retries],
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Give new values to the rows for which a condition is true, also to ones that others add meanwhile.
 
@@ -83,7 +87,7 @@ class Writing:
         """
         return self._within(retries).update_where(where, set, partition=partition)
 
-    def merge(self, rows: Any, **retries: Unpack[Retries]) -> Merge[WriteResult]:
+    def merge(self, rows: Any, **retries: Unpack[WriteOptions]) -> Merge[WriteResult]:
         """Merge rows (``s``) with those of the same key and partition (``t``) by clauses.
 
             table.merge(df).when_matched("s.updated > t.updated", update="all").when_not_matched(insert="all").run()
@@ -99,7 +103,7 @@ class Writing:
         *,
         partitions: Iterable[Partition] | None = None,
         missing: str = "refuse",
-        **retries: Unpack[Retries],
+        **retries: Unpack[WriteOptions],
     ) -> WriteResult:
         """Replace the partitions that the rows belong to; with ``partitions`` exactly these, empty ones too.
 
@@ -107,6 +111,6 @@ class Writing:
         """
         return self._within(retries).overwrite(self._writes.filled(rows, missing), partitions=partitions)
 
-    def overwrite_table(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[Retries]) -> WriteResult:
+    def overwrite_table(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
         """Replace all rows of the table."""
         return self._within(retries).overwrite_table(self._writes.filled(rows, missing))

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    BatchLandedError,
     CommitError,
     CommitStateUnknownError,
     ConfigError,
@@ -70,6 +71,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "BatchLandedError",
     "CommitError",
     "CommitResult",
     "CommitStateUnknownError",

@@ -20,6 +20,7 @@ Each class says who can fix it and whether anything landed.
     └─ CommitError
        ├─ ConflictError          another writer won; nothing of ours landed; re-run the write
        │  └─ DuplicateKeyError   it inserted the same key; inserting the row again would duplicate it
+       ├─ BatchLandedError       its batch had landed before; there is nothing to do
        ├─ RolledBackError        another writer ended this transaction (its heartbeat had stopped); nothing landed
        └─ CommitStateUnknownError  the store gave no answer; look before anything is deleted
 
@@ -35,6 +36,7 @@ from typing import Any, ClassVar
 from .plain_text import visible
 
 __all__ = [
+    "BatchLandedError",
     "CommitError",
     "CommitStateUnknownError",
     "ConfigError",
@@ -185,6 +187,16 @@ class DuplicateKeyError(ConflictError):
     """
 
     retryable = False
+
+
+class BatchLandedError(CommitError):
+    """The batch had landed before, so what was to be written is in the table; nothing was written again.
+
+    ``source`` and ``number`` are those of the batch, ``last`` the newest number of its source, and ``instant`` the T by which
+    that landed.
+    """
+
+    landed = True
 
 
 class RolledBackError(CommitError):

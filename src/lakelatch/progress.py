@@ -16,8 +16,8 @@ class Progress:
     Attributes:
         what: the call, as ``upsert`` or ``compact``.
         done: how many units are done.
-        total: how many there are; None where that is not known before they are done.
-        unit: what is counted: ``rows``, ``file groups``, ``files`` or ``instants``.
+        total: how many there are; None where that is not known before they are done. Of tasks those that are planned so far.
+        unit: what is counted: ``rows``, ``file groups``, ``files``, ``instants``, or ``tasks`` of Spark.
     """
 
     what: str

@@ -118,6 +118,9 @@ def test_read_takes_columns_a_condition_a_partition_a_time_and_a_limit(run, tabl
         (["--format", "json"], "line 1 is no JSON"),
         (["--format", "csv"], "the rows lack"),
         (["--format", "csv", "--missing", "perhaps"], "neither"),
+        (["--format", "csv", "--batch", "nightly"], "is no batch"),
+        (["--format", "csv", "--batch", "nightly:-1"], "is no batch"),
+        (["--format", "csv", "--batch", ":1"], "batch source"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_before_anything_is_written(run, table, given, words):
@@ -125,6 +128,15 @@ def test_a_file_that_cannot_be_read_is_refused_before_anything_is_written(run, t
     assert words in run("upsert", table.url, "-", *given, code=2, given="what,is,this\n1,2,3\n").stderr
     assert table.read().count() == 5
     assert all(not isinstance(e, Begin) or e.slot < slots + 2 for e in list(table.session.log.entries())[slots:])
+
+
+def test_a_file_that_is_loaded_again_by_its_batch_is_written_once(run, table):
+    load = ("upsert", table.url, "-", "--format", "csv", "--batch", "night: load:17")
+    given = "id,origin,v\nnew,JFK,1\n"
+    first, again = (json.loads(run(*load, "--json", given=given).stdout) for _ in range(2))
+    assert (first["repeated"], again["repeated"], again["instant"]) == (False, True, first["instant"])
+    assert "landed before" in run(*load, given=given).stdout
+    assert table.last_batch("night: load") == 17
 
 
 def test_json_lines_say_which_columns_they_have(run, table):

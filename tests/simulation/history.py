@@ -73,6 +73,7 @@ class Attempt:
         inserted: partition and key of the rows that it told to be new; ``emails`` all that it wrote.
         duplicate: it was told that somebody has inserted one of its keys.
         winner: who it was told to have lost against.
+        batch: the source and number that it was sent as.
         began, ended: by the scheduler's clock.
     """
 
@@ -93,6 +94,7 @@ class Attempt:
     duplicate: bool = False
     outcome: str = "cut off"
     winner: str = ""
+    batch: tuple[str, int] = ("", 0)
     began: float = 0.0
     ended: float = float("inf")
 
@@ -302,9 +304,9 @@ def _next(attempt: Attempt, snapshot: State, before: State) -> State:
     return state
 
 
-def judge_tokens(entries: list[LogEntry], attempts: list[Attempt], granted: dict[str, set[int]]) -> None:
+def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: dict[str, set[int]]) -> None:
     """Each commit was made under a lease on the lock in force at its slot, and later ones under later leases."""
-    known = {a.instant for a in attempts if not a.events}  # those that write events take no lock
+    known = {a.instant for a in attempts}
     lock, generation, last = "", -1, 0
     for entry in entries:
         if isinstance(entry, Open | Setting):

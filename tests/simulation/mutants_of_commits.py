@@ -10,6 +10,7 @@ from lakelatch.conflict import Verdict
 from lakelatch.conflict.write_set import NOWHERE
 from lakelatch.errors import StorageError
 from lakelatch.occ.entries.entries import Begin, Commit
+from lakelatch.occ.landing import landing
 from lakelatch.occ.landing import validator as judge
 from lakelatch.occ.landing.landing import Landing
 from lakelatch.occ.log.commit_log import CommitLog
@@ -268,6 +269,26 @@ def the_timeline_is_read_before_the_log() -> Patches:
         return cold_view(self.store, self.__dict__.pop("stale", None) or self.timeline(), as_of_completion=top)
 
     return [method(Attempt, "begin", begin), method(Session, "_cold_view", lambda _: cold)]
+
+
+def _batched(shape: Shape) -> Shape:
+    return replace(shape, batches=True, writers=3, transactions=2)
+
+
+@mutant(_batched)
+def a_batch_is_looked_for_when_it_begins_only() -> Patches:
+    """Two that send the same batch at once both land it."""
+    return [mock.patch.object(landing, "refuse_landed")]
+
+
+@mutant(lambda shape: replace(_batched(shape), epoch_slots=5))
+def batches_are_forgotten_with_their_epoch() -> Patches:
+    """The first entry of an epoch says nothing of the batches that landed before it."""
+
+    def make(real: Any) -> Any:
+        return lambda self, slot: replace(real(self, slot), batches=())
+
+    return [method(LogState, "carried", make)]
 
 
 _SLOW_READS = {"slow at get log": 0.2}

@@ -51,6 +51,7 @@ class Shape:
     ``buckets``: the table has a bucket index with so many. ``merge_on_read``: it has log files, and only services work on it.
     ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`).
     ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`).
+    ``batches``: most transactions are numbered batches, many of them sent again.
     ``far``: the store is no local disk, so entries of the log are read ahead."""
 
     seed: int
@@ -78,6 +79,7 @@ class Shape:
     appends: bool = False
     by_events: bool = False
     streams: int = 0
+    batches: bool = False
     far: bool = False
 
     @classmethod
@@ -105,6 +107,7 @@ class Shape:
             unique=luck.random() < 0.1,
             power_cut=luck.random() < 0.3,
             bucket_count=luck.choice((None, None, None, 2)),
+            batches=random.Random(seed * 31 + 5).random() < 0.25,
             far=random.Random(seed * 7919 + 2).random() < 0.5,  # by itself: what else a seed means stays
         )
         if luck.random() < 0.02:
@@ -172,6 +175,7 @@ class Shape:
         plain = Shape(self.seed)
         for name in (
             "admin",
+            "batches",
             "power_cut",
             "bucket_count",
             "unique",

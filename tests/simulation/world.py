@@ -18,6 +18,7 @@ import lakelatch
 from lakelatch.conflict import ISOLATION_LEVELS
 from lakelatch.environment import Process
 from lakelatch.errors import (
+    BatchLandedError,
     CommitStateUnknownError,
     ConflictError,
     DuplicateKeyError,
@@ -46,6 +47,7 @@ from lakelatch.testing import FakeEnvironment
 
 from ..occ.world import check_clean, check_history, check_published
 from . import row_tables, stream_tables
+from .batches import Sent, judge_batches
 from .environment import SimEnvironment
 from .faults import Faults, Network
 from .files import content_of, decode, put, read_slice
@@ -171,6 +173,7 @@ class World:
         self.upkeep = Upkeep(self)
         self.entries: list[object] = []
         self._sent: list[stream_tables.Event] = []
+        self._batches = Sent(shape.seed) if shape.batches else None
         self.also: Counter[str] = Counter()
         self._dead: set[Process] = set()
         self._processes = 0
@@ -271,12 +274,13 @@ class World:
             self.scheduler.pause(luck.random() * 0.1)
 
     def _once(self, table: Table, kind: str) -> None:
-        attempt = self._attempt(self.scheduler.now)
+        attempt, batched = self._attempt(self.scheduler.now), self._batched()
+        attempt.batch = batched.get("batch", ("", 0))
         serializable = self.scheduler.random.random() < 0.1
 
         def go() -> None:
             level = "serializable" if serializable else None
-            with table.transaction(OPERATION[kind], isolation=level, **self._reserved(kind)) as txn:
+            with table.transaction(OPERATION[kind], isolation=level, **self._reserved(kind), **batched) as txn:
                 attempt.level = level or table.settings.isolation
                 self._work(txn, attempt, kind)
             attempt.outcome = "committed" if txn.result else "aborted"
@@ -291,9 +295,13 @@ class World:
         may_be_empty = kind in ("insert", "insert_overwrite")  # else the library refuses to reserve what is not there
         return {"reserve": luck.choice(("table", *([[p] for p in PARTITIONS] if may_be_empty else [])))}
 
+    def _batched(self) -> dict[str, tuple[str, int]]:
+        batch = self._batches.next() if self._batches else None
+        return {"batch": batch} if batch else {}
+
     def _retried(self, table: Table, kind: str) -> None:
         attempts: list[Attempt] = []
-        began = self.scheduler.now
+        began, batched = self.scheduler.now, self._batched()
 
         def work(txn: Transaction) -> None:
             nonlocal began
@@ -302,11 +310,12 @@ class World:
             attempts.append(self._attempt(began))
             began = self.scheduler.now  # the next one begins after this, but when is not told
             attempts[-1].level = table.settings.isolation
+            attempts[-1].batch = batched.get("batch", ("", 0))
             self._work(txn, attempts[-1], kind)
 
         def go() -> None:
             # The answer names the attempt that landed; those before have lost.
-            result = table.run(work, operation=OPERATION[kind], attempts=3, timeout_s=60.0)
+            result = table.run(work, operation=OPERATION[kind], attempts=3, timeout_s=60.0, **batched)
             attempts[-1].outcome = "committed" if result.commit else "aborted"
             self._on_disk(attempts[-1])
 
@@ -356,6 +365,9 @@ class World:
             if attempts and not in_vain:
                 attempts[-1].winner = e.details.get("winner", "")
                 attempts[-1].duplicate = isinstance(e, DuplicateKeyError)
+        except BatchLandedError:
+            outcome = "repeated"
+            self.also["batches sent again"] += 1
         except RolledBackError:
             outcome = "rolled back"
         except LockError:
@@ -444,8 +456,11 @@ class World:
         self.upkeep.judge(table, entries, story)
         self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
         self.also["compactions"] += sum(isinstance(e, Commit) and e.operation == "COMPACT" for e in entries)
+        if self.shape.batches and not self.ground:
+            judge_batches(entries, self.attempts)
         self.also["tables with buckets"] += self.shape.bucket_count is not None
-        judge_tokens(entries, self.attempts, {url: server.granted for url, server in self.lock_servers.items()})
+        locking = () if self.shape.streams else self.attempts  # who writes events takes no lock
+        judge_tokens(entries, locking, {url: server.granted for url, server in self.lock_servers.items()})
         if not self.shape.appends:
             judge_losses(table.store, entries, self.attempts, self.roots, bucketed=self.shape.bucket_count is not None)
         if self.shape.streams:
@@ -510,7 +525,7 @@ class World:
 
 def _refuse_false_alarm(attempts: list[Attempt], *, in_vain: bool) -> None:
     """``in_vain``: there may be plans that nobody executes, for which one waits."""
-    told = {"committed", "conflict", "lost", "aborted"} | ({"waited in vain"} if in_vain else set())
+    told = {"committed", "conflict", "lost", "aborted", "repeated"} | ({"waited in vain"} if in_vain else set())
     for attempt in attempts:
         if attempt.outcome not in told:
             raise Anomaly(f"nothing was wrong, and {attempt.name} was told {attempt.outcome!r}")

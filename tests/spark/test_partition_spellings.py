@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import lakelatch.spark
 from lakelatch.errors import InputError
 from lakelatch.hudi.table.partition_path import partition_path
 from lakelatch.spark.reading.read import scan
+
+from ..thorough import some
 
 # Alone, between letters and at the end; Hadoop's paths and globs have a meaning for many of these.
 ASCII = [text for c in string.printable for text in (c, f"a{c}b", f"ab{c}")]
@@ -90,8 +93,7 @@ def held(rows: Any) -> list[tuple[str, str | None]]:
     return sorted(((row["id"], row["p"]) for row in found), key=lambda row: int(row[0]))
 
 
-@pytest.mark.parametrize("encode", [True, False], ids=["encoded", "as it is"])
-@pytest.mark.parametrize("hive", [True, False], ids=["hive", "bare"])
+@pytest.mark.parametrize(("hive", "encode"), some(product([True, False], repeat=2), 2))
 def test_every_spelling_is_read_once(spark: Any, tmp_path: Path, hive: bool, encode: bool) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 

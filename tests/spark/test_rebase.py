@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.spark import JobSizes, SparkTransaction
 
+from ..thorough import some
 from .driver import meanwhile
 
 SCHEMA = "id string, city string, ts long, n long"
@@ -114,8 +116,7 @@ def assert_holds(table: Any, *models: Model) -> None:
 KINDS = ("upsert", "delete", "delete_where")
 
 
-@pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
-@pytest.mark.parametrize("winner_is_older", [False, True], ids=["winner began later", "winner began first"])
+@pytest.mark.parametrize(("bucket_count", "winner_is_older"), some(product([None, 2], [False, True]), 2))
 def test_two_writes_of_the_same_file_groups_both_land(
     make: Callable[..., Any],
     spark: Any,

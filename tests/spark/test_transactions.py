@@ -14,6 +14,7 @@ from lakelatch.errors import ConflictError, InputError
 from lakelatch.occ.check.check import check
 from lakelatch.occ.liveness.markers import list_markers
 
+from ..thorough import some
 from .driver import ROUTES
 
 SCHEMA = "id string, city string, n long"
@@ -146,8 +147,9 @@ def delete_all(txn: Any, spark: Any, model: dict[str, int]) -> None:
     model.clear()
 
 
-@pytest.mark.parametrize("route", ["driver", "tasks"])
-@pytest.mark.parametrize("bucket_count", [None, 2])
+@pytest.mark.parametrize(
+    ("route", "bucket_count"), some([("driver", 2), ("driver", None), ("tasks", 2), ("tasks", None)], 2)
+)
 def test_writes_of_one_job_apply_one_after_the_other(
     make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
 ) -> None:

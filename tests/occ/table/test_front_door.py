@@ -202,6 +202,7 @@ CALLS = {
     "read_slice": (None,),
     "execute": ("20200101000000000",),
     "why": ("20200101000000000",),
+    "last_batch": ("x",),
     "add_column": ("more", pa.int64()),
     "widen_column": ("value", pa.float64()),
     "upsert": (ROWS,),

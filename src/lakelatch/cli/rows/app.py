@@ -25,6 +25,14 @@ FileFormat = Annotated[
 ]
 Missing = Annotated[str, typer.Option(help="Columns that the file lacks: refuse, or null.")]
 Zone = Annotated[str | None, typer.Option(help="Of times that name none, as UTC or Europe/Rome.")]
+SourceBatch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch",
+        metavar="SOURCE:NUMBER",
+        help="Only if no batch of that source with this number or a larger one has landed.",
+    ),
+]
 State = Annotated[
     str, typer.Argument(metavar="T", help="Requested time, as `lakelatch timeline` prints it, or a date.")
 ]
@@ -80,12 +88,13 @@ def upsert(
     format: FileFormat = None,  # noqa: A002
     missing: Missing = "refuse",
     zone: Zone = None,
+    batch: SourceBatch = None,
     json: Json = False,
 ) -> None:
     """Write the rows of a file: they replace those with the same key, and new keys are inserted."""
     from .write import write
 
-    write("upsert", url, file, kind=format, missing=missing, zone=zone, json=json)
+    write("upsert", url, file, kind=format, missing=missing, zone=zone, batch=batch, json=json)
 
 
 @plainly
@@ -96,12 +105,13 @@ def insert(
     format: FileFormat = None,  # noqa: A002
     missing: Missing = "refuse",
     zone: Zone = None,
+    batch: SourceBatch = None,
     json: Json = False,
 ) -> None:
     """Add the rows of a file; keys that the table has already are not looked up, but in a table with buckets."""
     from .write import write
 
-    write("insert", url, file, kind=format, missing=missing, zone=zone, json=json)
+    write("insert", url, file, kind=format, missing=missing, zone=zone, batch=batch, json=json)
 
 
 @plainly
@@ -110,12 +120,13 @@ def delete(
     file: File,
     *,
     format: FileFormat = None,  # noqa: A002
+    batch: SourceBatch = None,
     json: Json = False,
 ) -> None:
     """Delete the rows whose keys are in a file; its other columns are not looked at."""
     from .write import write
 
-    write("delete", url, file, kind=format, missing="refuse", zone=None, json=json)
+    write("delete", url, file, kind=format, missing="refuse", zone=None, batch=batch, json=json)
 
 
 @plainly

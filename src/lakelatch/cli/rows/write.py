@@ -1,13 +1,15 @@
 """``lakelatch upsert``, ``insert`` and ``delete``.
 
 JSON: ``table``, ``operation``, ``given`` (rows of the file), and of what landed ``instant``, ``completion`` (null when
-nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, ``attempts`` and ``wasted_s``.
+nothing changed), ``inserted``, ``updated``, ``deleted``, ``files``, ``bytes``, ``attempts``, ``wasted_s``, and ``repeated``:
+whether the batch had landed before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...errors import InputError
 from ..output import Bar, Waiting, bytes_text, count_text, duration_text, print_json, say
 from .files import format_of, read_rows
 
@@ -15,11 +17,21 @@ if TYPE_CHECKING:
     from ...occ.transaction import WriteResult
 
 
-def write(operation: str, url: str, file: str, *, kind: str | None, missing: str, zone: str | None, json: bool) -> None:
+def write(
+    operation: str,
+    url: str,
+    file: str,
+    *,
+    kind: str | None,
+    missing: str,
+    zone: str | None,
+    batch: str | None,
+    json: bool,
+) -> None:
     """Write the rows of a file into a table, in one transaction that is run again when it loses."""
     import lakelatch
 
-    kind = format_of(file, kind)
+    kind, numbered = format_of(file, kind), None if batch is None else _batch(batch)
     with lakelatch.open(url) as table:
         table.session.refuse_if_unwritable()
         arrived = 0
@@ -33,21 +45,33 @@ def write(operation: str, url: str, file: str, *, kind: str | None, missing: str
             rows = read_rows(file, kind, table.schema(), seen)
         with Bar() as progress:
             if operation == "delete":
-                done = table.delete(rows, progress=progress)
+                done = table.delete(rows, progress=progress, batch=numbered)
             else:
                 verb = table.insert if operation == "insert" else table.upsert
-                done = verb(rows, missing=missing, zone=zone, progress=progress)
+                done = verb(rows, missing=missing, zone=zone, progress=progress, batch=numbered)
         place = table.url
     if json:
         counts = {name: getattr(done, name) for name in ("inserted", "updated", "deleted", "files", "bytes")}
         print_json({
             "table": place, "operation": operation, "given": rows.num_rows, "instant": done.instant,
             "completion": done.completion, **counts, "attempts": done.attempts, "wasted_s": done.wasted_s,
+            "repeated": done.repeated,
         })  # fmt: skip
+    elif done.repeated:
+        say(f"batch {batch} landed before; nothing was written again")
     elif done.instant is None:
         say(f"nothing to {operation}: {count_text(rows.num_rows, 'row')} given, no change to {place}")
     else:
         _print(done)
+
+
+def _batch(given: str) -> tuple[str, int]:
+    source, colon, number = given.rpartition(":")
+    if not colon or not number.isascii() or not number.isdigit():
+        raise InputError(
+            f"--batch {given!r} is no batch; give a source and a number, as nightly-load:17. Nothing was written"
+        )
+    return source, int(number)
 
 
 def _print(done: WriteResult) -> None:

@@ -16,9 +16,25 @@ from .config import (
 )
 from .java_properties import parse
 from .key_order import Span, all_outside, java_span, joined_span, may_be_span
-from .partition_path import distinct_paths, parse_partition_path, partition_codes, partition_path, partition_paths
+from .partition_path import (
+    distinct_paths,
+    parse_partition_path,
+    partition_codes,
+    partition_list,
+    partition_path,
+    partition_paths,
+)
 from .partition_values import named_values, possible_values
-from .record_keys import RECORD_KEY, bucket_ids, key_parts, record_keys, refuse_key_type, shown, wide_hashes
+from .record_keys import (
+    RECORD_KEY,
+    bucket_ids,
+    key_parts,
+    record_keys,
+    refuse_blank,
+    refuse_key_type,
+    shown,
+    wide_hashes,
+)
 
 __all__ = [
     "BACKUP_PATH",
@@ -48,10 +64,12 @@ __all__ = [
     "parse",
     "parse_partition_path",
     "partition_codes",
+    "partition_list",
     "partition_path",
     "partition_paths",
     "possible_values",
     "record_keys",
+    "refuse_blank",
     "refuse_key_type",
     "refuse_other",
     "shape_of",

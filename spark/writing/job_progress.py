@@ -1,0 +1,99 @@
+"""How far the Spark jobs of a transaction have come, told while they run: tasks, as Spark's status tracker counts them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...progress import Progress, Told
+
+_LOOK_S = 0.2  # as often as Spark's own bar on the console is drawn
+
+
+class JobProgress:
+    """Tells how many tasks of the jobs with a tag have ended, of those that Spark has planned so far.
+
+    Spark plans as it goes, so the total may grow, and shrink by stages that turn out to be there already.
+    """
+
+    def __init__(self, context: Any, tag: str, told: Told, what: str) -> None:
+        self._context, self._tag, self._told, self._what = context, tag, told, what
+        self._jobs = context._jsc.sc().statusTracker()  # PySpark's own does not look jobs up by tag
+        self._tracker = context.statusTracker()
+        self._ended: dict[int, tuple[int, int]] = {}  # tasks of jobs that run no more
+        self._last: tuple[int, int] | None = None
+        self._error: BaseException | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Tell it from a thread while the block runs jobs, and from this one when it is done; the thread ends with the block.
+
+        Raises:
+            BaseException: whatever the function that is told has raised. The jobs are cancelled.
+        """
+        over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(over,), name=f"lakelatch-progress-{self._tag}", daemon=True)
+        thread.start()
+        try:
+            yield
+        except Exception as e:
+            _stop(thread, over)
+            if self._error is not None:  # what Spark makes of a cancelled job says nothing of the reason
+                raise self._error from e
+            raise
+        finally:
+            _stop(thread, over)
+        if self._error is not None:
+            raise self._error
+        # The tracker hears of the last tasks later than we hear of the job.
+        _, total = self._counted(over=True)
+        self._tell(total, total)
+
+    def _watch(self, over: threading.Event) -> None:
+        while not over.wait(_LOOK_S):
+            if self._error is None:
+                try:
+                    self._tell(*self._counted())
+                except BaseException as e:  # noqa: BLE001 - raised where the write was called
+                    self._error = e
+            if self._error is not None:
+                # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.
+                self._context.cancelJobsWithTag(self._tag)
+
+    def _tell(self, done: int, total: int) -> None:
+        now = done, total
+        if total and now != self._last:
+            self._last = now
+            self._told(Progress(self._what, done, total, "tasks"))
+
+    def _counted(self, *, over: bool = False) -> tuple[int, int]:
+        """Tasks that have ended, and all; when it is ``over``, stages that have not begun never will."""
+        done = total = 0
+        for number in self._jobs.getJobIdsForTag(self._tag):
+            if number not in self._ended:
+                job = self._tracker.getJobInfo(number)
+                if job is None:  # so old that Spark has forgotten it
+                    continue
+                runs = job.status == "RUNNING"
+                found = self._of_stages(job.stageIds, all_of_them=runs and not over)
+                if runs:
+                    done, total = done + found[0], total + found[1]
+                    continue
+                self._ended[number] = found
+            done, total = done + self._ended[number][0], total + self._ended[number][1]
+        return done, total
+
+    def _of_stages(self, numbers: Any, *, all_of_them: bool) -> tuple[int, int]:
+        done = total = 0
+        for number in numbers:
+            stage = self._tracker.getStageInfo(number)
+            if stage is not None and (all_of_them or stage.numCompletedTasks or stage.numActiveTasks):
+                done, total = done + stage.numCompletedTasks, total + stage.numTasks
+        return done, total
+
+
+def _stop(thread: threading.Thread, over: threading.Event) -> None:
+    over.set()
+    thread.join()

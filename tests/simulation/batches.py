@@ -1,0 +1,68 @@
+"""Batches of sources in a schedule: many are sent again, by the same writer or by others, and each lands once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+from lakelatch.occ.entries.entries import Begin, Commit, End, LogEntry, Open
+
+from .history import Anomaly, Attempt
+
+SOURCES = ("one", "two")
+
+
+class Sent:
+    """Hands out batches. Chosen by a luck of its own, so that the schedules without them stay what they are."""
+
+    def __init__(self, seed: int) -> None:
+        self._luck = random.Random(seed * 31 + 7)
+        self._last: dict[str, int] = {}
+
+    def next(self) -> tuple[str, int] | None:
+        """None, a new one, or one that somebody has sent already."""
+        luck = self._luck
+        if luck.random() < 0.2:
+            return None
+        source = luck.choice(SOURCES)
+        last = self._last.get(source, -1)
+        again = last >= 0 and luck.random() < 0.5
+        number = luck.randint(max(last - 1, 0), last) if again else last + 1
+        self._last[source] = max(last, number)
+        return source, number
+
+
+def judge_batches(entries: Iterable[LogEntry], attempts: Sequence[Attempt]) -> None:
+    """Raise `Anomaly` unless each batch that landed, and was not taken back, landed once and after those before it."""
+    open_now: set[str] = set()
+    last: dict[str, tuple[int, str]] = {}
+    landed: dict[tuple[str, int], str] = {}
+    for entry in entries:
+        match entry:
+            case Begin():
+                open_now.add(entry.instant)
+            case End():
+                open_now.discard(entry.instant)
+            case Open():
+                open_now = {begin.instant for begin in entry.open}
+                carried = {each.batch.source: (each.batch.number, each.instant) for each in entry.batches}
+                if carried != last:
+                    raise Anomaly(
+                        f"the epoch that begins at slot {entry.slot} knows of batches {carried}, and not {last}"
+                    )
+            case Commit() if entry.instant in open_now:
+                open_now.discard(entry.instant)
+                if entry.restores:
+                    undone = {name.partition("_")[0] for name in entry.undone}
+                    last = {source: each for source, each in last.items() if each[1] not in undone}
+                if entry.batch is not None:
+                    source, number = entry.batch.source, entry.batch.number
+                    if source in last and last[source][0] >= number:
+                        raise Anomaly(f"{entry.instant} landed {entry.batch}, and {last[source]} had landed before")
+                    last[source] = number, entry.instant
+                    landed[source, number] = entry.instant
+    for each in attempts:
+        if each.outcome == "repeated" and not any(s == each.batch[0] and n >= each.batch[1] for s, n in landed):
+            raise Anomaly(f"{each.name} was told that {each.batch} had landed, and nothing of {each.batch[0]} has")
+        if each.outcome == "committed" and each.batch[0] and landed.get(each.batch) is None:
+            raise Anomaly(f"{each.name} has landed, and the log does not say that it was {each.batch}")

@@ -1,0 +1,163 @@
+"""How far Spark's jobs have come is told by their tasks; what is told ends them by raising, and nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakelatch import Progress
+from lakelatch.errors import InputError
+from lakelatch.hudi.files import list_data_files
+from lakelatch.occ.check.check import check
+
+from .driver import ROUTES, meanwhile
+
+COLUMNS = "id long, city string, v long"
+
+
+def frame(spark: Any, first: int, count: int, v: int = 0) -> Any:
+    rows = [(n, ("Oslo", "Rome", "Bern")[n % 3], v) for n in range(first, first + count)]
+    return spark.createDataFrame(rows, COLUMNS)
+
+
+@pytest.fixture
+def table(make: Callable[..., Any], spark: Any) -> Any:
+    table = make(sizes=ROUTES["tasks"])
+    table.insert(frame(spark, 0, 30))
+    return table
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(spark: Any) -> Iterator[None]:
+    """No thread of ours outlives its write, and no property of a job."""
+    yield
+    assert [each.name for each in threading.enumerate() if each.name.startswith("lakelatch-progress")] == []
+    assert not spark.sparkContext.getJobTags()
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+
+
+CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "insert": lambda t, s, told: t.insert(frame(s, 90, 9), progress=told),
+    "upsert": lambda t, s, told: t.upsert(frame(s, 20, 20, 1), progress=told),
+    "delete": lambda t, s, told: t.delete(frame(s, 0, 9), progress=told),
+    "delete_where": lambda t, s, told: t.delete_where("id < 5", progress=told),
+    "update_where": lambda t, s, told: t.update_where("id < 5", {"v": 5}, progress=told),
+    "insert_overwrite": lambda t, s, told: t.overwrite(frame(s, 0, 3, 3), progress=told),
+    "insert_overwrite_table": lambda t, s, told: t.overwrite_table(frame(s, 0, 3, 3), progress=told),
+    "merge": lambda t, s, told: t.merge(frame(s, 20, 20, 3), progress=told).when_matched(update="all").run(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_write_tells_the_tasks_of_its_jobs(table, spark, call):
+    told: list[Progress] = []
+    CALLS[call](table, spark, told.append)
+    assert {(each.what, each.unit) for each in told} == {
+        ({"merge": "upsert", "delete_where": "delete", "update_where": "upsert"}.get(call, call), "tasks")
+    }
+    assert all(each.total is not None and 0 <= each.done <= each.total for each in told)
+    assert told[-1].done == told[-1].total > 0
+
+
+def test_rows_that_the_driver_writes_are_told_as_rows(make, spark):
+    table = make(sizes=ROUTES["driver"])
+    told: list[Progress] = []
+    table.insert(frame(spark, 0, 30), progress=told.append)
+    assert told == [Progress("insert", 30, None, "rows")]
+    told.clear()
+    table.upsert(frame(spark, 27, 6, 1), progress=told.append)
+    assert told[-1].unit == "rows"
+
+
+def test_it_is_told_while_the_job_runs(table, spark):
+    def slow(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(0.5)
+            yield batch
+
+    told: list[Progress] = []
+    rows = frame(spark, 100, 8).repartition(4).mapInArrow(slow, COLUMNS)
+    table.insert(rows, progress=told.append)
+    assert len({each.done for each in told}) > 1
+
+
+class _Enough(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("verb", "error"), [("insert", _Enough), ("upsert", KeyboardInterrupt)])
+def test_what_is_told_cancels_the_jobs_by_raising(table, spark, verb, error):
+    def stuck(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(30)
+            yield batch
+
+    before = table.read().count(), list_data_files(table.table.store).bases
+
+    def enough(_now: Progress) -> None:
+        raise error("enough")
+
+    began = time.monotonic()
+    with pytest.raises(error, match="enough"):
+        getattr(table, verb)(frame(spark, 100, 8).repartition(4).mapInArrow(stuck, COLUMNS), progress=enough)
+    assert time.monotonic() - began < 20
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    assert not table.table.timeline().pending
+    assert (table.read().count(), list_data_files(table.table.store).bases) == before
+    assert not [each for each in check(table.table.store).findings if each.severity != "note"]
+
+
+def test_what_is_told_last_still_ends_the_write(table, spark):
+    def enough(now: Progress) -> None:
+        if now.done == now.total:
+            raise _Enough
+
+    with pytest.raises(_Enough):
+        table.upsert(frame(spark, 20, 20, 1), progress=enough)
+    assert table.read().where("v = 1").count() == 0
+    table.upsert(frame(spark, 20, 20, 1))
+    assert table.read().where("v = 1").count() == 20
+
+
+def test_an_attempt_that_lost_begins_again(table, spark):
+    other = frame(spark, 60, 3)
+    meanwhile(table, lambda: table.insert(other))
+    told: list[Progress] = []
+    result = table.overwrite_table(frame(spark, 0, 3, 3), progress=told.append)
+    assert result.attempts == 2
+    assert sum(each.done == each.total for each in told) >= 2
+    assert table.read().count() == 3
+
+
+def test_jobs_have_descriptions_that_say_what_they_do(table, spark):
+    seen = set()
+    jobs = spark.sparkContext._jsc.sc().statusStore()
+
+    def look(_now: Progress) -> None:
+        found = jobs.jobsList(None)
+        seen.update(str(found.apply(n).description()) for n in range(found.length()))
+
+    table.upsert(frame(spark, 20, 20, 1), progress=look)
+    assert [each for each in seen if f"upsert into {table.table.url}: merges rows into their file groups" in each]
+
+
+def test_what_cannot_be_called_is_refused_and_so_is_progress_in_a_transaction(table, spark):
+    with pytest.raises(InputError, match="cannot be called"):
+        table.upsert(frame(spark, 0, 3), progress=3)
+    with pytest.raises(InputError, match="part of a transaction"):
+        table.run(lambda txn: txn.upsert(frame(spark, 0, 3), progress=print))
+
+
+def test_events_of_a_stream_are_told_too(make, spark):
+    fields = [("id", pa.int64()), ("city", pa.string()), ("v", pa.int64()), ("at", pa.int64())]
+    table = make(sizes=ROUTES["tasks"], schema=pa.schema(fields), type="merge_on_read", table_version=9, bucket_count=2)
+    told: list[Progress] = []
+    events = frame(spark, 0, 9).selectExpr("*", "v at")
+    table.stream("a", columns=["v"], ordering="at").upsert(events, progress=told.append)
+    assert (told[-1].what, told[-1].unit) == ("upsert", "tasks")
+    assert told[-1].done == told[-1].total > 0
