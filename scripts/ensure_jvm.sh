@@ -4,6 +4,8 @@
 #   .cache/jvm/venv   PySpark 3.5.9 in an environment of its own: there is no Hudi bundle for PySpark 4
 #   .cache/jvm/jars   org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0 (81 MB), fetched by Maven
 #
+# With the argument `peers` also what `lakelatch bench` needs for Delta and Iceberg on the same PySpark (68 MB).
+#
 # What cannot be had is one sentence and no error: the tests then skip with the reason, or fail where CI=true.
 # The bundle ends at Scala 2.12 and Spark 3.5: 1.2.0 has no 2.13 build and none for Spark 4 (November 2026).
 # Reads need no pyarrow here: rows come back through Py4J.
@@ -13,9 +15,13 @@ cd "$(dirname "$0")/.."
 HOME_DIR="$PWD/.cache/jvm"
 LOG="$HOME_DIR/install.log"
 SPARK=3.5.9       # tests/jvm/readers.py names the same files
-BUNDLE=hudi-spark3.5-bundle_2.12
-HUDI=1.2.0
-JAR="$HOME_DIR/jars/$BUNDLE-$HUDI.jar"
+HUDI=org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0
+PEERS=(           # src/lakelatch/bench/systems/on_spark.py names the same ones
+  io.delta:delta-spark_2.12:3.3.3
+  io.delta:delta-storage:3.3.3
+  org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0
+  org.xerial:sqlite-jdbc:3.54.1.0
+)
 STAMP="$HOME_DIR/venv/.installed-$SPARK"
 
 mkdir -p "$HOME_DIR/jars"
@@ -36,26 +42,31 @@ ensure_venv() {
   fi
 }
 
-ensure_bundle() {
-  [ -s "$JAR" ] && return
+ensure_jar() {  # ensure_jar GROUP:ARTIFACT:VERSION
+  local group name version fresh="$HOME_DIR/jars/.new"
+  IFS=: read -r group name version <<<"$1"
+  local jar="$name-$version.jar"
+  [ -s "$HOME_DIR/jars/$jar" ] && return
   has mvn || apt maven
   if ! has mvn; then
-    say "the JVM reader tests need Maven, which fetches the Hudi bundle; install it (Debian, Ubuntu: maven) and run this again."
+    say "$jar is fetched by Maven; install it (Debian, Ubuntu: maven) and run this again."
     return
   fi
-  say "fetching $BUNDLE $HUDI (Maven, once)"
-  local artifact="org.apache.hudi:$BUNDLE:$HUDI" fresh="$HOME_DIR/jars/.new"
+  say "fetching $name $version (Maven, once)"
   rm -rf "$fresh"
-  if mvn -B -q dependency:get "-Dartifact=$artifact" -Dtransitive=false >>"$LOG" 2>&1 &&
-     mvn -B -q dependency:copy "-Dartifact=$artifact" "-DoutputDirectory=$fresh" >>"$LOG" 2>&1; then
-    mv "$fresh/$BUNDLE-$HUDI.jar" "$JAR"   # it is there as a whole or not at all
+  if mvn -B -q dependency:get "-Dartifact=$1" -Dtransitive=false >>"$LOG" 2>&1 &&
+     mvn -B -q dependency:copy "-Dartifact=$1" "-DoutputDirectory=$fresh" >>"$LOG" 2>&1; then
+    mv "$fresh/$jar" "$HOME_DIR/jars/$jar"   # it is there as a whole or not at all
   else
-    say "Maven could not fetch $artifact; the reason is at the end of $LOG."
+    say "Maven could not fetch $1; the reason is at the end of $LOG."
   fi
   rm -rf "$fresh"
 }
 
 "$PWD/scripts/ensure_tools.sh" java
 ensure_venv
-ensure_bundle
+ensure_jar "$HUDI"
+if [ "${1:-}" = peers ]; then
+  for artifact in "${PEERS[@]}"; do ensure_jar "$artifact"; done
+fi
 exit 0

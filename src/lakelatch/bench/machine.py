@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 
-def facts(packages: Iterable[str]) -> dict[str, Any]:
-    """CPU, memory, kernel, Python, versions of packages, and the load before."""
+def facts(packages: Iterable[str], others: Mapping[str, str]) -> dict[str, Any]:
+    """CPU, memory, kernel, Python, versions of packages and of ``others`` that are no packages, and the load before."""
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
@@ -20,7 +20,9 @@ def facts(packages: Iterable[str]) -> dict[str, Any]:
         # A Python that was built with profile-guided optimization is a third faster.
         "optimized_python": "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""),
         "load": load(),
-        "versions": {name: _version(name) for name in sorted({"lakelatch", "pyarrow", *packages})},
+        "versions": {
+            name: others.get(name) or _version(name) for name in sorted({"lakelatch", "pyarrow", *packages, *others})
+        },
     }
 
 

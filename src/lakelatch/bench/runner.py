@@ -199,8 +199,10 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> list[dict[str, Any]]:
             out.write(json.dumps(line, default=str) + "\n")
             out.flush()
 
-        packages = {load(each.system).package for each in plan.contenders}
-        keep({"what": "machine", **machine.facts(packages), "plan": _facts(plan)})
+        systems = [load(each.system) for each in plan.contenders]
+        artifacts = {name: version for each in systems for name, version in getattr(each, "artifacts", {}).items()}
+        facts = machine.facts({each.package for each in systems}, artifacts)
+        keep({"what": "machine", **facts, "plan": _facts(plan)})
         turns = list(plan.turns())
         progress = Progress(runs=len(turns))
         told: set[str] = set()

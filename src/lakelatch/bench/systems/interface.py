@@ -36,6 +36,9 @@ class System(Protocol):
         package: the distribution whose version the report tells.
         works: the verbs of `Session` that it has.
         configurations: those that are measured where nobody asks for one; the first is its best.
+
+    A class may also have ``modules`` that it imports when it is used; ``artifacts``, versions by name of what it needs and is no
+    Python package; ``missing()``, what is not here and must be; and ``server``, one of `servers.KINDS`, which each run starts.
     """
 
     package: ClassVar[str]

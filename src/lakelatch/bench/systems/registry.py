@@ -17,6 +17,9 @@ _BUILT_IN = {
     "delta-rs": (".delta", "DeltaRs"),
     "pyiceberg": (".iceberg", "PyIceberg"),
     "pyiceberg-postgres": (".iceberg", "PyIcebergPostgres"),
+    "delta-spark": (".delta_on_spark", "DeltaOnSpark"),
+    "iceberg-spark": (".iceberg_on_spark", "IcebergOnSpark"),
+    "hudi-spark": (".hudi_on_spark", "HudiOnSpark"),
     "redis-py": (".bare_locks", "RedisPy"),
     "python-redis-lock": (".bare_locks", "PythonRedisLock"),
     "kazoo": (".bare_locks", "Kazoo"),
@@ -36,6 +39,8 @@ def load(name: str) -> type[System]:
             found = cast(type[System], getattr(import_module(module, __package__), kind))
             for each in getattr(found, "modules", ()):  # that it imports when it is used
                 import_module(each)
+            if absent := getattr(found, "missing", str)():
+                raise ConfigError(f"{name} needs {absent}; scripts/ensure_jvm.sh peers fetches it", missing=absent)
             return found
         for entry in entry_points(group=GROUP, name=name):
             return cast(type[System], entry.load())
