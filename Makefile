@@ -53,7 +53,8 @@ test: lint types
 test-fast: venv
 	$(FAST)
 
-thorough:
+thorough: venv
+	@scripts/ensure_jvm.sh peers
 	THOROUGH=1 $(MAKE) test
 
 # Some of the fast tests wait for servers and processes, the others compute, each in two runs: all four at once. Those that

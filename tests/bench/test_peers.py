@@ -15,7 +15,9 @@ from lakelatch.errors import ConfigError
 
 from ..servers.redis_server import redis_server
 from ..servers.zookeeper_server import zookeeper
+from ..thorough import THOROUGH
 
+LONG = pytest.mark.skipif(not THOROUGH, reason="as pyiceberg does, with another catalog: make thorough")
 EACH = {
     "about": "each work once",
     "partitions": 3,
@@ -31,7 +33,7 @@ EACH = {
 
 
 @pytest.mark.parametrize(
-    "peer", ["delta-rs", "pyiceberg", pytest.param("pyiceberg-postgres", marks=pytest.mark.server)]
+    "peer", ["delta-rs", "pyiceberg", pytest.param("pyiceberg-postgres", marks=[pytest.mark.server, LONG])]
 )
 def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     pytest.importorskip(load(peer).package)

@@ -104,7 +104,7 @@ def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: d
 def strike_all(folder: Path, faults: Iterable[Fault], act: Callable[[Writer], object], after: dict[str, int]) -> None:
     """Every fault in a world of its own; tells all failures, not only the first."""
     failures = []
-    for number, fault in enumerate(some(faults, 20)):
+    for number, fault in enumerate(some(faults, 12)):
         try:
             strike(folder / str(number), fault, act, after)
         except AssertionError as e:

@@ -396,7 +396,7 @@ def test_a_put_of_an_archival_that_lands_late(folder):
 
 def at_every_call(folder, meanwhile, calls=lambda all_: all_):
     """Archive a table, and call ``meanwhile`` at one call after the other; yields each world afterwards."""
-    for call in some(calls(calls_of_execution(folder / "dry")), 20):
+    for call in some(calls(calls_of_execution(folder / "dry")), 12):
         world = aged(folder / str(call.number))
         a, b = world.writer("A"), world.writer("B", host="host-b")
         a.store.add(Pause(At(call.number), call=lambda b=b, world=world: meanwhile(world, b)))

@@ -240,7 +240,7 @@ def strike_all(
     dry.close()
     assert len(calls) > 3
     failures = []
-    for call in some(calls, 10):
+    for call in some(calls, 7):
         try:
             _strike(made(folder / str(call.number)), fault(call), act, before, after)
         except (AssertionError, lakelatch.LakeLatchError) as e:
