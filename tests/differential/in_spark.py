@@ -45,11 +45,16 @@ def session() -> Any:
 
 
 class SparkStory(Story):
-    """Half of the upserts, deletions and new files of a transaction are Spark's, between the others."""
+    """Half of the upserts, deletions and new files of a transaction are Spark's, between the others.
 
-    def __init__(self, folder: Path, seed: int, spark: Any, sizes: JobSizes) -> None:
+    Args:
+        tasks: have Spark's tasks write, however few the rows are; otherwise the driver writes them.
+    """
+
+    def __init__(self, folder: Path, seed: int, *, tasks: bool) -> None:
         super().__init__(folder, seed)
-        self._spark, self._sizes, self._route = spark, sizes, random.Random(seed)
+        self._spark, self._route = session(), random.Random(seed)
+        self._sizes = JobSizes(small_rows=0, tasks_per_core=1) if tasks else JobSizes()
 
     def _in_spark(self, txn: Transaction) -> SparkTransaction | None:
         return SparkTransaction(self._spark, self.table, txn, self._sizes) if self._route.random() < 0.5 else None

@@ -6,11 +6,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ..jvm.readers import ask_jvm, in_order, plain, require_jvm
+from .__main__ import told_in_spark
 from .awkward import PARTITIONS
 from .story import Row, Story
 
@@ -34,31 +34,28 @@ def test_a_random_sequence_of_transactions_agrees_with_a_dict_and_hudi_rs(memory
     Story(memory / "table", seed).run()
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    if shutil.which("java") is None:
-        pytest.skip("Java 17 is missing")
-    pytest.importorskip("pyspark")
-    from .in_spark import session
-
-    return session()
-
-
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 @pytest.mark.parametrize("route", ["driver", "tasks"])
 @pytest.mark.parametrize("seed", IN_SPARK)
-def test_a_random_sequence_that_is_written_and_read_by_spark_agrees_too(
-    tmp_path: Path, spark: Any, seed: int, route: str
-) -> None:
-    from lakelatch.spark import JobSizes
-
+def test_a_random_sequence_that_is_written_and_read_by_spark_agrees_too(tmp_path: Path, seed: int, route: str) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("Java 17 is missing")
+    pytest.importorskip("pyspark")
     from .in_spark import SparkStory
 
     if route == "tasks" and seed % 2:
         pytest.skip("every second one: it takes long")
-    sizes = JobSizes() if route == "driver" else JobSizes(small_rows=0, tasks_per_core=1)
-    SparkStory(tmp_path / "table", seed, spark, sizes).run()
+    SparkStory(tmp_path / "table", seed, tasks=route == "tasks").run()
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
+def test_the_command_of_make_soak_tells_stories_in_spark_too() -> None:
+    if shutil.which("java") is None:
+        pytest.skip("Java 17 is missing")
+    pytest.importorskip("pyspark")
+    assert told_in_spark(7) == ""
 
 
 @pytest.mark.jvm
