@@ -11,7 +11,7 @@ from ..hudi.timeline import FileSlice
 from ..occ.session import Partition, chosen_partitions
 from ..occ.table import Table
 from ..occ.transaction import Transaction
-from .reading import comparisons, in_spark, matching_partitions, one_of, pinned_partitions, scan, with_meta
+from .reading import comparisons, in_spark, matching_partitions, narrowed, one_of, pinned_partitions, with_meta
 from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
 
 
@@ -57,10 +57,7 @@ class SparkTransaction(Writing):
             table, now = self._table, self.txn.current
             chosen = set(chosen_partitions(table.store, table.config, schema, now, partitions))
         slices = self._declared(schema, filter, chosen)
-        rows = scan(self._spark, self._table, slices, with_meta(schema) if meta else schema)
-        if filter is not None:
-            rows = rows.where(filter)
-        return rows.select(*columns) if columns is not None else rows
+        return narrowed(self._spark, self._table, slices, with_meta(schema) if meta else schema, filter, columns)
 
     def stream(self, name: str) -> SparkStream:
         """A stream of the table, whose events land with this transaction. It writes nothing else then."""

@@ -14,6 +14,7 @@ permission). UNKNOWN means that no answer came: the write may have happened, or 
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -172,6 +173,13 @@ class Store(Protocol):
 
     def uri(self, path: str) -> str:
         """The object's address as Spark and other engines spell it."""
+        ...
+
+    def hadoop_options(self) -> Mapping[str, str] | None:
+        """The options by which Hadoop's file systems, and so Spark's own scan, reach what `uri` names; may hold keys.
+
+        Empty where they need none, or none that this store knows; None where there are no such options.
+        """
         ...
 
 

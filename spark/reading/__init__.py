@@ -5,20 +5,21 @@ from .columns import arrow_schema, spark_schema
 from .filters import comparisons, in_spark, one_of, value_in_spark
 from .merged_slices import merged
 from .partition_pruning import analysed, matching_partitions, pinned_partitions
-from .read import scan, scan_base_files, with_meta
+from .read import by_reader, narrowed, scan_base_files, with_meta
 
 __all__ = [
     "analysed",
     "arrow_schema",
+    "by_reader",
     "columns",
     "comparisons",
     "in_spark",
     "matching_partitions",
     "merged",
+    "narrowed",
     "one_of",
     "pinned_partitions",
     "read",
-    "scan",
     "scan_base_files",
     "spark_schema",
     "value_in_spark",

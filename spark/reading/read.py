@@ -13,6 +13,7 @@ from ...hudi.timeline import FileSlice, Time
 from ...occ.session import Partition, chosen_partitions
 from ...occ.table import Table
 from .columns import spark_schema
+from .file_systems import reach
 from .filters import in_spark
 from .merged_slices import merged
 from .partition_pruning import matching_partitions
@@ -28,15 +29,51 @@ def scan(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schem
     Raises:
         StorageError: a file is not there; Spark would read the others.
     """
-    whole, logged = [each for each in slices if not each.logs], [each for each in slices if each.logs]
-    if not logged:
+    whole, others = by_reader(spark, table, slices)
+    if not others:
         return scan_base_files(spark, table, whole, schema)
-    rows = merged(spark, table, logged, schema)
+    rows = merged(spark, table, others, schema)
     return rows.unionAll(scan_base_files(spark, table, whole, schema)) if whole else rows
 
 
+def narrowed(
+    spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema, condition: Any, columns: Any
+) -> Any:
+    """The rows of `scan` that meet a condition, and columns of them; None: all.
+
+    Spark does not tell Python workers what it wants, so what neither needs is left out before.
+    """
+
+    def narrow(rows: Any) -> Any:
+        rows = rows if condition is None else rows.where(condition)
+        return rows if columns is None else rows.select(*([columns] if isinstance(columns, str) else columns))
+
+    if columns is not None and slices:
+        needed = _used(narrow(spark.createDataFrame([], spark_schema(schema))))
+        schema = pa.schema([field for n, field in enumerate(schema) if field.name in needed or (n == 0 and not needed)])
+    return narrow(scan(spark, table, slices, schema))
+
+
+def _used(rows: Any) -> set[str]:
+    """The columns that the steps of a DataFrame name."""
+    plan, found = rows._jdf.queryExecution().analyzed(), set[str]()
+    while True:
+        used = plan.references().toSeq()
+        found |= {used.apply(i).name() for i in range(used.size())}
+        if not plan.children().size():
+            return found
+        plan = plan.children().apply(0)
+
+
+def by_reader(spark: Any, table: Table, slices: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
+    """Return the slices that Spark's own scan reads, and those that Python workers read: with log files, or out of its reach."""
+    if reach(spark, table.store) is None:
+        return [], list(slices)
+    return [each for each in slices if not each.logs], [each for each in slices if each.logs]
+
+
 def scan_base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema) -> Any:
-    """Return a DataFrame over the base files of slices; columns that a file lacks are null.
+    """Return a DataFrame over the base files of slices that Spark reaches; columns that a file lacks are null.
 
     It is the relation that Spark's own reader would make. That one takes a path with a brace, bracket, star, question
     mark or backslash for a pattern, and reads the files beside it twice.
@@ -49,16 +86,18 @@ def scan_base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schem
     columns = spark_schema(schema)
     if not slices:
         return spark.createDataFrame([], columns)
+    way = reach(spark, table.store)
+    assert way is not None, "by_reader tells"
     jvm, session = spark._jvm, spark._jsparkSession
     sources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
-    options = jvm.PythonUtils.toScalaMap({})
+    options = jvm.PythonUtils.toScalaMap(way.options)
     listing = session
     if len(slices) > int(spark.conf.get(_DISCOVERY)):
         listing = session.cloneSession()  # the user's keeps its own
         listing.conf().set(_DISCOVERY, str(len(slices)))
     text = jvm.org.apache.hadoop.util.StringUtils
     # Text with a separator that is in no path: one call for all of them.
-    paths = text.stringToPath(text.getStrings("\0".join(table.store.uri(s.path) for s in slices), "\0"))
+    paths = text.stringToPath(text.getStrings("\0".join(way.uris([s.path for s in slices])), "\0"))
     paths = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths)
     no_cache = getattr(sources, "NoopCache$").__getattr__("MODULE$")
     files = sources.InMemoryFileIndex(listing, paths, options, none, no_cache, none, none)
@@ -112,12 +151,7 @@ def read(
         condition = in_spark(schema, condition)
         wanted = matching_partitions(spark, table.config, schema, view.snapshot.partitions(), condition)
         slices = [s for s in slices if s.partition in wanted]
-    rows = scan(spark, table, slices, full)
-    if condition is not None:
-        rows = rows.where(condition)
-    if columns is None:
-        return rows
-    return rows.select(*([columns] if isinstance(columns, str) else columns))
+    return narrowed(spark, table, slices, full, condition, columns)
 
 
 def read_incremental(spark: Any, table: Table, *, after: Time | None, until: Time | None, meta: bool) -> Any:

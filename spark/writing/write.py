@@ -34,6 +34,7 @@ from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter
 from ..reading import (
+    by_reader,
     columns,
     comparisons,
     in_spark,
@@ -271,7 +272,8 @@ class Writes:
         places = [PARTITION_COLUMN] if named else columns.partition_columns(schema, config.partition_fields)
         slices = [s for group in plan.slices.values() for s in group]
         size = sum(s.total_size for s in slices)
-        logged = any(s.logs for s in slices)  # whose keys are not all in base files, where a join would look
+        # A join looks for keys in base files, by Spark's own scan.
+        logged = bool(by_reader(self._spark, self._table, slices)[1])
         slots = self._slots(source.rows)
         if plan.spec.bucket_count is not None:
             way = "bucket"
@@ -456,9 +458,9 @@ class Writes:
         """
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-        whole, logged = [each for each in slices if not each.logs], [each for each in slices if each.logs]
-        found = scan_base_files(self._spark, self._table, whole, schema).where(condition)
+        whole, logged = by_reader(self._spark, self._table, slices)
         if whole:
+            found = scan_base_files(self._spark, self._table, whole, schema).where(condition)
             place = F.expr("_metadata.file_name").alias(FILE_COLUMN), F.expr("_metadata.row_index").alias(ROW_COLUMN)
             named = found.select(*place, *more)
         if logged:

@@ -23,6 +23,7 @@ from typing import IO, Any, NoReturn
 from ...errors import InputError, StorageError
 from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import Location, check_path
+from .hadoop import hadoop_options
 from .requests import Failure, Requests, Verdict, connect
 
 __all__ = ["CloudStore"]
@@ -51,6 +52,9 @@ class CloudStore:
         path = check_path(path, folder=True)
         address = self._place.spelled("/".join(part for part in (self._place.path, path) if part))
         return address.replace("s3://", "s3a://", 1)  # Spark's own name for it
+
+    def hadoop_options(self) -> dict[str, str] | None:
+        return hadoop_options(self._place)
 
     # Writing -----------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,9 @@ class LocalStore:
     def uri(self, path: str) -> str:
         return f"file://{self._full(path, folder=True)}"
 
+    def hadoop_options(self) -> dict[str, str]:
+        return {}
+
     # Writing -----------------------------------------------------------------------------------------------------
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import os
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +15,8 @@ from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.spark import JobSizes, SparkTransaction
 
 from ..jvm.readers import in_order, plain_rows
+from ..spark.session import session
 from .story import Model, Row, Story, met
-
-
-@functools.cache
-def session() -> Any:
-    """One for all stories."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    made = (
-        # A process has one session, and the first to ask makes it: three tries for a task, as tests/spark wants them.
-        SparkSession.builder.master("local[2,3]")
-        .appName("differential")
-        # The second compiler costs more than it saves in a session as short as this.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    made.sparkContext.setLogLevel("OFF")
-    return made
 
 
 class SparkStory(Story):

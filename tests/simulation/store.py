@@ -159,6 +159,9 @@ class SimStore:
     def uri(self, path: str) -> str:
         return f"{self.url}/{path}"
 
+    def hadoop_options(self) -> None:
+        return None  # no Spark in here
+
     # --- writing ----------------------------------------------------------------------------------------------
 
     def put_if_absent(self, path: str, body: bytes, *, durable: Durable = True) -> Put:

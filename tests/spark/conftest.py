@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,26 +26,12 @@ def spark() -> Iterator[Any]:
             pytest.fail(reason)
         pytest.skip(reason)
     pytest.importorskip("pyspark")
-    from pyspark.sql import SparkSession
+    from .session import session
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        # A task that fails is run up to three times, as on a cluster.
-        SparkSession.builder.master("local[2,3]")
-        .appName("lakelatch-tests")
-        # The second compiler costs more than it saves in a session as short as this.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    made = session()
+    yield made
+    made.stop()
+    session.cache_clear()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import builtins
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -233,6 +233,9 @@ class FaultStore:
 
     def uri(self, path: str) -> str:
         return self.inner.uri(path)
+
+    def hadoop_options(self) -> Mapping[str, str] | None:
+        return self.inner.hadoop_options()
 
     # Inside ------------------------------------------------------------------------------------------------------
 

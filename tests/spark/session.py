@@ -1,0 +1,37 @@
+"""The Spark session of the tests: a process has one, and whoever asks first makes it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any
+
+from ..servers import TOOLS
+
+S3A = TOOLS / "s3a" / "jars"
+
+
+@functools.cache
+def session() -> Any:
+    """One for all tests: starting one takes longer than all that a test does with it. It ends with the process."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    made = (
+        # A task that fails is run up to three times, as on a cluster.
+        SparkSession.builder.master("local[2,3]")
+        .appName("lakelatch-tests")
+        # The second compiler costs more than it saves in a session as short as this.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraClassPath", f"{S3A}/*")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("OFF")
+    return made
