@@ -124,6 +124,7 @@ def calls() -> dict[str, list[str]]:
             *each("t.read(partitions=_)", "5 'p=x' b'p=x' {'p':'x'} [5] [None] ['x'] ['p=zzz'] [{'q':1}] [{}] [{'p':5}] [['p=x']]"),
             *each("t.read(as_of=_)", "5 '' 'yesterday' b'20260101' nan [] True -1 2**63 '2026-13-01' '2026-02-30' '0'"),
             *each("t.read(as_of_completion=_)", "5 'yesterday' [] nan"),
+            *each("t.read(read_optimized=_)", "1 'yes' None"),
             "t.read(as_of='2020-01-01')",
             "t.read(as_of=datetime.date(1, 1, 1))",
             "t.read(as_of='2026-01-01', as_of_completion='2026-01-01')",

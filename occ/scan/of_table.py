@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...arguments import many
+from ...arguments import flag, many
 from ...conditions import condition_on
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS
@@ -38,10 +39,12 @@ def scan(
     partitions: Iterable[Partition] | None,
     as_of: Time | None,
     as_of_completion: Time | None,
+    read_optimized: bool = False,
     progress: Told | None = None,
 ) -> Scan:
     """See `Table.read`."""
     Reporter(progress)
+    flag(read_optimized, "read_optimized")
     view, completion = _seen(session, as_of, as_of_completion)
     return scan_view(
         session,
@@ -49,6 +52,7 @@ def scan(
         columns=columns,
         where=where,
         partitions=partitions,
+        read_optimized=read_optimized,
         completion=completion,
         hold=partial(held, session, completion),
     ).telling(progress)
@@ -61,11 +65,14 @@ def scan_view(
     columns: Sequence[str] | None = None,
     where: Any = None,
     partitions: Iterable[Partition] | None = None,
+    read_optimized: bool = False,
     completion: str | None = None,
     hold: Hold = nullcontext,
 ) -> Scan:
     """The scan of one state; arguments as of `Table.read`."""
     wanted, slices = wanted_of(session, view.arrow_schema(), columns, where), view.snapshot.file_slices()
+    if read_optimized:
+        slices = [replace(each, logs=()) for each in slices if each.base is not None]
     chosen = None
     if partitions is not None:
         chosen = chosen_partitions(session.store, session.config, view.arrow_schema(), view.snapshot, partitions)

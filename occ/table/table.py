@@ -154,6 +154,7 @@ class Table:
         partitions: Iterable[Partition] | None = None,
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
+        read_optimized: bool = False,
         progress: Told | None = None,
     ) -> Scan:
         """Rows of the table as it is now, or was: a `Scan`, which reads them when it is asked for them.
@@ -169,6 +170,8 @@ class Table:
                 path (``"origin=JFK"``). Null and an empty text have one partition.
             as_of: as of `snapshot`.
             as_of_completion: as of `snapshot`.
+            read_optimized: the rows of the base files only, as Hudi's query of that name: what log files have changed since
+                the last compaction is not seen, and not merged.
             progress: called with a `Progress` of rows whenever rows come, in the thread that reads; what it raises ends the
                 reading.
 
@@ -182,6 +185,7 @@ class Table:
             partitions=partitions,
             as_of=as_of,
             as_of_completion=as_of_completion,
+            read_optimized=read_optimized,
             progress=progress,
         )
 

@@ -34,7 +34,7 @@ class Group:
         t = max(self.bases, default=0)
         seen = dict(self.bases.get(t, {}))
         skipped = {each for log in self.logs for each in log.merged}
-        for log in sorted(self.logs, key=lambda log: min(log.merged, default=log.t)):
+        for log in sorted(self.logs, key=lambda log: max(log.merged, default=log.t)):
             if log.c >= t and log.t not in skipped:
                 seen |= log.rows
         return seen

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from . import compaction
+from ..occ.mor import Mor
+from . import compaction, log_compactions
 from .cases import (
     BY_SPARK,
     CASES,
@@ -45,6 +46,7 @@ class Library:
         self.demo = Path()
         self.served: dict[str, Served] = {}
         self.compacted: dict[str, compaction.Compacted] = {}
+        self.logs_compacted: dict[str, Mor] = {}
 
     def questions(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         asked: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -68,6 +70,7 @@ class Library:
                 "options": WRITE_OPTIONS | options | own,
             }
         asked |= questions(self.served) | compaction.questions(self.compacted)
+        asked |= log_compactions.questions(self.logs_compacted)
         path = {"path": str(self.demo)}
         asked["demo", "snapshot"] = path | {"kind": "snapshot"}
         asked["demo", "incremental", EARLIEST, None] = path | {"kind": "incremental", "begin": EARLIEST, "end": None}
@@ -134,6 +137,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
             stack.callback(story.table.close)
         made.served = serve(folder / "served")
         made.compacted = compaction.build(folder / "compacted")
+        made.logs_compacted = log_compactions.build(folder / "logs")
         made.demo = demo_table(folder)
         asked = made.questions()
         made.answers = dict(zip(asked, ask_jvm(list(asked.values()), folder), strict=True))

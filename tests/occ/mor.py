@@ -41,9 +41,15 @@ def block(kind: int, header: dict[int, str], content: bytes) -> bytes:
 
 
 def data_block(
-    instant: str, rows: Sequence[Row], *, schema: pa.Schema = SCHEMA, more: Sequence[Row] = (), file_id: str = "f"
+    instant: str,
+    rows: Sequence[Row],
+    *,
+    schema: pa.Schema = SCHEMA,
+    more: Sequence[Row] = (),
+    file_id: str = "f",
+    merged: Sequence[str] = (),
 ) -> bytes:
-    """Rows as the JVM puts them into a log file; the partition is that of column ``part``."""
+    """Rows as the JVM puts them into a log file; the partition is that of column ``part``. ``merged``: of a log compaction."""
     record = {
         "type": "record",
         "name": "r",
@@ -56,10 +62,16 @@ def data_block(
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed, row | dict(zip(META_COLUMNS, meta, strict=True)))
         body += struct.pack(">i", len(out.getvalue())) + out.getvalue()
-    return block(AVRO, {0: instant, 2: json.dumps(record)}, body)
+    return block(AVRO, {0: instant, 2: json.dumps(record)} | _merged(merged), body)
 
 
-def delete_block(instant: str, keys: Iterable[str | tuple[str, tuple[str, Any] | None]]) -> bytes:
+def _merged(instants: Sequence[str]) -> dict[int, str]:
+    return {4: ",".join(instants)} if instants else {}
+
+
+def delete_block(
+    instant: str, keys: Iterable[str | tuple[str, tuple[str, Any] | None]], *, merged: Sequence[str] = ()
+) -> bytes:
     """Keys to delete: bare, or with the wrapper and value that order the delete, as ``("LongWrapper", 4)``."""
     listed = []
     for each in keys:
@@ -68,7 +80,8 @@ def delete_block(instant: str, keys: Iterable[str | tuple[str, tuple[str, Any] |
         listed.append({"recordKey": key, "partitionPath": "", "orderingVal": value})
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _delete_schema(), {"deleteRecordList": listed})
-    return block(DELETE, {0: instant, 2: "{}"}, struct.pack(">ii", 3, len(out.getvalue())) + out.getvalue())
+    header = {0: instant, 2: "{}"} | _merged(merged)
+    return block(DELETE, header, struct.pack(">ii", 3, len(out.getvalue())) + out.getvalue())
 
 
 def rollback_block(instant: str, undone: str) -> bytes:

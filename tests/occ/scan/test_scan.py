@@ -18,6 +18,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, FaultStore, On, Refuse
 
+from ...jvm.readers import by_hudi_rs, rs_read_optimized
 from ...servers import versitygw
 from ..mor import Mor, at
 from ..world import BEGUN, SCHEMA, add, rows
@@ -466,3 +467,23 @@ def test_changes_that_are_followed_from_checkpoint_to_checkpoint_give_every_row(
         seen |= pairs(scan)
         at_ = scan.completion
     assert seen == pairs(a.table.read())
+
+
+def test_a_read_optimized_scan_reads_base_files_only_as_hudi_rs_does(tmp_path):
+    mor = Mor(tmp_path / "t")
+    mor.base(at(1), at(2), "a", rows("a", {"a0": 1, "a1": 1}).to_pylist())
+    mor.update(at(10), at(11), "a", {"a0": 9, "a2": 5}, ["a1"])
+    mor.update(at(12), at(13), "b", {"b0": 5})  # log files only
+    with lakelatch.adopt(str(mor.folder)) as table:
+        for wanted in ({"a0": 1, "a1": 1}, {"a0": 9, "a2": 5, "b0": 5}):
+            scan = table.read(read_optimized=True)
+            independent = by_hudi_rs(mor.folder, rs_read_optimized())
+            assert pairs(scan) == wanted == {row["id"]: row["v"] for row in independent}
+            assert scan.count() == len(wanted)
+            assert not any("merges" in each.why for each in scan.explain().files)
+            assert pairs(table.read(where="v > 1", read_optimized=True)) == {k: v for k, v in wanted.items() if v > 1}
+            table.compact()
+        table.upsert([{"id": "a0", "part": "a", "v": 11}])
+        table.delete([{"id": "b0", "part": "b"}])
+        assert pairs(table.read(read_optimized=True)) == {"a0": 9, "a2": 5, "b0": 5}
+        assert pairs(table.read()) == {"a0": 11, "a2": 5}

@@ -54,6 +54,12 @@ class Block:
             raise _unsupported(self.path, f"a command block of type {self.header.get(_COMMAND)}")
         return self.header.get(_TARGET, "")
 
+    @property
+    def merged(self) -> tuple[str, ...] | None:
+        """T of the commits whose blocks a log compaction has merged into this one; None for a block of another commit."""
+        named = self.header.get(_COMPACTED)
+        return None if named is None else tuple(named.split(","))
+
     def rows(self) -> pa.Table:
         """The rows of a data block, with meta columns."""
         try:
@@ -170,8 +176,6 @@ def _block(frame: bytes, path: str) -> Block:
         raise _unsupported(path, f"format version {version}")
     if kind not in (COMMAND, DELETE, AVRO, PARQUET):
         raise _unsupported(path, f"a block of {_KINDS.get(kind, f'kind {kind}')}")
-    if _COMPACTED in header:
-        raise _unsupported(path, "a block of a log compaction")
     if header.get(_PARTIAL, "").lower() == "true":
         raise _unsupported(path, "a block of partial updates")
     return block
