@@ -506,7 +506,7 @@ class Table:
             said = {"on_delete": on_delete, "null": null, "default": default, "foreign_readers": foreign_readers}
             refuse_incomplete(name, said)
             session.log.catch_up()
-        return TableStream(session, text(name, "name"), self._write)
+        return TableStream(session, text(name, "stream name"), self._write)
 
     def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
         """Tell of each column of a row which event set it and what that replaced: one answer for each partition with the key.

@@ -104,7 +104,7 @@ def declared(
     if default is not None and not isinstance(default, Mapping):
         raise InputError(f'default={default!r} is no dict; give values by column, as {{"clicks": 0}}')
     return Stream(
-        text(name, "name"),
+        text(name, "stream name"),
         given,
         order,
         on_delete,
