@@ -273,6 +273,38 @@ def calls() -> dict[str, list[str]]:
             *each("txn.add_column(_, 'int64')", "5 'n'"),
             *each("txn.abort(_)", ""),
         ],
+        "Table.stream and its writes": [
+            *each("wide.stream(_)", "5 None '' 'nope' '\\ud800'"),
+            *each("wide.stream('c', columns=_, ordering='c_at')", "5 [] '' ['nope'] ['c','c'] ['id'] ['a'] ['a_at'] ['c_at'] '\\ud800'"),
+            *each("wide.stream('c', columns='c', ordering=_)", "5 None '' 'nope' 'id' 'a' 'a_at' 'l' ['c_at']"),
+            *each("wide.stream('c', columns='c', ordering='c_at', on_delete=_)", "5 None 'drop' 'row' []"),
+            *each("wide.stream('c', columns='c', ordering='c_at', null=_)", "5 None 'skip' 'write' []"),
+            *each("wide.stream('c', columns='c', ordering='c_at', null='write', foreign_readers=_)", "True 1 None 'no'"),
+            *each("wide.stream('c', columns='c', ordering='c_at', default=_)", "5 [] {'c':None} {'c':nan} {'c':'x'} {'c':True} {'c':0.5} {'c':10**5000} {'a':1} {5:1}"),
+            *each("wide.stream('c', columns='l', ordering='c_at', default=_)", "{'l':[1]} {'l':1} {'l':'[1]'}"),
+            *each("wide.stream('one', columns=['a'], ordering='a_at', on_delete='row', default=_)", "{'a':1} {'a':False} {'a':'0'}"),
+            *each("wide.stream('one', columns=['a'], ordering='a_at', on_delete=_)", "'clear' 'ignore'"),
+            *each("wide.stream('one', _)", "null='write' default={'a':0} default={} on_delete='row' foreign_readers=False ordering='a_at'"),
+            "wide.stream('one', columns=['a'], ordering='c_at', on_delete='row')",
+            "t.stream('one', columns=['n'], ordering='x')",
+            *each("wide.change_settings(_)", "merge={'a':'sum'} ties='first'"),
+            *each("one.upsert(_)", "5 None 'x' [5]"),
+            *each("one.upsert([{'id': 'x', 'a': 1, 'a_at': _}])", "None 'x' 1.5 2**70"),
+            "one.upsert([{'id': 'x', 'a': 1}])",
+            "one.upsert([{'id': 'x', 'a_at': 1}])",
+            "one.upsert([{'id': None, 'a': 1, 'a_at': 1}])",
+            "one.upsert([{'id': 'x', 'a': 1, 'a_at': 1, 'c': 1}])",
+            "two.upsert([{'id': 'x', 'b': 1.0, 'b_at': nan}])",
+            *each("one.upsert(EVENTS, batch=_)", "5 'q' ('q',-1) ('',1) ('\\ud800',1)"),
+            *each("one.upsert(EVENTS, _)", "nope=1 attempts=0 zone='Nowhere' zone=5"),
+            *each("one.delete(_)", "5 None 'x' ['x'] [{'id':'x'}] [{'id':'x','a_at':None}]"),
+            *each("wide.explain_row(_)", "5 None '' []"),
+            "wide.explain_row('x', partition='p')",
+            "t.explain_row('a')",
+            "wide.delete_where('a = 1')",
+            "wide.update_where('a = 1', {'a': 2})",
+            "wide.delete([{'id': 'x'}])",
+        ],
         "what is over": [
             *(f"closed.{call}" for call in (
                 "read()", "snapshot()", "schema()", "timeline()", "commits()", "changes()", "why('20260101000000000')",
@@ -360,6 +392,16 @@ class World:
 
         shutil.rmtree(root / "foreign/.hoodie/.lakelatch")
         self.unlogged = lakelatch.open(str(root / "foreign"))
+        kinds = {"id": pa.string(), "b": pa.float64(), "b_at": pa.float64(), "l": pa.list_(pa.int64())}
+        columns = [(name, kinds.get(name, pa.int64())) for name in ("id", "a", "a_at", "b", "b_at", "c", "c_at", "l")]
+        self.wide = lakelatch.create(
+            str(root / "wide"), record_key="id", schema=pa.schema(columns), type="merge_on_read", table_version=9, bucket_count=1,
+            writer="W", **quiet,
+        )  # fmt: skip
+        one = self.wide.stream("one", columns=["a"], ordering="a_at", on_delete="row", default={"a": 0})
+        two = self.wide.stream("two", columns=["b"], ordering="b_at")
+        events = [{"id": "x", "a": 1, "a_at": 1}]
+        one.upsert(events)
         over = self.table.transaction()
         over.abort()
         self.txn = self.table.transaction()
@@ -370,7 +412,7 @@ class World:
             "unlogged": self.unlogged, "url": str(root / "t"), "new": str(root / "new"), "missing": str(root / "missing"),
             "foreign": str(root / "foreign"), "a_file": str(root / "files/notes.txt"), "folder_with_files": str(root / "files"),
             "ROWS": ROWS, "pa": pa, "pc": pc, "datetime": datetime, "nan": float("nan"), "inf": float("inf"),
-            "work": lambda txn: None, "spark_open": spark_open,
+            "work": lambda txn: None, "spark_open": spark_open, "wide": self.wide, "one": one, "two": two, "EVENTS": events,
         }  # fmt: skip
 
     def files(self) -> dict[str, str]:
@@ -433,7 +475,7 @@ class World:
     def close(self) -> None:
         """End everything."""
         self.txn.abort()
-        for each_table in (self.table, self.unlogged):
+        for each_table in (self.table, self.unlogged, self.wide):
             each_table.close()
 
 

@@ -115,8 +115,8 @@ class Settings:
         others = (self.unique_constraints, self.merge, self.ties != _NEW["ties"], self.bucket_count is None)
         if self.streams and any(others):
             raise ConfigError(
-                "a table with streams has a bucket index, no unique constraints and no rule of merging of its own; each stream "
-                "has its order and rules"
+                "a table with streams has a bucket index, and no unique_constraints, merge or ties of its own: each stream has "
+                "its order and rules"
             )
 
     def _settle_columns(self) -> None:

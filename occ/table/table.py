@@ -15,7 +15,7 @@ from ...hudi.table import TableConfig
 from ...hudi.timeline import CommitMetadata, Instant, Time, Timeline, read_timeline
 from ...progress import Reporter, Told
 from ...storage import Store, open_store
-from ...streams import RowHistory, Stream, declared
+from ...streams import RowHistory, Stream, declared, refuse_incomplete
 from ..entries import Batch, LogEntry, Setting, Settings
 from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogState
@@ -488,7 +488,8 @@ class Table:
             foreign_readers: whether Hudi's own readers shall see what they can of it before a compaction.
 
         Raises:
-            InputError: there is no such stream, it is declared otherwise, or its columns are not free.
+            InputError: there is no such stream, it is declared otherwise, its columns are not free, or something is
+                declared without ``columns``.
             ConfigError: the table cannot have streams: it has to be merge-on-read, of version 9, with buckets.
         """
         session = self._ours()
@@ -506,8 +507,10 @@ class Table:
                 ),
             )
         else:
+            said = {"on_delete": on_delete, "null": null, "default": default, "foreign_readers": foreign_readers}
+            refuse_incomplete(name, said)
             session.log.catch_up()
-        return TableStream(session, text(name, "name"), self._write)
+        return TableStream(session, text(name, "stream name"), self._write)
 
     def explain_row(self, key: str, *, partition: Partition | None = None) -> list[RowHistory]:
         """Tell of each column of a row which event set it and what that replaced: one answer for each partition with the key.

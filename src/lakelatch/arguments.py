@@ -13,10 +13,21 @@ from .errors import InputError, LakeLatchError
 
 
 def text(value: Any, name: str, *, empty: bool = False, error: type[LakeLatchError] = InputError) -> str:
-    """A text, which may be ``empty`` or not."""
+    """A text, which may be ``empty`` or not, and which UTF-8 can hold: what is stored is."""
     if not isinstance(value, str) or not (value or empty):
         raise error(f"{name}={value!r} is no text; give a str" + ("" if empty else " that is not empty"))
+    if not encodable(value):
+        raise error(f"{name}={value!r} holds half of a surrogate pair, which UTF-8 cannot hold; leave it out")
     return value
+
+
+def encodable(value: str) -> bool:
+    """Whether UTF-8 can hold the text: a `str` of Python may hold half of a surrogate pair, from a bad decoding."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def names(value: Any, name: str) -> tuple[str, ...]:

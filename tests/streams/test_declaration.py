@@ -107,6 +107,19 @@ def test_a_default_is_for_rows_that_appear_after_it_was_declared(table):
 REFUSED = [
     ({"name": ""}, "name='' is no text"),
     ({"name": 5}, "name=5 is no text"),
+    ({"name": "\ud800"}, "half of a surrogate pair"),
+    (
+        {"columns": None, "ordering": None, "on_delete": "row"},
+        "on_delete declares something .* and no columns are named",
+    ),
+    ({"name": "two", "columns": None, "ordering": None, "null": "write"}, "null declares something"),
+    (
+        {"name": "two", "columns": None, "ordering": None, "foreign_readers": False},
+        "foreign_readers declares something",
+    ),
+    ({"name": "two", "columns": None, "ordering": None, "default": {}}, "default declares something"),
+    ({"default": {"a": 10**5000}}, "default of column 'a' is a whole number of more than 64 bits"),
+    ({"default": {"a": "\ud800"}}, "default of column 'a' is .*half of a surrogate pair"),
     ({"columns": None}, "columns=None names no columns"),
     ({"columns": ["a", "a"]}, "names a column twice"),
     ({"columns": []}, "has no columns beside its ordering column"),

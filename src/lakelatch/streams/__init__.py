@@ -14,6 +14,7 @@ from .declaration import (
     joined,
     of_name,
     refuse_columns,
+    refuse_incomplete,
     refuse_table,
 )
 from .events import Events, events_of, slot_order
@@ -49,6 +50,7 @@ __all__ = [
     "joined",
     "of_name",
     "refuse_columns",
+    "refuse_incomplete",
     "refuse_table",
     "slice_rows",
     "slot_order",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..arguments import flag, names, text
+from ..arguments import encodable, flag, names, text
 from ..errors import ConfigError, InputError
 from ..hudi.table import COMMIT_TIME_ORDERING, META_COLUMNS, TableConfig
 
@@ -104,7 +104,7 @@ def declared(
     if default is not None and not isinstance(default, Mapping):
         raise InputError(f'default={default!r} is no dict; give values by column, as {{"clicks": 0}}')
     return Stream(
-        text(name, "name"),
+        text(name, "stream name"),
         given,
         order,
         on_delete,
@@ -120,7 +120,33 @@ def _plain(column: Any, value: Any) -> Any:
             f"default of column {column!r} is {value!r}; give a truth value, a number or a text (times and decimals as text)",
             column=column,
         )
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # not shown: Python refuses to print the longest
+        raise InputError(
+            f"default of column {column!r} is a whole number of more than 64 bits; give it as text, if the column can hold it",
+            column=column,
+        )
+    if isinstance(value, str) and not encodable(value):
+        raise InputError(
+            f"default of column {column!r} is {value!r}, which holds half of a surrogate pair; UTF-8 cannot hold it",
+            column=column,
+        )
     return value
+
+
+def refuse_incomplete(name: Any, said: Mapping[str, Any]) -> None:
+    """Raise `InputError` for arguments of `Table.stream` that declare something, where no columns are named.
+
+    Without columns the stream is opened as it was declared, and what else is said would be passed over.
+
+    Args:
+        said: each of these arguments and its value.
+    """
+    usual = {"on_delete": CLEAR, "null": KEEP, "default": None, "foreign_readers": True}
+    if other := [what for what, value in said.items() if type(value) is not type(usual[what]) or value != usual[what]]:
+        raise InputError(
+            f"stream {name!r}: {', '.join(other)} declares something of a stream, and no columns are named; give columns and "
+            "ordering too, or the name alone to open the stream as it was declared"
+        )
 
 
 def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str) -> tuple[Stream, ...]:
@@ -156,8 +182,10 @@ def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str)
 def _extended(old: Stream, wanted: Stream, table: str) -> Stream:
     now = {each.column: each.value for each in old.defaults}
     asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
+    # In Python False is 0, and in a table it is not.
+    same = all(n in now and now[n] == v and isinstance(now[n], bool) == isinstance(v, bool) for n, v in asked.items())
     bare = [replace(each, columns=(), defaults=()) for each in (old, wanted)]
-    if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or any(now.get(n) != asked[n] for n in asked):
+    if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not same:
         raise InputError(
             f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it, and "
             "nothing else changed"
