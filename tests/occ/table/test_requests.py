@@ -1,65 +1,52 @@
-"""The requests of a commit and of a read are those that docs/storage.md tells."""
+"""What a commit and a read ask of the store is the table in docs/protocol.md, call by call."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
-from lakelatch.testing.faults import Call
+import lakelatch
+from lakelatch.occ.table.table import Table
+from lakelatch.storage import open_store
+from lakelatch.testing.faults import Call, FaultStore
 
-DOCUMENT = Path(__file__).parents[3] / "docs/storage.md"
-VERBS = {"folders": "list", "put_if_absent": "put", "publish": "put"}
-NO_REQUEST = {"create", "settled"}  # a temporary file on this host
-WORDS = (
-    (r"\.hoodie/hoodie\.properties", "properties"),
-    (r"\.hoodie/\.lakelatch/log/\d+/\d+", "log slot"),
-    (r"\.hoodie/\.lakelatch/log", "log epochs"),
-    (r"\.hoodie/\.heartbeat/\d+", "heartbeat"),
-    (r"\.hoodie/\.temp/\d+", "markers"),
-    (r"\.hoodie/\.temp/\d+/.*", "marker"),
-    (r"\.hoodie/timeline", "timeline"),
-    (r"\.hoodie/timeline/\d+\.commit\.requested", "requested"),
-    (r"\.hoodie/timeline/\d+\.inflight", "inflight"),
-    (r"\.hoodie/timeline/\d+_\d+\.commit", "instant"),
-    (r"\.hoodie/timeline/history/.*", "history"),
-    (r"part=\w+/\.hoodie_partition_metadata", "partition metadata"),
-    (r"part=\w+/.*\.parquet", "data file"),
-    ("", "data files"),
-)
+PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
+ROW = re.compile(r"^\| `(\w+)` \| (\S.*?) \| (\d+) \| (\d+) \|", re.MULTILINE)
 
 
-def told() -> dict[str, list[str]]:
-    """The requests of each part of the table in the document."""
-    found: dict[str, list[str]] = {}
-    part, text = "", DOCUMENT.read_text().partition("## Every request\n")[2].partition("\n## ")[0]
-    for line in text.splitlines():
-        cells = [each.strip() for each in line.split("|")]
-        if len(cells) > 3 and cells[2] not in ("Request", "---"):
-            part = cells[1] or part
-            found.setdefault(part, []).extend(cells[2].split(", "))
-    return found
+def told(column: int) -> Counter[tuple[str, str]]:
+    """The calls that the document tells: of a commit (0) or a read (1)."""
+    rows = ROW.findall(PROTOCOL.read_text(encoding="utf-8"))
+    return +Counter({(op, what.strip("`")): int(counts[column]) for op, what, *counts in rows})
 
 
-def said(calls: list[Call]) -> list[str]:
-    return [
-        f"{VERBS.get(call.op, call.op)} {next(word for form, word in WORDS if re.fullmatch(form, call.path))}"
-        for call in calls
-        if call.op not in NO_REQUEST
-    ]
+def made(calls: list[Call]) -> Counter[tuple[str, str]]:
+    return Counter((call.op, _plain(call.path)) for call in calls)
 
 
-def test_a_commit_makes_the_requests_that_the_document_tells(make_world):
-    writer = make_world(lock="none://").writer("A")
-    writer.insert("a", "first")
-    writer.store.reset()
-    writer.insert("a", "second")
-    parts = told()
-    assert said(writer.store.calls) == [each for part in ("begin", "write", "commit", "after") for each in parts[part]]
+def _plain(path: str) -> str:
+    """As the document names it."""
+    path = re.sub(r"^\.hoodie/(\.lakelatch/)?\.?", "", path)
+    path = re.sub(r"\d{17}_\d{17}\.commit", "T_C.commit", path)
+    path = re.sub(r"^log/\d+/\d+$", "log/E/S", path)
+    path = re.sub(r"\S+\.marker\.\w+$", "temp/T/marker", path)
+    path = re.sub(r"[0-9a-f-]{36}\S*\.parquet$", "F", path)
+    return re.sub(r"\d{17}", "T", path) or "the table"
 
 
-def test_a_read_makes_the_requests_that_the_document_tells(make_world):
-    writer = make_world(lock="none://").writer("A")
-    writer.insert("a", "first")
-    writer.store.reset()
-    writer.table.view()
-    assert said(writer.store.calls) == told()["read"]
+def test_a_commit_and_a_read_ask_of_the_store_what_the_document_tells(folder: Path):
+    url = str(folder / "table")
+    with lakelatch.create(url, record_key="id", partition_by="p") as first:
+        first.upsert([{"id": "0", "p": "a"}])
+    store = FaultStore(open_store(url))
+    with Table(store, writer="w") as table:
+        for _ in range(2):  # the handle is warm
+            table.upsert([{"id": "0", "p": "a"}])
+        store.reset()
+        store.calls.clear()
+        table.insert([{"id": "1", "p": "a"}])
+        assert made(store.calls) == told(0)
+        store.calls.clear()
+        assert table.read().to_arrow().num_rows == 2
+        assert made(store.calls) == told(1)
