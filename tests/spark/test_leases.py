@@ -24,11 +24,11 @@ from .driver import DriverStore
 class Pair:
     """A writer who cleans, and a reader in Spark whose clock stands still until it is told."""
 
-    def __init__(self, spark: Any, folder: Path) -> None:
+    def __init__(self, spark: Any, folder: Path, kind: str = "copy_on_write") -> None:
         self.folder, self.env = folder, FakeEnvironment()
         hour = 3600.0  # a day has few beats
         self.writer = lakelatch.create(
-            str(folder), record_key="id", heartbeat_interval_s=hour, heartbeat_timeout_s=6 * hour
+            str(folder), record_key="id", type=kind, heartbeat_interval_s=hour, heartbeat_timeout_s=6 * hour
         )
         for value in (1, 2):
             self.writer.upsert([{"id": "a", "n": value}])
@@ -60,6 +60,7 @@ class Pair:
     def outdate(self) -> None:
         """Every file so far is superseded, and a cleaning comes."""
         self.writer.upsert([{"id": "a", "n": 3}])
+        self.writer.compact()  # where there are log files
         self.writer.upsert([{"id": "a", "n": 4}])
         self.writer.clean(retain_commits=1)
 
@@ -69,12 +70,13 @@ class Pair:
 
 
 @pytest.fixture
-def pair(spark: Any, tmp_path: Path) -> Any:
-    made = Pair(spark, tmp_path / "t")
+def pair(spark: Any, tmp_path: Path, request: Any) -> Any:
+    made = Pair(spark, tmp_path / "t", getattr(request, "param", "copy_on_write"))
     yield made
     made.close()
 
 
+@pytest.mark.parametrize("pair", ["copy_on_write", "merge_on_read"], indirect=True)
 def test_a_cleaning_beside_a_long_query_breaks_nothing(pair: Pair) -> None:
     rows = pair.reader.read().where("n > 0").select("n")  # the DataFrame of `read` itself is gone
     pair.beat()
