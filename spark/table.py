@@ -12,7 +12,7 @@ from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, WriteResult
-from .reading import one_of
+from .reading import ScanLease, one_of
 from .reading import read as reads
 from .session import settle
 from .transaction import SparkTransaction
@@ -38,6 +38,7 @@ class SparkTable(Writing):
 
     def __init__(self, spark: Any, table: Table, sizes: JobSizes = SIZES) -> None:
         self.spark, self.table, self._sizes = spark, table, sizes
+        self._lease = ScanLease(spark, table.session)
         super().__init__(Writes(spark, table, sizes))
 
     def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
@@ -112,6 +113,7 @@ class SparkTable(Writing):
         return reads.read(
             self.spark,
             self.table,
+            self._lease,
             columns=columns,
             condition=one_of(filter, where),
             partitions=partitions,
@@ -126,7 +128,7 @@ class SparkTable(Writing):
         ``after`` None is the beginning. Keep the completion time of the last commit seen as the next one: commits appear
         in the order of completion times, so none is skipped. Deleted rows are not reported.
         """
-        return reads.read_incremental(self.spark, self.table, after=after, until=until, meta=meta)
+        return reads.read_incremental(self.spark, self.table, self._lease, after=after, until=until, meta=meta)
 
     def change_feed(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None

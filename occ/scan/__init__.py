@@ -3,7 +3,7 @@
 from .difference import Difference, differences
 from .explanation import Explanation, ScannedFile
 from .feed import ChangeFeed, change_feed
-from .of_table import changes, scan, scan_slices, scan_view, wanted_of
+from .of_table import changes, scan, scan_slices, scan_view, seen, wanted_of
 from .pruning import only_partitions, partitions_that_may_match
 from .scan import Scan
 
@@ -21,5 +21,6 @@ __all__ = [
     "scan",
     "scan_slices",
     "scan_view",
+    "seen",
     "wanted_of",
 ]

@@ -45,7 +45,7 @@ def scan(
     """See `Table.read`."""
     Reporter(progress)
     flag(read_optimized, "read_optimized")
-    view, completion = _seen(session, as_of, as_of_completion)
+    view, completion = seen(session, as_of, as_of_completion)
     return scan_view(
         session,
         view,
@@ -110,7 +110,7 @@ def scan_slices(
 def changes(session: Session, *, after: Time | None, until: Time | None, columns: Sequence[str] | None) -> Scan:
     """See `Table.changes`."""
     commits = session.commits(after=after, until=until)
-    view, _ = _seen(session, None, until)
+    view, _ = seen(session, None, until)
     last = commits[-1][0].order[0] if commits else None if after is None else session.time_of(after, "after")
     schema = view.arrow_schema()
     if schema is not None and COMPLETION in schema.names:
@@ -156,8 +156,8 @@ def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str]
     return Wanted(table, tuple(names), condition)
 
 
-def _seen(session: Session, as_of: Time | None, as_of_completion: Time | None) -> tuple[View, str | None]:
-    """The state, and the completion time by which a lease can name it, where one can."""
+def seen(session: Session, as_of: Time | None, as_of_completion: Time | None) -> tuple[View, str | None]:
+    """Return the state, and the completion time by which a lease can name it, where one can."""
     session.require_open()
     if as_of is None and as_of_completion is None and session.writable:
         return session.latest()

@@ -3,11 +3,13 @@
 from . import columns, read
 from .columns import arrow_schema, spark_schema
 from .filters import comparisons, in_spark, one_of, value_in_spark
+from .leases import ScanLease
 from .merged_slices import merged
 from .partition_pruning import analysed, matching_partitions, pinned_partitions
 from .read import by_reader, narrowed, scan_base_files, with_meta
 
 __all__ = [
+    "ScanLease",
     "analysed",
     "arrow_schema",
     "by_reader",

@@ -10,11 +10,13 @@ import pyarrow as pa
 from ...errors import InputError, StorageError
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
+from ...occ.scan import seen
 from ...occ.session import Partition, chosen_partitions
 from ...occ.table import Table
 from .columns import spark_schema
 from .file_systems import reach
 from .filters import in_spark
+from .leases import ScanLease
 from .merged_slices import merged
 from .partition_pruning import matching_partitions
 
@@ -128,6 +130,7 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
 def read(
     spark: Any,
     table: Table,
+    lease: ScanLease,
     *,
     columns: Sequence[str] | None,
     condition: Any | None,
@@ -138,7 +141,7 @@ def read(
 ) -> Any:
     """See `SparkTable.read`."""
     table.config.refuse_reading()
-    view = table.view(as_of=as_of, as_of_completion=as_of_completion)
+    view, completion = seen(table.session, as_of, as_of_completion)
     schema = view.arrow_schema()
     if schema is None:
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
@@ -151,20 +154,28 @@ def read(
         condition = in_spark(schema, condition)
         wanted = matching_partitions(spark, table.config, schema, view.snapshot.partitions(), condition)
         slices = [s for s in slices if s.partition in wanted]
-    return narrowed(spark, table, slices, full, condition, columns)
+    rows = narrowed(spark, table, slices, full, condition, columns)
+    if slices:
+        lease.hold(rows, completion)
+    return rows
 
 
-def read_incremental(spark: Any, table: Table, *, after: Time | None, until: Time | None, meta: bool) -> Any:
+def read_incremental(
+    spark: Any, table: Table, lease: ScanLease, *, after: Time | None, until: Time | None, meta: bool
+) -> Any:
     """See `SparkTable.read_incremental`."""
     table.config.refuse_reading()
     commits = table.commits(after=after, until=until)
-    view = table.view(as_of_completion=until)
+    view, completion = seen(table.session, None, until)
     schema = view.arrow_schema()
     if schema is None:
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
     groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}
     slices = [s for s in view.snapshot.file_slices() if tuple(s.group) in groups]
-    rows = scan(spark, table, slices, with_meta(schema)).where(_in(COMMIT_TIME, [i.requested for i, _ in commits]))
+    rows = scan(spark, table, slices, with_meta(schema))
+    if slices:
+        lease.hold(rows, completion)
+    rows = rows.where(_in(COMMIT_TIME, [i.requested for i, _ in commits]))
     return rows if meta else rows.select(*schema.names)
 
 
