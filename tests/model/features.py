@@ -1,4 +1,4 @@
-"""What has its own model beside the commit protocol: rebase, reservations, lock change, shared mode.
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, shared mode, group commit.
 
 Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
 deleted, is what the searches of `cases` show.
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from . import lock_change, rebase, reservation, stranger
+from . import group_commit, lock_change, rebase, reservation, stranger
 from .explore import Result, explore
 
 
@@ -58,7 +58,13 @@ def apart(*pairs: tuple[int, int]) -> frozenset[frozenset[int]]:
     return frozenset(frozenset(pair) for pair in pairs)
 
 
+def overlapping(*pairs: tuple[int, int]) -> frozenset[tuple[int, int]]:
+    """Pairs of writers each of which must have seen the other, if that one lands first."""
+    return frozenset(each for a, b in pairs for each in ((a, b), (b, a)))
+
+
 _Rebase, _Reserve, _Lock, _Shared = rebase.Bounds, reservation.Bounds, lock_change.Bounds, stranger.Bounds
+_Group, _NONE, _TWO = group_commit.Bounds, overlapping(), frozenset((0, 1))
 
 FEATURES: dict[str, Feature] = {
     "rebase": Feature(
@@ -135,12 +141,42 @@ FEATURES: dict[str, Feature] = {
             "a helper, it rolls back whatever is pending": _Shared(helper=True, eager=True),
         },
     ),
+    "group commit": Feature(
+        group_commit.GroupCommit,
+        group_commit.Rules,
+        {
+            "three leaders": _Group(),
+            "three leaders in a chain of overlaps, a lost reply": _Group(
+                conflicts=overlapping((0, 1), (1, 2)), unknown=1
+            ),
+            "three leaders, none overlaps": _Group(conflicts=_NONE),
+            "three leaders, a cleaner": _Group(cleaner=True, gives_up=False),
+            "two that try twice, a lost reply": _Group(writers=2, attempts=2, unknown=1),
+            "two that merge again, a cleaner, a lost reply": _Group(writers=2, rounds=2, cleaner=True, unknown=1),
+            "three that merge again": _Group(rounds=2),
+            "three that merge again, one overlaps with both": _Group(conflicts=overlapping((0, 1), (0, 2)), rounds=2),
+            "one batch of two, a third writer, a lost reply": _Group(conflicts=_NONE, same_batch=_TWO, unknown=1),
+        },
+        {
+            "each overlaps with the next in one direction, a cleaner, a lost reply": _Group(
+                conflicts=frozenset(((0, 1), (1, 2))), cleaner=True, unknown=1
+            ),
+            "three that merge again, a cleaner, a lost reply": _Group(rounds=2, cleaner=True, unknown=1),
+            "three that try twice, a cleaner": _Group(attempts=2, cleaner=True, gives_up=False),
+            "one batch of two that try twice, a cleaner, a lost reply": _Group(
+                writers=2, conflicts=_NONE, same_batch=_TWO, attempts=2, cleaner=True, unknown=1
+            ),
+        },
+    ),
 }
 
 _TWICE, _LOST = "readers meet a row twice", "readers do not see the result of the commits in slot order"
 _TWO_FILES, _LEFT = "two files of one file group and T", "a pending instant of an ended transaction is left"
 _NEVER = "from here on never again"
 _OVERLAP, _GONE = "two overlapping transactions both committed", "files of a published commit are deleted"
+_TOLD, _MISSING_FILES = "told that nothing landed, and its commit landed", "files of a commit are not there"
+_AGAIN = "a numbered batch has landed twice"
+_GROUPS = FEATURES["group commit"].sound
 _XYX = (lock_change.Y, lock_change.X)
 
 MISSING: tuple[Missing, ...] = (
@@ -179,11 +215,28 @@ MISSING: tuple[Missing, ...] = (
     Missing("shared mode", "nobody_publishes_for_others", "3", _Shared(helper=True), _OVERLAP),
     Missing("shared mode", "silence_stops", "13", _Shared(rolls_back=True), _GONE),
     Missing("shared mode", "readers_wait", "3", _Shared(), "shown what never landed"),
+    Missing("group commit", "fellows_count", "", _Group(), _OVERLAP),
+    Missing(
+        "group commit", "batches_of_fellows", "", _GROUPS["one batch of two, a third writer, a lost reply"], _AGAIN
+    ),
+    Missing("group commit", "own_base", "", _GROUPS["three that merge again, one overlaps with both"], _OVERLAP),
+    Missing("group commit", "own_measure", "", _Group(), _OVERLAP),
+    Missing("group commit", "request_as_it_is", "", _Group(rounds=2), _MISSING_FILES),
+    Missing("group commit", "read_to_head", "", _Group(), _OVERLAP),
+    Missing("group commit", "open_only", "", _Group(), "both committed and ended"),
+    Missing("group commit", "outcome_of_own", "", _Group(), "committed twice"),
+    Missing("group commit", "told_by_log", "", _Group(), _TOLD),
+    Missing("group commit", "ends_by_abort", "", _Group(conflicts=_NONE), _TOLD),
+    Missing("group commit", "absence_is_no_answer", "", _GROUPS["two that try twice, a lost reply"], _TOLD),
+    Missing("group commit", "whole_before_request", "", _Group(conflicts=_NONE), _MISSING_FILES),
+    Missing("group commit", "rollback_before_deletion", "", _GROUPS["three leaders, a cleaner"], _MISSING_FILES),
+    Missing("group commit", "published_in_order", "", _Group(conflicts=_NONE), "published before an earlier one"),
+    Missing("group commit", "last_member_looked_at", "", _Group(conflicts=_NONE), "published before an earlier one"),
 )
 
-# Rules whose absence is no fault: one is for progress, and that is asked the other way round; the other says that
-# safety does not hang on anybody's heeding a reservation.
-HARMLESS = {"from_merge", "heeded_at_commit"}
+# Rules whose absence is no fault: one is for progress, and that is asked the other way round; the second says that
+# safety does not hang on anybody's heeding a reservation, the third that it does not hang on who else is in the entry.
+HARMLESS = {"from_merge", "heeded_at_commit", "repeats_its_entry"}
 
 
 def sound_searches() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Rebase, reservations, lock change and shared mode, searched: sound with their rules, at fault without any of them."""
+"""The features, searched: sound with their rules, at fault without any of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from ..thorough import some
-from . import rebase, reservation
+from . import group_commit, rebase, reservation
 from .explore import explore
 from .features import FEATURES, HARMLESS, MISSING, Missing, search, sound_searches
 
@@ -44,3 +44,28 @@ def test_safety_does_not_hang_on_reservations() -> None:
     bounds = reservation.Bounds(declared=1, deaths=1, epochs=1)
     result = search("reservations", bounds, heeded_at_commit=False, begins_after=False)
     assert not result.fault, str(result)
+
+
+def test_a_leader_in_doubt_may_choose_other_members() -> None:
+    bounds = FEATURES["group commit"].sound["three leaders in a chain of overlaps, a lost reply"]
+    result = search("group commit", bounds, repeats_its_entry=False)
+    assert not result.fault, str(result)
+    assert result.states > search("group commit", bounds).states, "nobody chose others"
+
+
+class _Seek(group_commit.GroupCommit):
+    """Takes it for a fault that an entry with so many members lands, and everybody hears of it."""
+
+    size = 0
+
+    def judge(self, s: group_commit.State) -> str:
+        sizes = [len(e.members) for e in s.log if e.kind == "commit"]
+        done = s.acknowledged.bit_count() == self.bounds.writers and self.size in sizes
+        return super().judge(s) or ("all landed" if done else "")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_groups_of_every_size_land(size: int) -> None:
+    model = _Seek(group_commit.Rules(), group_commit.Bounds(conflicts=frozenset()))
+    model.size = size
+    assert explore(model).fault == "all landed"

@@ -16,6 +16,7 @@ STEPS = {
     "reservations": ("reservation",),
     "lock change": ("lock_change",),
     "shared mode": ("stranger",),
+    "group commit": ("group_commit",),
 }
 
 
