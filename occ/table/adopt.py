@@ -11,7 +11,7 @@ So the living are watched for and refused first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...environment import SYSTEM, Environment
@@ -19,7 +19,7 @@ from ...errors import CommitError, ConfigError, CorruptTableError, UnsupportedTa
 from ...hudi.files import DELETE, Block, list_data_files, read_blocks
 from ...hudi.table import TableConfig
 from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_unknown, read_timeline, skipped
-from ...storage import Store, open_store
+from ...storage import Store
 from ..check import refuse_misplaced
 from ..entries import Commit, Open
 from ..incoming import ordering_columns
@@ -27,7 +27,7 @@ from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, epochs, read_epoch
 from ..session import cold_view, prove, read_config
 from .create import next_generation, refuse_unsafe, settings_for, start_log, with_floor
-from .table import Table
+from .table import Table, store_of
 
 _log = logging.getLogger("lakelatch.adopt")
 
@@ -39,6 +39,7 @@ def adopt(
     writer: str = "",
     env: Environment = SYSTEM,
     progress: Callable[[float], None] | None = None,
+    storage: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Table:
     """Make a Hudi table writable that has no commit log, or rebuild a log that is damaged or was bypassed; open it.
@@ -49,6 +50,7 @@ def adopt(
     Args:
         lock: URL of the lock; that of the old log where None is given, and the table's own where there is none either.
         progress: called with the seconds that silent writers are still to be watched.
+        storage: options of the store, as of `lakelatch.open`.
 
     Raises:
         ConfigError: the log is there and sound; or the rows do not lie in so many ``buckets``.
@@ -56,7 +58,7 @@ def adopt(
         CorruptTableError: data files, but no commit at all, so that the first commit would make them visible.
         UnsupportedTableError: the table cannot be written by this library; says why and the way out.
     """
-    store = open_store(url)
+    store = store_of(url, storage)
     state, commits = _old_log(store)
     state.settings.refuse_older_versions(store.url)
     if settings.get("unique_constraints"):

@@ -13,13 +13,13 @@ from ...hudi.files import not_hudi
 from ...hudi.table import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from ...hudi.timeline import EARLIEST, refuse_clock
 from ...plain_text import visible
-from ...storage import Outcome, Store, open_store, put_secured, secured
+from ...storage import Outcome, Store, put_secured, secured
 from ..entries import NO_LOCK, OWN_LOCK, Landed, Open, Settings, encode
 from ..log import FOLDER_KEEPER, LOG, slot_path
 from ..session import PROPERTIES, prove, settled
 from ..transaction import lay_floor
 from ..workspace import refuse_unique
-from .table import Table
+from .table import Table, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ def create(
     exist_ok: bool = False,
     writer: str = "",
     env: Environment = SYSTEM,
-    storage: dict[str, Any] | None = None,
+    storage: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Table:
     """Make an empty Hudi table and open it.
@@ -61,7 +61,7 @@ def create(
         type: ``copy_on_write`` writes a file group anew when its rows change; ``merge_on_read`` appends what has changed,
             which readers and compaction merge. Cheaper writes, dearer reads.
         exist_ok: open the table when there is one already, unless it is another one than was asked for.
-        storage: options of the store.
+        storage: options of the store, as of `lakelatch.open`.
         settings: fields of `Settings` (lock, buckets, lease_s, heartbeat_interval_s, ...), shared by all writers.
 
     Raises:
@@ -69,10 +69,8 @@ def create(
         ConfigError: settings that cannot work, or others than those of the table that is there.
         UnsafeStoreError: the store's conditional writes are not atomic.
     """
-    if storage is not None and not isinstance(storage, Mapping):
-        raise InputError(f'storage={storage!r} is no dict; give the store\'s options, as {{"region": "eu-west-1"}}')
     writer = text(writer, "writer", empty=True)
-    store = open_store(url, **(storage or {}))
+    store = store_of(url, storage)
     config = _new_config(
         store, record_key, partition_by, ordering_field, schema, name, database, hive_style, table_version, type
     )

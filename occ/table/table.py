@@ -908,7 +908,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     threads: int | None = None,
     markers: MarkerService | None = None,
     env: Environment = SYSTEM,
-    **storage: Any,
+    storage: Mapping[str, Any] | None = None,
 ) -> Table:
     """Open a table. Lock backend, strategy and isolation come from the table itself.
 
@@ -926,7 +926,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         markers: a server that takes the markers of this writer and its Spark tasks: a `MarkerServer`, or
             `lakelatch.server.Embedded` for one in this process. By default each is an object of its own (docs/server.md).
         env: clocks, threads and randomness; for simulators.
-        storage: options of the store (endpoint, region, keys).
+        storage: options of the store, as ``{"endpoint": ..., "region": ..., "access_key_id": ...}`` (docs/storage.md).
 
     Raises:
         TableNotFoundError: there is no table.
@@ -939,7 +939,7 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
         raise ConfigError(
             f"markers={markers!r} takes no markers; give a lakelatch.MarkerServer or a lakelatch.server.Embedded, or leave it out"
         )
-    table = Table(open_store(url, **storage), env=env, writer=text(writer, "writer", empty=True))
+    table = Table(store_of(url, storage), env=env, writer=text(writer, "writer", empty=True))
     table.session.markers = markers
     table.session.priority, table.session.clock_is_right = priority, clock_is_right
     if threads is not None:
@@ -953,6 +953,13 @@ def open(  # noqa: A001 - lakelatch.open is the name people expect
     elif lock is not None:
         raise ConfigError(f"{table.url} has no lock setting yet; `lakelatch adopt {table.url} {lock}` gives it one")
     return table
+
+
+def store_of(url: str, storage: Mapping[str, Any] | None) -> Store:
+    """The store at a URL, with these options. Raises `InputError` for what are no options."""
+    if storage is not None and not isinstance(storage, Mapping):
+        raise InputError(f'storage={storage!r} is no dict; give the store\'s options, as {{"region": "eu-west-1"}}')
+    return open_store(url, **(storage or {}))
 
 
 def _watch_readers(session: Session) -> None:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,20 @@ def kill_the_executor() -> None:
     os.kill(executor, signal.SIGKILL)
 
 
+def drawn(batch: Any) -> Any:
+    """The batch with values that are others in each run of its task. Spark's own `uuid()` repeats its values."""
+    import pyarrow as pa
+
+    place = batch.schema.get_field_index("drawn")
+    return batch.set_column(place, "drawn", pa.array([uuid.uuid4().hex for _ in range(batch.num_rows)], pa.string()))
+
+
 def dying(folder: str, name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Rows as they come; once, after the first batch, the executor dies."""
 
     def through(batches: Iterable[Any]) -> Iterator[Any]:
         for number, batch in enumerate(batches):
-            yield batch
+            yield drawn(batch)
             if number == 1 and once(folder, name):
                 kill_the_executor()
 
@@ -60,7 +69,7 @@ def slow(folder: str, name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
         if mine and not once(folder, name):
             once(folder, f"{name}-copy")
         for number, batch in enumerate(batches):
-            yield batch
+            yield drawn(batch)
             if mine and number == 0 and not (Path(folder) / f"{name}-copy").exists():
                 until = time.monotonic() + SLOW_S
                 while not (Path(folder) / f"{name}-copy").exists() and time.monotonic() < until:
@@ -75,7 +84,7 @@ def waiting(folder: str, name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
     def through(batches: Iterable[Any]) -> Iterator[Any]:
         for number, batch in enumerate(batches):
-            yield batch
+            yield drawn(batch)
             if number == 0:
                 once(folder, name)
                 until = time.monotonic() + SLOW_S
@@ -86,9 +95,9 @@ def waiting(folder: str, name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 def rows(spark: Any, step: str) -> Any:
-    """Each step has keys of its own; ``random`` differs from run to run of a task unless Spark keeps it."""
+    """Each step has keys of its own, and values that `drawn` draws."""
     return spark.range(0, ROWS, 1, PARTS).selectExpr(
-        f"concat('{step}-', id) id", "concat('c', id % 3) city", "id v", "uuid() random", "rand() drawn"
+        f"concat('{step}-', id) id", "concat('c', id % 3) city", "id v", "'' drawn"
     )
 
 
@@ -126,7 +135,7 @@ def main() -> int:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
-    with lakelatch.open(given["url"], **given["storage"]) as table:
+    with lakelatch.open(given["url"], storage=given["storage"]) as table:
         sizes = lakelatch.spark.JobSizes(small_rows=0, tasks_per_core=2)
         t = lakelatch.spark.open(spark, table, sizes=sizes)
         for step in steps:
