@@ -104,7 +104,6 @@ def calls() -> dict[str, list[str]]:
             "open('s3://bucket/t', storage={'nonsense': 1})",
             "open(url, storage={'region': 'x'})",
             *each("open(url, storage=_)", "5 'region' []"),
-            "open(url, nonsense=1)",
             *each("open(url, lock=_)", "5 '' 'telepathy://x' b'table' []"),
             *each("open(url, isolation=_)", "5 '' 'perfect' 'serializable'"),
             *each("open(url, strategy=_)", "5 '' 'luck' 'bucket'"),
