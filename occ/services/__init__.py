@@ -5,6 +5,7 @@ from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
 from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
+from .rounds import Round, run_round
 from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
 
@@ -19,6 +20,7 @@ __all__ = [
     "PinnedView",
     "Restored",
     "Retention",
+    "Round",
     "Savepoint",
     "Sizes",
     "cancel",
@@ -30,6 +32,7 @@ __all__ = [
     "pinned",
     "remove_undone",
     "restore",
+    "run_round",
     "savepoint",
     "savepoints",
     "schedule",

@@ -31,6 +31,7 @@ from ..services import (
     PinnedView,
     Restored,
     Retention,
+    Round,
     Savepoint,
     Sizes,
     archive,
@@ -45,6 +46,7 @@ from ..services import (
     pinned,
     remove_undone,
     restore,
+    run_round,
     savepoint,
     schedule,
     take_archived_away,
@@ -798,6 +800,42 @@ class Table:
         report = Reporter(progress, "compact", "file groups")
         session, find = self._compaction(partitions)
         return perform(session, "compact", find, report)
+
+    def run_services(
+        self,
+        *,
+        retain_commits: int | None = None,
+        keep_min: int | None = None,
+        keep_max: int | None = None,
+        cluster: bool = False,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Round:
+        """Run what is due, once: compaction of log files, clustering if asked for, clean, archival.
+
+        A service that fails is told in the answer, and the next ones still run. Any number of processes may do this at once;
+        that costs work, never data.
+
+        Args:
+            retain_commits: as of `clean`.
+            keep_min: as of `archive`, also ``keep_max``.
+            cluster: whether small files are joined too.
+            stop: asked before each service; True leaves it and the next ones to others.
+        """
+        Keep.asked(keep_min, keep_max)
+        Retention(RETAIN_COMMITS if retain_commits is None else retain_commits, None)
+        if not isinstance(cluster, bool):
+            raise ConfigError(f"cluster is True or False, not {cluster!r}")
+        if not callable(stop):
+            raise ConfigError(f"stop is a function that answers whether to stop, not {stop!r}")
+        self._ours().refuse_if_unwritable()
+        due: dict[str, Callable[[], Executed | Archival | None]] = {}
+        if self.config.merge_on_read:
+            due["compact"] = self.compact
+        if cluster:
+            due["cluster"] = self.cluster
+        due["clean"] = lambda: self.clean(retain_commits=retain_commits)
+        due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max)
+        return run_round(due, stop)
 
     # --- plans -----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from ..options import Json, Url
 from ..outcome import plainly
 
 services = typer.Typer(
-    help="Clean, cluster, compact, archive; list, execute and cancel plans.",
+    help="Clean, cluster, compact, archive, or run what is due; list, execute and cancel plans.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -103,6 +103,31 @@ def compact(
     from .commands import compact as command
 
     command(url, partition or None, plan_only=plan_only, json=json)
+
+
+@services.command()
+@plainly
+def run(
+    url: Url,
+    *,
+    loop: Annotated[bool, typer.Option("--loop", help="Go on until SIGTERM or Ctrl-C.")] = False,
+    every_s: Annotated[float, typer.Option(min=0.001, max=86400, help="Seconds between rounds of --loop.")] = 60,
+    lock: Annotated[
+        str | None, typer.Option(metavar="LOCK_URL", help="Elect a leader with this lock; others wait in line.")
+    ] = None,
+    retain_commits: Annotated[int | None, typer.Option(help="As of clean.")] = None,
+    keep_min: Annotated[int | None, typer.Option(help="As of archive.")] = None,
+    keep_max: Annotated[int | None, typer.Option(help="As of archive.")] = None,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Join small files too.")] = False,
+    json: Json = False,
+) -> None:
+    """Run what is due: compaction, clean, archival, and clustering if asked for."""
+    from .loop import run as command
+
+    command(
+        url, lock=lock, every_s=every_s, loop=loop, json=json,
+        retain_commits=retain_commits, keep_min=keep_min, keep_max=keep_max, cluster=cluster,
+    )  # fmt: skip
 
 
 @services.command()

@@ -1,0 +1,119 @@
+"""``lakelatch services run``: rounds of services, by one leader where a lock is given.
+
+JSON, a line a round: ``done``, by service, what `lakelatch.occ.services.Executed` or `Archival` names; ``failed``, by
+service, its message; ``not_begun``, the services that a signal left.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..outcome import COULD_NOT
+from ..output import print_json, say
+
+if TYPE_CHECKING:
+    from ...locks import Lease
+    from ...occ.services import Round
+    from ...occ.table import Table
+
+
+class Rounds:
+    """Runs rounds until it is told to stop. A round is served only while the lock, if there is one, is held."""
+
+    def __init__(
+        self, table: Table, lock_url: str | None, every_s: float, *, loop: bool, json: bool, **given: Any
+    ) -> None:
+        self.table, self.every_s, self.loop, self.json, self.given = table, every_s, loop, json, given
+        self.told_to_stop, self.serving = False, False
+        self.step_down = threading.Event()
+        self.lock: AbstractContextManager[Lease | None] = nullcontext()
+        if lock_url is not None:
+            import lakelatch
+
+            self.lock = lakelatch.lock(
+                lock_url,
+                f"services of {table.url}",
+                wait_s=float("inf") if loop else 0,
+                reason="table services",
+                on_lost=lambda _: self.step_down.set(),
+                on_revoke=lambda _: self.step_down.set(),
+            )
+
+    def stop(self, *_: object) -> None:
+        """The handler of signals: whoever serves finishes its service, whoever waits in line ends at once."""
+        self.told_to_stop = True
+        self.step_down.set()
+        if not self.serving:
+            sys.exit()
+
+    def run(self) -> None:
+        """Serve until told to stop, or one round without ``loop``, which ends with 2 when a service failed."""
+        from ...errors import LockLostError, LockUnavailableError
+
+        while not self.told_to_stop:
+            try:
+                with self.lock as lease:
+                    self.serving = True
+                    self._serve(lease)
+            except (LockLostError, LockUnavailableError) as e:
+                if not self.loop:
+                    raise
+                say(str(e), err=True)
+                if isinstance(e, LockUnavailableError):
+                    self.step_down.wait(self.every_s)
+            finally:
+                self.serving = False
+            if not self.loop:
+                return
+            if not self.told_to_stop:
+                self.step_down.clear()
+
+    def _serve(self, lease: Lease | None) -> None:
+        def stop() -> bool:
+            if lease is not None and not self.step_down.is_set():
+                lease.ensure_held()
+            return self.step_down.is_set()
+
+        while not stop():
+            done = self.table.run_services(stop=stop, **self.given)
+            self._tell(done)
+            if not self.loop:
+                if done.failed:
+                    raise typer.Exit(COULD_NOT)
+                return
+            self.step_down.wait(self.every_s)
+
+    def _tell(self, done: Round) -> None:
+        if self.json:
+            facts = {name: asdict(each) for name, each in done.done.items()}
+            failed = {name: str(e) for name, e in done.failed.items()}
+            print_json({"done": facts, "failed": failed, "not_begun": list(done.not_begun)}, indent=None)
+        else:
+            for name, each in done.done.items():
+                say(f"{name}: {getattr(each, 'files', None) or getattr(each, 'instants', 0)} done")
+            if not (done.done or done.failed or done.not_begun):
+                say("nothing is due")
+        for name, e in done.failed.items():
+            say(f"{name} failed: {e}", err=True)
+        sys.stdout.flush()
+
+
+def run(url: str, *, lock: str | None, every_s: float, loop: bool, json: bool, **given: Any) -> None:
+    """Run rounds of services on a table."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        rounds = Rounds(table, lock, every_s, loop=loop, json=json, **given)
+        before = {each: signal.signal(each, rounds.stop) for each in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            rounds.run()
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)

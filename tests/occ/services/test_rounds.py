@@ -1,0 +1,67 @@
+"""`Table.run_services`: what is due runs, what fails is told, and the rest still runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakelatch
+from lakelatch.errors import ConfigError, TableError
+from lakelatch.occ.services import run_round
+
+SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
+
+
+def written(folder: Path, **given) -> lakelatch.Table:
+    table = lakelatch.create(str(folder), record_key="id", schema=SCHEMA, **given)
+    for n in range(4):
+        table.upsert([{"id": "a", "v": n}])
+    return table
+
+
+def test_only_what_is_due_runs(tmp_path: Path) -> None:
+    with written(tmp_path / "t") as table:
+        nothing = table.run_services()
+        assert (nothing.done, nothing.failed, nothing.not_begun) == ({}, {}, ())
+        done = table.run_services(retain_commits=1, keep_min=2, keep_max=3).done
+        assert list(done) == ["clean", "archive"]
+        assert done["archive"].instants > 0
+        assert not table.run_services(retain_commits=1, keep_min=2, keep_max=3).done
+        table.insert([{"id": "b", "v": 1}])
+        with table.transaction("insert") as txn:
+            txn.new_file().write(pa.table({"id": ["c"], "v": [1]}))
+        assert not table.run_services().done
+        assert list(table.run_services(cluster=True).done) == ["cluster"]
+        assert {row["id"] for row in table.read().to_arrow().to_pylist()} == {"a", "b", "c"}
+
+
+def test_log_files_are_compacted(tmp_path: Path) -> None:
+    with written(tmp_path / "t", type="merge_on_read") as table:
+        assert list(table.run_services().done) == ["compact"]
+        assert not table.run_services().done
+        assert table.read().to_arrow()["v"].to_pylist() == [3]
+
+
+def test_a_service_that_fails_is_told_and_the_next_ones_still_run(tmp_path: Path) -> None:
+    with written(tmp_path / "t") as table:
+        with lakelatch.open(table.url) as closed:
+            pass
+        told = run_round({"cluster": closed.cluster, "clean": lambda: table.clean(retain_commits=1)}, lambda: False)
+        assert isinstance(told.failed["cluster"], TableError)
+        assert (list(told.failed), list(told.done), told.not_begun) == (["cluster"], ["clean"], ())
+
+
+def test_a_round_that_is_told_to_stop_leaves_what_it_has_not_begun(tmp_path: Path) -> None:
+    answers = iter([False, True])
+    with written(tmp_path / "t") as table:
+        left = table.run_services(retain_commits=1, keep_min=2, keep_max=3, stop=lambda: next(answers))
+        assert (list(left.done), left.not_begun) == (["clean"], ("archive",))
+
+
+def test_bad_arguments_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    with written(tmp_path / "t", type="merge_on_read") as table:
+        with pytest.raises(ConfigError):
+            table.run_services(keep_min=0)
+        assert list(table.run_services().done) == ["compact"]
