@@ -28,7 +28,7 @@ class Round:
 
 
 def run_round(services: Mapping[str, Service], stop: Callable[[], bool]) -> Round:
-    """Run the services in their order. One that fails keeps the next ones from nothing.
+    """Run the services in their order. After one that fails the next ones still run.
 
     Args:
         services: each returns None, or an archival of nothing, when it is not due.

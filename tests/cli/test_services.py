@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import lakelatch
+from lakelatch.cli.services.loop import Rounds
+from lakelatch.errors import StorageError
+from lakelatch.occ.services import Round
 
 from ..occ.mor import Mor, at, rows
 from ..occ.world import add, content, insert, make
@@ -102,3 +105,34 @@ def test_compaction(run, tmp_path):
     assert "2 files" in run("services", "execute", str(mor.folder), planned).stdout
     assert "there are no log files" in run("services", "compact", str(mor.folder)).stdout
     assert run.json("check", str(mor.folder))["findings"] == []
+
+
+class _Outage:
+    """A table whose store is away for the first round, and which is told to stop after the second."""
+
+    url = "a table"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def run_services(self, *, stop):
+        self.asked += 1
+        if self.asked == 1:
+            raise StorageError("the store does not answer", path="t")
+        self.rounds.stop()
+        return Round({}, {}, ())
+
+
+def test_a_loop_of_services_sits_out_an_outage_of_the_store(capsys):
+    table = _Outage()
+    table.rounds = Rounds(table, None, 0.001, loop=True, json=False)
+    table.rounds.run()
+    assert table.asked == 2
+    assert "the store does not answer" in capsys.readouterr().err
+
+
+def test_one_round_of_services_ends_with_the_outage_of_the_store():
+    table = _Outage()
+    with pytest.raises(StorageError):
+        Rounds(table, None, 0.001, loop=False, json=False).run()
+    assert table.asked == 1

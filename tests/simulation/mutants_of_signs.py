@@ -56,7 +56,7 @@ def an_unknown_transaction_is_swept() -> Patches:
 def silence_by_the_wall_clock() -> Patches:
     """A heartbeat is old when its modification time is, by the clock of whoever looks (trap 13)."""
 
-    def is_dead(self: Any, begin: Begin, *, timeout_s: float, every_s: float = 0.0) -> bool:  # noqa: ARG001
+    def is_dead(self: Any, begin: Begin, *, timeout_s: float, every_s: float = 0.0) -> bool:
         found = self._store.head(heartbeat_path(begin.instant))
         return found is not None and self._env.now() - (WALL + found.mtime) > timeout_s
 

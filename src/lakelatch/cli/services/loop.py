@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ...errors import StorageError
 from ..outcome import COULD_NOT
 from ..output import print_json, say
 
@@ -82,12 +83,18 @@ class Rounds:
             return self.step_down.is_set()
 
         while not stop():
-            done = self.table.run_services(stop=stop, **self.given)
-            self._tell(done)
-            if not self.loop:
-                if done.failed:
-                    raise typer.Exit(COULD_NOT)
-                return
+            try:
+                done = self.table.run_services(stop=stop, **self.given)
+            except StorageError as e:  # an outage of the store is sat out
+                if not self.loop:
+                    raise
+                say(str(e), err=True)
+            else:
+                self._tell(done)
+                if not self.loop:
+                    if done.failed:
+                        raise typer.Exit(COULD_NOT)
+                    return
             self.step_down.wait(self.every_s)
 
     def _tell(self, done: Round) -> None:
