@@ -112,5 +112,5 @@ def print_into(document: Path, rows: str) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    limit = float(given.pop(0)) if given and given[0].replace(".", "").isdigit() else 30.0
+    limit = float(given.pop(0)) if given and given[0].replace(".", "").isdigit() else 60.0
     sys.exit(main(limit, given))

@@ -174,7 +174,7 @@ def an_own_commit_is_not_recognised() -> Patches:
     return [method(CommitLog, "_insist", make), method(CommitLog, "landed", lambda _: lambda *_: None)]
 
 
-@mutant()
+@mutant(lambda shape: replace(shape, faults={"refuse at put completed": 0.3}))
 def the_timeline_says_less_than_the_log() -> Patches:
     """A failed publication is taken for done."""
 
@@ -195,7 +195,15 @@ def the_timeline_says_less_than_the_log() -> Patches:
 _SLOW_LOOK = {"slow at list timeline": 0.2, "slow at list log": 0.1, "refuse at put completed": 0.2}
 
 
-@mutant(lambda shape: replace(shape, writers=4, transactions=2, faults=_SLOW_LOOK))
+@mutant(
+    lambda shape: replace(
+        shape,
+        writers=5,
+        transactions=2,
+        far=False,
+        faults={"slow at list timeline": 0.3, "slow at list log": 0.1, "refuse at put completed": 0.5},
+    )
+)
 def what_is_read_meanwhile_stays_unpublished() -> Patches:
     """A new handle that reads on while it verifies its epoch appends behind a commit that is on no timeline.
 
@@ -206,8 +214,10 @@ def what_is_read_meanwhile_stays_unpublished() -> Patches:
         last, unverified = self.state.last, self._unverified
         if unverified is not None:
             self._verify(unverified)
+            self._unverified = None
         elif last is not None and last.slot != self._published:
             self._timeline.publish(last)
+        last = self.state.last
         self._published = last.slot if last is not None else -1
 
     return [method(CommitLog, "publish_last", lambda _: publish_last)]
