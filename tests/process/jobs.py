@@ -109,7 +109,7 @@ def create(folder: str, number: int | None = None, after: bool = False) -> list[
         made.append(FaultStore(LocalStore(url), *_crash(number, after)))
         return made[-1]
 
-    import_module("lakelatch.occ.table.create").open_store = open_store  # type: ignore[attr-defined]
+    import_module("lakelatch.occ.table.table").open_store = open_store  # type: ignore[attr-defined]
     lakelatch.create(folder, record_key="id", partition_by="part", schema=SCHEMA).close()
     return _calls(made[0])
 
