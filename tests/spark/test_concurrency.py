@@ -289,6 +289,7 @@ def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(make: Calla
         assert [*context.getJobTags()] == ["my-tag"]
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
+        context.setLocalProperty("spark.job.description", None)
         context.removeJobTag("my-tag")
     group, _, tags = seen.partition("|")
     assert group == "mine"
