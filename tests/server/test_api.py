@@ -91,6 +91,19 @@ def test_the_locks_holder_is_shown_with_its_writer_and_for_how_long(table: lakel
     assert ask(f"{AT}/lock").json()["holder"] is None
 
 
+def test_the_archive_is_told_beside_the_active_timeline(table: lakelatch.Table, ask: Client):
+    for value in range(4):
+        table.insert(rows(value))
+    before = ask(f"{AT}/sizes").json()["timeline"]
+    assert (before["archived_files"], before["archived_bytes"]) == (0, 0)
+    done = table.archive(keep_min=2, keep_max=2)
+    told = ask(f"{AT}/sizes").json()["timeline"]
+    assert told["active"] == before["active"] - done.instants
+    assert told["first_active"] == done.first_active
+    files = list(Path(table.url.removeprefix("file://")).glob(".hoodie/timeline/history/*.parquet"))
+    assert (told["archived_files"], told["archived_bytes"]) == (len(files), sum(each.stat().st_size for each in files))
+
+
 def test_plans_that_wait_are_listed(table: lakelatch.Table, ask: Client):
     table.insert(rows(7))
     table.insert(rows(8))

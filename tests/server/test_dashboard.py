@@ -145,6 +145,7 @@ def test_merged_again_reserved_planned_and_held_are_all_shown(table: lakelatch.T
         page.wait_for_selector("#picture .hold")
     page.locator("#open").get_by_text("reserved the table").wait_for()
     page.locator("#services").get_by_role("button", name=planned).wait_for()
+    page.locator("#sizes").get_by_text("archive: files").wait_for()
     assert page.locator("#picture .merged.body").count() == 1
     reserver.abort("enough")
 

@@ -125,8 +125,8 @@ ENDPOINTS = (
         ("slices", "after"),
     ),
     Endpoint(
-        "/sizes", "Partitions with their file groups and bytes", lambda table, _: table.sizes(),
-        holds=("partitions", "file_groups", "log_files", "bytes", "largest"),
+        "/sizes", "Partitions with file groups and bytes; active timeline and archive", lambda table, _: table.sizes(),
+        holds=("partitions", "file_groups", "log_files", "bytes", "largest", "timeline"),
     ),
     Endpoint(
         "/lock", "Who holds the table's lock, and who waits for it", lambda table, _: table.lock(),

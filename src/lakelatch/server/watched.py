@@ -59,7 +59,7 @@ class Watched:
         self._waiting_since: dict[str, float] = {}
         self._holds: dict[str, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_HOLDS))
         self._kept: dict[str, tuple[object, float, Any]] = {}
-        self._keeping = {name: threading.Lock() for name in ("open", "services", "view")}
+        self._keeping = {name: threading.Lock() for name in ("open", "services", "timeline", "view")}
 
     @property
     def url(self) -> str:
@@ -249,7 +249,7 @@ class Watched:
         return {"plans": plans, "readers": readers}
 
     def sizes(self) -> dict[str, Any]:
-        """Partitions with their file groups and bytes, the largest first, 200 at most."""
+        """Partitions with their file groups and bytes, the largest first, 200 at most, and the two parts of the timeline."""
         found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for each in self._view().snapshot.file_slices():
             size = found[each.group.partition]
@@ -266,6 +266,18 @@ class Watched:
                 {"partition": name, "file_groups": groups, "log_files": logs, "bytes": size}
                 for name, (groups, logs, size) in ranked[:200]
             ],
+            "timeline": self._keep("timeline", self._ledger.slot, _VIEW_MAX_S, self._timeline),
+        }
+
+    def _timeline(self) -> dict[str, Any]:
+        """What Hudi's readers list at each look, and what archival has taken out of their way."""
+        session = self.table.session
+        active, archived = session.timeline(), session.history.manifest().files
+        return {
+            "active": len(active.completed),
+            "first_active": active.first_active,
+            "archived_files": len(archived),
+            "archived_bytes": sum(size for _, size in archived),
         }
 
     def files(self, *, partition: str | None, limit: int, after: str) -> dict[str, Any]:

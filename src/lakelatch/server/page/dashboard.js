@@ -167,7 +167,9 @@
   }
   function showSizes(s) {
     fill($("sizes"), table(number(s.partitions) + " partitions, " + number(s.file_groups) + " file groups, " + number(s.log_files) + " log files, " + bytes(s.bytes),
-      ["Partition", "File groups#", "Log files#", "Bytes#"], s.largest.slice(0, 50).map((p) => [p.partition || "(root)", number(p.file_groups), number(p.log_files), bytes(p.bytes)]), "The table is empty."));
+      ["Partition", "File groups#", "Log files#", "Bytes#"], s.largest.slice(0, 50).map((p) => [p.partition || "(root)", number(p.file_groups), number(p.log_files), bytes(p.bytes)]), "The table is empty."),
+      table("Timeline", ["Part", "What#"], [["active: completed instants", number(s.timeline.active)], ["archive: files", number(s.timeline.archived_files)],
+        ["archive: bytes", bytes(s.timeline.archived_bytes)]], ""));
   }
   function showNewest(instants) {
     fill($("newest"), table("", ["Transaction", "What", "Outcome", "Took#", "Lost against, why"], instants.map((each) => [
