@@ -16,6 +16,7 @@
   const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu;
   const clean = (text) => String(text).replace(UNSEEN, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
   const number = (n) => (n ?? 0).toLocaleString("en");
+  const count = (n, word) => number(n) + " " + word + (n === 1 ? "" : "s");
   const bytes = (n) => {
     let unit = 0;
     for (; n >= 1000 && unit < 4; unit++) n /= 1000;
@@ -138,7 +139,7 @@
     const tile = (name, value, more) => el("div", { class: "tile" }, el("small", {}, name), el("b", {}, value), el("small", {}, more));
     fill($("tiles"),
       tile("Last commit", last ? seconds(last.age_s + since) + " ago" : "none yet", last ? last.operation.toLowerCase() + " by " + last.writer : ""),
-      tile("Landed", number(landed), (o.merged ? number(o.merged) + " merged again, " : "") + number(s.writers) + " writers"),
+      tile("Landed", number(landed), (o.merged ? number(o.merged) + " merged again, " : "") + count(s.writers, "writer")),
       tile("Lost", number(lost), (landed + lost ? (100 * lost / (landed + lost)).toFixed(1) + " %, " : "") + seconds(s.wasted_s) + " wasted"),
       tile("Open now", number(s.open), s.planned ? number(s.planned) + " planned" : "no plans wait"),
       tile("Lock", holder ? "held " + seconds(holder.held_s + since) : "free",
@@ -166,7 +167,7 @@
       readers.length ? table("Readers keep these states", ["Reader", "Writer", "At"], readers.map((r) => [r.reader, r.writer, r.at]), "") : null);
   }
   function showSizes(s) {
-    fill($("sizes"), table(number(s.partitions) + " partitions, " + number(s.file_groups) + " file groups, " + number(s.log_files) + " log files, " + bytes(s.bytes),
+    fill($("sizes"), table(count(s.partitions, "partition") + ", " + count(s.file_groups, "file group") + ", " + count(s.log_files, "log file") + ", " + bytes(s.bytes),
       ["Partition", "File groups#", "Log files#", "Bytes#"], s.largest.slice(0, 50).map((p) => [p.partition || "(root)", number(p.file_groups), number(p.log_files), bytes(p.bytes)]), "The table is empty."),
       table("Timeline", ["Part", "What#"], [["active: completed instants", number(s.timeline.active)], ["archive: files", number(s.timeline.archived_files)],
         ["archive: bytes", bytes(s.timeline.archived_bytes)]], ""));
