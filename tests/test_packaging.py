@@ -24,7 +24,7 @@ PARTS = {
 # Clients of one backend, and the only modules that may import them.
 CLIENTS = {
     "obstore": ("storage/cloud/store.py", "storage/cloud/requests.py"),
-    "boto3": ("locks/dynamodb/table.py",),
+    "boto3": ("locks/dynamodb/table.py", "bench/systems/bare_locks.py"),
     "botocore": ("locks/dynamodb/table.py",),
     "kazoo": (
         *(f"locks/zookeeper/{part}.py" for part in ("backend", "contender", "handler", "nodes", "session")),

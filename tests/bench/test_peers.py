@@ -13,6 +13,7 @@ from lakelatch.bench import contenders, servers
 from lakelatch.bench.systems import bare_locks, known, load
 from lakelatch.errors import ConfigError
 
+from ..servers.dynamodb_server import CREDENTIALS, dynamodb_local
 from ..servers.redis_server import redis_server
 from ..servers.zookeeper_server import zookeeper
 from ..thorough import THOROUGH
@@ -83,6 +84,16 @@ def test_kazoo_leaves_nothing_on_its_server(lab, tmp_path):
         finally:
             client.stop()
             client.close()
+
+
+@pytest.mark.server
+def test_python_dynamodb_lock_excludes_and_leaves_no_item(lab, tmp_path, monkeypatch):
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with dynamodb_local(tmp_path, memory=True) as server:
+        (run,) = lab("lock", operations=20, locks=[server.url()], peers=["python-dynamodb-lock/best"], ours=False).runs
+        assert (run.get("failed"), run["done"]) == (None, 40)
+        assert server.client.scan(TableName="locks-python-dynamodb-lock")["Items"] == []
 
 
 def test_a_bare_lock_without_a_server_says_which_to_name(lab):

@@ -6,9 +6,10 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from ...errors import ConfigError
 from .. import rows
@@ -174,6 +175,64 @@ class _ZooKeeper:
             self._client.delete(self._path)
         self._client.stop()
         self._client.close()
+
+
+class PythonDynamodbLock(_BareLock):
+    """`DynamoDBLockClient`. Its table is named after ours and stays, without an item: DynamoDB takes long to drop one."""
+
+    package: ClassVar[str] = "python-dynamodb-lock"
+    schemes = ("dynamodb",)
+    modules = ("boto3", "python_dynamodb_lock")
+    configurations: ClassVar[tuple[Configuration, ...]] = (
+        Configuration("best", "looks every 5 ms, lease 30 s, waits for up to an hour", {"sleep": 0.005, "wait": 3600}),
+        Configuration("default", "looks as often as it sends heartbeats (5 s), lease 30 s, gives up after 35 s"),
+    )
+
+    def client(self, place: str) -> _Client:
+        return _DynamoDb(self.url, _name(place), self.settings)
+
+
+class _DynamoDb:
+    def __init__(self, url: str, name: str, settings: Mapping[str, Any]) -> None:
+        import boto3
+        from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient
+
+        parts = urlsplit(url)
+        endpoint = parse_qs(parts.query).get("endpoint", [None])[0]
+        resource = boto3.resource("dynamodb", region_name=parts.netloc, endpoint_url=endpoint)
+        table = f"{parts.path.strip('/')}-python-dynamodb-lock"
+        _make(resource.meta.client, table)
+        self._client, self._name = resource.meta.client, name
+        self._waits = {
+            option: timedelta(seconds=settings[given])
+            for option, given in (("retry_period", "sleep"), ("retry_timeout", "wait"))
+            if given in settings
+        }
+        self._locks = DynamoDBLockClient(resource, table_name=table)
+        self._lock: Any = None
+
+    def acquire(self) -> None:
+        self._lock = self._locks.acquire_lock(self._name, **self._waits)
+
+    def release(self) -> None:
+        self._lock.release(best_effort=False)
+
+    def close(self) -> None:
+        self._locks.close()
+        self._client.close()
+
+
+def _make(client: Any, table: str) -> None:
+    """The table with the keys that the library wants, made by whoever comes first."""
+    names = {"lock_key": "HASH", "sort_key": "RANGE"}
+    with suppress(client.exceptions.ResourceInUseException):
+        client.create_table(
+            TableName=table,
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in names.items()],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    client.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1})
 
 
 class FileLocks(_BareLock):

@@ -23,6 +23,7 @@ _BUILT_IN = {
     "redis-py": (".bare_locks", "RedisPy"),
     "python-redis-lock": (".bare_locks", "PythonRedisLock"),
     "kazoo": (".bare_locks", "Kazoo"),
+    "python-dynamodb-lock": (".bare_locks", "PythonDynamodbLock"),
     "filelock": (".bare_locks", "FileLocks"),
 }
 
