@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...storage import Store
+from ...storage import Store, is_far
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _log = logging.getLogger("lakelatch.spark")
@@ -41,8 +41,8 @@ def reach(spark: Any, store: Store) -> Reach | None:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     options = store.hadoop_options()
-    if options is None:
-        return None
+    if options is None or not is_far(store.url):  # every Spark reads a local disk
+        return None if options is None else Reach(store, {})
     scheme = ""
     if options:
         scheme = f"s3a-{hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:12]}"

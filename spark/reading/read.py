@@ -31,11 +31,7 @@ def scan(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schem
     Raises:
         StorageError: a file is not there; Spark would read the others.
     """
-    whole, others = by_reader(spark, table, slices)
-    if not others:
-        return scan_base_files(spark, table, whole, schema)
-    rows = merged(spark, table, others, schema)
-    return rows.unionAll(scan_base_files(spark, table, whole, schema)) if whole else rows
+    return narrowed(spark, table, slices, schema, None, None)
 
 
 def narrowed(
@@ -43,25 +39,30 @@ def narrowed(
 ) -> Any:
     """The rows of `scan` that meet a condition, and columns of them; None: all.
 
-    Spark does not tell Python workers what it wants, so what neither needs is left out before.
+    Spark does not tell Python workers what it wants, so these are told here which columns neither needs.
     """
 
     def narrow(rows: Any) -> Any:
         rows = rows if condition is None else rows.where(condition)
         return rows if columns is None else rows.select(*([columns] if isinstance(columns, str) else columns))
 
-    if columns is not None and slices:
+    whole, others = by_reader(spark, table, slices)
+    if not others:
+        return narrow(scan_base_files(spark, table, whole, schema))
+    if columns is not None and not whole:
         needed = _used(narrow(spark.createDataFrame([], spark_schema(schema))))
-        schema = pa.schema([field for n, field in enumerate(schema) if field.name in needed or (n == 0 and not needed)])
-    return narrow(scan(spark, table, slices, schema))
+        fields = [each for each in schema if each.name.lower() in needed]
+        schema = pa.schema(fields or [schema.field(0)])  # one at least, to know how many rows there are
+    rows = merged(spark, table, others, schema)
+    return narrow(rows.unionAll(scan_base_files(spark, table, whole, schema)) if whole else rows)
 
 
 def _used(rows: Any) -> set[str]:
-    """The columns that the steps of a DataFrame name."""
+    """The columns that the steps of a DataFrame name, in lower case: Spark takes them as they are spelled there."""
     plan, found = rows._jdf.queryExecution().analyzed(), set[str]()
     while True:
         used = plan.references().toSeq()
-        found |= {used.apply(i).name() for i in range(used.size())}
+        found |= {used.apply(i).name().lower() for i in range(used.size())}
         if not plan.children().size():
             return found
         plan = plan.children().apply(0)

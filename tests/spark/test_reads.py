@@ -296,3 +296,20 @@ def test_a_key_is_the_same_in_the_jvm_and_in_arrow(spark: Any) -> None:
     for fields in [["s", "b", "l", "t", "d", "x"]] + [[n] for n in arrow.column_names]:
         native = rows.select(columns.key_column(fields).alias("key")).toArrow()["key"].to_pylist()
         assert native == record_keys(arrow, fields).to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_columns_are_found_in_any_case_and_may_be_expressions(make: Callable[..., Any], spark: Any, kind: str) -> None:
+    t = make(type=kind)
+    t.upsert(
+        spark.createDataFrame([("a", "x{", 1, None), ("b", "", 2, "n")], "id string, city string, V long, note string")
+    )
+    t.upsert(spark.createDataFrame([("a", "x{", 3, None)], "id string, city string, V long, note string"))
+    assert sorted(row[0] for row in t.read(columns=["v"]).collect()) == [2, 3]
+    assert [row[0] for row in t.read(columns=["v"], filter="NOTE is null").collect()] == [3]
+    assert sorted(row[0] for row in t.read(columns=[F.col("v") + 1]).collect()) == [3, 4]
+    assert [tuple(row) for row in t.read(columns=["id", "id"], filter="city = ''").collect()] == [("b", "b")]
+    assert t.read(columns=[]).count() == 2
+    assert t.read(columns="*").columns == ["id", "city", "V", "note"]
+    if kind == "copy_on_write":
+        assert t.read(columns=["_metadata.file_name"]).count() == 2
