@@ -57,7 +57,7 @@ def test_a_table_in_s3_is_written_changed_and_read(
         expected = {f"k{n}": n for n in range(200) if n not in (7, 9)} | {f"k{n}": -n for n in range(200, 400)}
         assert {row.id: row.v for row in t.read().collect()} == expected
         assert {row["id"]: row["v"] for row in table.read().to_pylist()} == expected
-        assert [row.v for row in t.read(columns=["V"], filter="NOTE = 'eight'").collect()] == [8]
+        assert [row[0] for row in t.read(columns=["V"], filter="NOTE = 'eight'").collect()] == [8]
         assert t.read(columns=[]).count() == len(expected)
         assert t.read(filter="city = 'c{1%'").where("v < 0").count() == sum(
             -v % 3 == 1 for v in expected.values() if v < 0
