@@ -269,3 +269,4 @@ def test_100_000_instants_of_1_000_writers_are_seen_at_once_and_stay_few_shapes(
         assert "1 to 40 of 1,00" in page.locator("#page").inner_text()
         page.locator("#more").click()
         comes_true(page, "document.getElementById('page').textContent.startsWith('41')")
+        page.context.close()  # before its server
