@@ -21,7 +21,7 @@ help:
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
-	@echo "make bench-docs FOLDER=dir on a disk: measures contention for a quarter of an hour, writes it into docs/benchmarks.md"
+	@echo "make bench-docs FOLDER=dir on a disk: measures contention for twenty minutes, writes docs/contention.md"
 	@echo "make docs       the site from docs/ in build/site, without warnings"
 	@echo "make venv       make $(VENV) with the package (editable), every extra and the development tools"
 	@echo "make dist       wheel and sdist in dist/"

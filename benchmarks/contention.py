@@ -1,4 +1,4 @@
-"""The contention part of docs/benchmarks.md: measured by the lab, kept in benchmarks/results, written between two marks.
+"""docs/contention.md: measured by the lab, kept in benchmarks/results, and written from what is kept.
 
     python -m benchmarks.contention --folder DIR     measure with tables in DIR, keep, write the page
     python -m benchmarks.contention                  write the page again from what is kept
@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from lakelatch.bench import Cell, Contender, Plan, Progress, Results, contenders, load, measure, read
-from lakelatch.bench.report import advise, charts, conditions, lateness, standalone, table
+from lakelatch.bench.report import aborted, advise, charts, conditions, lateness, standalone
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks/results/contention"
-PAGE = ROOT / "docs/benchmarks.md"
+PAGE = ROOT / "docs/contention.md"
 PICTURES = ROOT / "docs/contention"
-BEGIN = "<!-- contention: written by python -m benchmarks.contention, do not edit -->\n"
-END = "<!-- contention ends -->\n"
+TITLE = "# Contention, measured\n\n<!-- written by python -m benchmarks.contention, do not edit -->\n"
 # The peers do not look whether a new key is there already.
 BEST = {"unique_keys": False}
-PEERS = ("delta-rs", "pyiceberg/best")
+PEERS = ("delta-rs", "pyiceberg/best", "ducklake/best", "ducklake/files")
 # The charts of the page, by the first word of their titles; the lab's own report has all.
 _SHOWN = ("Goodput", "Latency")
 
@@ -174,8 +173,8 @@ def _tell(progress: Progress) -> None:
 
 
 def text(results: Results) -> str:
-    """What stands between the marks."""
-    return "\n".join(_lines(results)) + "\n"
+    """The page."""
+    return TITLE + "\n".join(_lines(results)) + "\n"
 
 
 def _lines(results: Results) -> Iterator[str]:
@@ -189,7 +188,10 @@ def _lines(results: Results) -> Iterator[str]:
             "show what the lab tells, and not yet who is faster."
         )
     yield ""
-    yield "`make bench-docs FOLDER=DIR` makes these runs and writes this part. By hand, with default settings:"
+    yield (
+        "[What the columns mean](bench.md#results). `make bench-docs FOLDER=DIR` makes these runs and writes this page. "
+        "By hand, with default settings:"
+    )
     yield ""
     yield "```text"
     yield from (part.command(plan["seconds"], plan["rounds"]) for part in PARTS)
@@ -199,14 +201,14 @@ def _lines(results: Results) -> Iterator[str]:
     for scenario, cells in results.scenarios().items():
         cells = sorted(cells, key=lambda cell: cell.writers)
         yield ""
-        yield f"#### {scenario[:1].upper()}{scenario[1:]}"
+        yield f"## {scenario[:1].upper()}{scenario[1:]}"
         yield ""
         yield f"{cells[0].about[:1].upper()}{cells[0].about[1:]}."
         yield ""
         for name, words, _ in _pictures(scenario, cells):
             yield f"![{words}](contention/{name})"
         yield ""
-        yield from table(cells)
+        yield from _table(cells)
         yield ""
         yield from (f"- {each.words}" for each in advise(cells))
         yield from (f"- {late}" for cell in cells if (late := lateness(cell)))
@@ -216,6 +218,21 @@ def _lines(results: Results) -> Iterator[str]:
     yield from (f"- {name}: {words}" for name, words in {c.system: c.configuration for c in results.cells()}.items())
     yield from (f"- not measured: {words}" for words in results.skipped)
     yield ""
+
+
+def _table(cells: list[Cell]) -> Iterator[str]:
+    """Fewer columns than the lab's own report has."""
+    yield "| writers | system | /s | aborted | p50 ms | p99 ms | slowest to fastest |"
+    yield "|---:|---|---:|---:|---:|---:|---:|"
+    for cell in cells:
+        if cell.wrong or not cell.good:
+            yield f"| {cell.writers} | {cell.system} | **{cell.wrong or 'ended before its end'}** | | | | |"
+            continue
+        p50, p99 = (f"{cell.spread(lambda run, p=p: run['latency_ms'][p]).median:.1f}" for p in ("p50", "p99"))  # type: ignore[misc]
+        evenness = cell.spread(lambda run: run["fairness"]["ratio"]).median
+        yield (
+            f"| {cell.writers} | {cell.system} | {cell.goodput.text()} | {aborted(cell)} | {p50} | {p99} | {evenness:.2f} |"
+        )
 
 
 def goals(results: Results) -> Iterator[str]:
@@ -248,15 +265,6 @@ def pictures(results: Results) -> dict[str, str]:
     }
 
 
-def page(now: str, results: Results) -> str:
-    """The page ``now`` with the part between the marks written anew. `ValueError` where there are no marks."""
-    before, begin, rest = now.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} lacks the marks {BEGIN.strip()} and {END.strip()}")
-    return before + begin + text(results) + end + after
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--folder", type=Path, help="measure, with tables in this folder, which should be on a disk")
@@ -271,7 +279,7 @@ def main() -> None:
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     results = read(KEPT)
-    PAGE.write_text(page(PAGE.read_text(), results))
+    PAGE.write_text(text(results))
     shutil.rmtree(PICTURES, ignore_errors=True)
     PICTURES.mkdir()
     for name, drawn in pictures(results).items():

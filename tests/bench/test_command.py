@@ -21,7 +21,7 @@ from lakelatch.cli.bench.run import interruptible
 from lakelatch.storage import open_store
 from lakelatch.testing.contention import until
 
-from ..servers import KEY, versitygw
+from ..servers import KEY, s3s_fs, versitygw
 
 
 def bench(*arguments: str, code: int = 0) -> str:
@@ -198,6 +198,21 @@ def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
         assert store.names("", recursive=True) == ["other"]
         assert bucket.options["endpoint"] not in (out / "results.jsonl").read_text()
         assert read(out).runs[0]["done"] == 4
+
+
+@pytest.mark.server
+def test_a_store_whose_conditional_writes_race_gets_no_rate(tmp_path, monkeypatch):
+    with s3s_fs(tmp_path / "s3") as bucket:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+        url = f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
+        told = bench(
+            "appends", "--table", url, "--writers", "2", "--operations", "2", "--rounds", "1", "--out", str(tmp_path / "o"),
+            code=1,
+        )  # fmt: skip
+        assert "must not hold a table" in told
+        assert not [run for run in read(tmp_path / "o").runs if run.get("goodput")]
+        assert open_store(url).names("", recursive=True) == []
 
 
 @contextmanager

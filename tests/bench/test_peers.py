@@ -18,7 +18,7 @@ from ..servers.redis_server import redis_server
 from ..servers.zookeeper_server import zookeeper
 from ..thorough import THOROUGH
 
-LONG = pytest.mark.skipif(not THOROUGH, reason="as pyiceberg does, with another catalog: make thorough")
+LONG = pytest.mark.skipif(not THOROUGH, reason="as with SQLite, with another catalog: make thorough")
 EACH = {
     "about": "each work once",
     "partitions": 3,
@@ -34,7 +34,13 @@ EACH = {
 
 
 @pytest.mark.parametrize(
-    "peer", ["delta-rs", "pyiceberg", pytest.param("pyiceberg-postgres", marks=[pytest.mark.server, LONG])]
+    "peer",
+    [
+        "delta-rs",
+        "pyiceberg",
+        "ducklake",
+        *(pytest.param(name, marks=[pytest.mark.server, LONG]) for name in ("pyiceberg-postgres", "ducklake-postgres")),
+    ],
 )
 def test_a_peer_passes_the_oracle_with_all_its_works(lab, peer):
     pytest.importorskip(load(peer).package)
@@ -149,7 +155,7 @@ def test_a_third_party_adds_a_peer_by_entry_point(tmp_path: Path, monkeypatch, f
 
 
 def test_peers_are_measured_on_local_folders_only():
-    for peer in ("delta-rs", "pyiceberg"):
+    for peer in ("delta-rs", "pyiceberg", "ducklake"):
         pytest.importorskip(load(peer).package)
         with pytest.raises(ConfigError, match="on a local folder only, not at s3://"):
             load(peer)({}).create("s3://bucket/x", None)

@@ -1,9 +1,8 @@
-"""The contention part of docs/benchmarks.md is made of the run that is kept, and of nothing else."""
+"""docs/contention.md is made of the run that is kept, and of nothing else."""
 
 from __future__ import annotations
 
 import json
-import random
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -16,8 +15,7 @@ from lakelatch.bench import Results, read
 def test_page_and_pictures_are_those_of_the_kept_run():
     """To renew them: ``python -m benchmarks.contention``."""
     results = read(contention.KEPT)
-    now = contention.PAGE.read_text()
-    assert contention.page(now, results) == now
+    assert contention.text(results) == contention.PAGE.read_text()
     drawn = contention.pictures(results)
     assert {path.name: path.read_text() for path in contention.PICTURES.iterdir()} == drawn
     for name, each in drawn.items():
@@ -93,16 +91,3 @@ def test_what_was_not_measured_is_told_as_that(made):
 def test_peers_without_a_rate_are_not_beaten(made):
     told = goals(made(lambda run: run.update(failed="wrong") if run["system"] == PEER else None))
     assert told[0] == "| appends, 16 writers: times the best peer | >= 10 | **0.0** | **0.0** |"
-
-
-def test_only_what_stands_between_the_marks_is_written():
-    chance = random.Random(1)
-    before, after = ("".join(chance.choices("a\n|🙂é%{}<>#", k=500)) for _ in range(2))
-    results = read(contention.KEPT)
-    page = before + contention.BEGIN + "old\n" + contention.END + after
-    new = contention.page(page, results)
-    assert new == before + contention.BEGIN + contention.text(results) + contention.END + after
-    assert contention.page(new, results) == new
-    for broken in (before, before + contention.BEGIN, contention.END + contention.BEGIN):
-        with pytest.raises(ValueError, match="lacks the marks"):
-            contention.page(broken, results)

@@ -173,9 +173,12 @@ def test_duckdb_hands_projection_and_filters_down_to_the_scan_and_gets_the_same_
     with lakelatch.open(odd) as table, duckdb.connect() as here:
         everything = table.read().to_arrow()
         here.register("t", Watched(table.read()))
-        here.register("told", everything)
+        here.register("arrow", everything)
+        here.execute("create table told as select * from arrow")  # DuckDB 1.5 compares NaN in Arrow's tables as Arrow does
         assert here.execute("select id from t where n = 1").fetchall() == [("007",)]
-        assert asked == [(["id"], True)]
+        ((columns, filtered),) = asked
+        assert filtered
+        assert columns in (["id"], ["id", "n"]), "DuckDB 1 asks for the filter's column, too"
         conditions = [
             "n > 0", "n is null", "n in (1, 5)", "x > 1", "x < 0", "x = 0", "x = 'nan'::double", "text = ''",
             "text is not null and n < 9", "day < '1900-01-01'", "\"at\" > '1970-01-01 00:00:00Z'", "money < 0", "flag",

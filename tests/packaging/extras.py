@@ -100,6 +100,12 @@ subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "bank", "--peer"
 subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "export", "out", "--format", "perfetto", "--format", "hdr",
                 "--format", "elle"], check=True)
 """
+_DUCKLAKE = """
+import subprocess, sys
+subprocess.run([sys.executable, "-m", "lakelatch.cli", "bench", "bank", "--peer", "ducklake/best", "--writers", "2",
+                "--operations", "2", "--rounds", "1", "--out", "out"], check=True)
+assert '"system": "ducklake"' in open("out/results.jsonl").read()
+"""
 
 
 @contextmanager
@@ -142,6 +148,7 @@ PARTS = {
     "tracing": _alone(_TRACING),
     "server": _alone(_SERVER),
     "bench": _alone(_BENCH),
+    "bench-ducklake": _alone(_DUCKLAKE),
     "demo": _alone(_DEMO),
     "testing": _alone(_CONTRACT),
 }

@@ -10,6 +10,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import anyio
@@ -123,6 +124,39 @@ def test_a_server_that_is_gone_costs_no_write(table: lakelatch.Table):
 def test_whoever_is_refused_puts_direct_markers(table: lakelatch.Table, wrong):
     with serving({"flights": table.url}) as server, table.transaction() as txn:
         found = announce_all(table.store, txn.instant, files(txn.instant, 3), desk=wrong(server.url))
+        assert [each.list for each in found] == [""] * 3
+        assert all(stands(table.store, each) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (404, b'{"error": {"type": "NotFound", "message": "there is no /api/v1 here, take /api/v2"}}'),
+        (200, b"<html>welcome</html>"),
+        (200, b'{"taken": 3}'),
+        (200, b'{"lists": ["MARKERS0"]}'),
+        (200, b'{"lists": [0, 1, 2]}'),
+        (200, b'{"lists": ["MARKERS0", "MARKERS0", "../hoodie.properties"]}'),
+        (200, b""),
+        (301, b""),
+    ],
+)
+def test_a_server_of_another_version_costs_no_write(table: lakelatch.Table, status: int, told: bytes):
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(status)
+            self.send_header("content-length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        def log_message(self, *_args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other, table.transaction() as txn:
+        threading.Thread(target=other.handle_request, daemon=True).start()
+        desk = desk_of(f"http://127.0.0.1:{other.server_port}")
+        found = announce_all(table.store, txn.instant, files(txn.instant, 3), desk=desk)
         assert [each.list for each in found] == [""] * 3
         assert all(stands(table.store, each) for each in found)
 

@@ -17,6 +17,8 @@ _BUILT_IN = {
     "delta-rs": (".delta", "DeltaRs"),
     "pyiceberg": (".iceberg", "PyIceberg"),
     "pyiceberg-postgres": (".iceberg", "PyIcebergPostgres"),
+    "ducklake": (".ducklake", "DuckLake"),
+    "ducklake-postgres": (".ducklake", "DuckLakePostgres"),
     "delta-spark": (".delta_on_spark", "DeltaOnSpark"),
     "iceberg-spark": (".iceberg_on_spark", "IcebergOnSpark"),
     "hudi-spark": (".hudi_on_spark", "HudiOnSpark"),
