@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from ...hudi.timeline import FileSlice, Snapshot
     from ...streams import Stream
-    from ..staging import FileSpec
+    from ..staging import FileSpec, KeySpans
 
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch")
@@ -95,6 +95,7 @@ class Session:
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
         self._partitions = set[str]()  # that have their metadata file
+        self._spans: KeySpans | None = None
         self._behind: list[Task[None]] = []
         self._mutex = threading.Lock()  # guards that list
         self.footers = Footers(store)
@@ -282,8 +283,10 @@ class Session:
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
-        from ..staging import FileSpec
+        from ..staging import FileSpec, KeySpans
 
+        if self._spans is None:
+            self._spans = KeySpans()
         schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name)
         missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
         if missing:
@@ -302,6 +305,7 @@ class Session:
             ties=settings.ties,
             streams=settings.streams,
             desk=self.desk,
+            spans=self._spans,
             record=self.records.get(instant),
         )
         self.refuse_rule(settings, schema)

@@ -18,6 +18,7 @@ from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
 from ..liveness import Io, Marker, MarkerDesk, OwnRecord, announce_all, heartbeat_path
+from .key_spans import KeySpans
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 
@@ -61,6 +62,7 @@ class FileSpec:
         streams: of the table.
         desk: of the server that takes the markers; None: they are put directly.
         lookout: is told of each file; it does not travel.
+        spans: the keys of the files that this process has met; does not travel.
         record: what the process that began the transaction knows of it; None in another, and where asking costs little.
     """
 
@@ -80,12 +82,13 @@ class FileSpec:
     streams: tuple[Stream, ...] = ()
     desk: MarkerDesk | None = None
     lookout: FileLookout | None = field(default=None, repr=False, compare=False)
+    spans: KeySpans | None = field(default=None, repr=False, compare=False)
     record: OwnRecord | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.record is not None:
             self.record.travels()
-        return {**self.__dict__, "lookout": None, "record": None}
+        return {**self.__dict__, "lookout": None, "spans": None, "record": None}
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
         """Around the marker of a file of this group."""
