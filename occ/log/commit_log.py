@@ -400,14 +400,18 @@ class CommitLog:
                 self.publish_last()
             return self._strangers.found
 
-    def past_the_log(self, *, now: bool = False) -> tuple[list[str], frozenset[str]]:
+    def past_the_log(self) -> tuple[list[str], frozenset[str]]:
         """What other engines have done that the log does not tell: T of commits since the epoch was opened, and of rollbacks.
 
-        As seen ``now``, or no more than a second ago.
+        As seen no more than a second ago.
         """
         with self._mutex:
-            self._strangers.look(now=now, every_s=_SEEN_S)
+            self._strangers.look(every_s=_SEEN_S)
             return list(self._strangers.found), self.rollbacks
+
+    def lists_the_timeline(self) -> None:
+        """The caller does, and sees by itself what other engines have done: the next look is due a second later."""
+        self._strangers.postpone()
 
     @property
     def rollbacks(self) -> frozenset[str]:

@@ -72,6 +72,10 @@ class Strangers:
         self._looked_at = began
         self._next_at = ended + max((ended - began) / _SHARE, _EVERY_S)
 
+    def postpone(self) -> None:
+        """Who looks every few seconds has just seen the timeline."""
+        self._looked_at = self._env.monotonic()
+
     def judge(self, shown: Sequence[Instant]) -> None:
         """Sort out which of these are strangers'. May read on: one that began since we read the log is none."""
         self.rollbacks.update(each.requested for each in shown if each.action == "rollback" and each.completed)

@@ -122,9 +122,10 @@ class ViewCache:
         with self._mutex:
             self._asked = True
             self._log.catch_up()
-            cold = self._is_useless()
-            passed, rollbacks = self._log.past_the_log(now=cold)
-            if passed or cold or rollbacks != self._rollbacks or any(each.restores for each in self._since.commits):
+            if self._is_useless() or any(each.restores for each in self._since.commits):
+                return self._looked_up(self._log.rollbacks, keep=True)
+            passed, rollbacks = self._log.past_the_log()
+            if passed or rollbacks != self._rollbacks:
                 return self._looked_up(rollbacks, keep=not passed)
             try:
                 return self._moved_to_head()
@@ -132,6 +133,7 @@ class ViewCache:
                 return self._looked_up(rollbacks, keep=True)
 
     def _looked_up(self, rollbacks: frozenset[str], *, keep: bool) -> View:
+        self._log.lists_the_timeline()
         view, slot, later = self._newest()
         self._log.unfollow(self._since if keep else later)
         if keep:
