@@ -38,10 +38,13 @@ SLOW = 10.0  # times as long
 
 
 class Latency:
-    """The network between a process and the store: nothing is lost, and everything takes its time."""
+    """The network between a process and the store: nothing is lost, and everything takes its time.
 
-    def __init__(self, scheduler: Scheduler, request_s: float, slow: float) -> None:
-        self.scheduler, self._request_s, self._slow = scheduler, request_s, slow
+    ``spread``: by what share of it that varies.
+    """
+
+    def __init__(self, scheduler: Scheduler, request_s: float, slow: float, spread: float = 0.3) -> None:
+        self.scheduler, self._request_s, self._slow, self._spread = scheduler, request_s, slow, spread
         self.requests = Counter[str]()
 
     def before(self, step: str) -> str:
@@ -57,7 +60,8 @@ class Latency:
 
     def _way(self) -> float:
         luck = self.scheduler.random
-        return self._request_s / 2 * luck.uniform(0.7, 1.3) * (SLOW if luck.random() < self._slow else 1.0)
+        even = self._request_s / 2 * luck.uniform(1 - self._spread, 1 + self._spread)
+        return even * (SLOW if luck.random() < self._slow else 1.0)
 
 
 def new_table() -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...conflict import Conflict, Verdict
@@ -83,6 +84,7 @@ class Landing:
         attempt.require_open()
         try:
             workspace.close_files()
+            attempt.arrived()
             if workspace.failed:
                 raise CommitError(
                     f"{attempt.url}: a write of {attempt.instant} failed half-way ({workspace.failed}), and a file of it may "
@@ -110,11 +112,16 @@ class Landing:
             raise
         if self.result is not None:
             attempt.trace.tell(completion=self.result.completion, slot=self.result.slot)
+        record = attempt.session.records.get(attempt.instant)
         attempt.over("committed")
-        try:
-            attempt.session.cleaner.sweep_landed(attempt.instant, changes.paths())
-        except LakeLatchError:  # it has landed; the next cleaning finds what is left
-            _log.warning("commit %s has landed but its markers are still there", attempt.instant, exc_info=True)
+        sweep = partial(
+            attempt.session.cleaner.sweep_landed,
+            attempt.instant,
+            changes.paths(),
+            known=record.markers if record is not None and record.complete else None,
+        )
+        # It has landed; the next cleaning finds what is left.
+        attempt.session.afterwards(sweep, f"commit {attempt.instant} has landed but its markers are still there")
         return self.result
 
     def abort(self, reason: str, *, because: BaseException | None = None) -> None:
@@ -256,8 +263,13 @@ class Landing:
 
     def _drop_unfinished(self) -> None:
         """Files that were announced but are no part of the commit: a failed task's, which must not become visible."""
-        wanted, store = self._workspace.changes.paths(), self._attempt.session.store
-        delete_announced(store, [m for m in list_markers(store, self._attempt.instant) if m.path not in wanted])
+        wanted, session, instant = self._workspace.changes.paths(), self._attempt.session, self._attempt.instant
+        record = session.records.get(instant)
+        known = record is not None and record.complete
+        announced = record.markers if record is not None and known else list_markers(session.store, instant)
+        delete_announced(session.store, [m for m in announced if m.path not in wanted])
+        if record is not None:
+            record.markers = [each for each in record.markers if each.path in wanted]
 
 
 def staged_entry(attempt: Attempt, changes: Staged) -> Commit:

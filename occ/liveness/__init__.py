@@ -16,6 +16,7 @@ from .markers import (
     list_markers,
     stands,
 )
+from .own_record import OwnRecord
 from .reader_leases import Beating, Lease, Leases, lease_path
 from .removal import delete_data_file
 from .rollback import FailedWriteCleaner
@@ -34,6 +35,7 @@ __all__ = [
     "MarkerDesk",
     "MarkerServer",
     "MarkerService",
+    "OwnRecord",
     "Pruner",
     "announce",
     "announce_all",

@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...environment import Environment, Process, Timer
 from ...errors import StorageError
@@ -49,6 +49,19 @@ def lag_s(store: Store, instant: str, *, behind: str) -> float:
     return at.get(behind, 0.0) - at[instant] if instant in at else math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """When a beat was sent, by the clock that never goes back and by the other; and the longest silence before it."""
+
+    monotonic: float
+    wall: float
+    longest_s: float = 0.0
+
+    def silence_s(self, now: _Beat) -> float:
+        """The longest silence up to now; a clock that was set counts as one."""
+        return max(self.longest_s, now.monotonic - self.monotonic, abs(now.wall - self.wall))
+
+
 class HeartbeatSender:
     """Beats for all open transactions of one table handle, on one thread that starts with the first of them.
 
@@ -61,6 +74,7 @@ class HeartbeatSender:
     ) -> None:
         self._store, self._env, self._interval_s, self._after = store, env, interval_s, after
         self._tags: dict[str, str] = {}
+        self._sent: dict[str, _Beat] = {}
         self._beats = 0
         self._mutex = threading.Lock()
         self._timer: Timer | None = None
@@ -72,6 +86,7 @@ class HeartbeatSender:
         ``shared``: others may beat for it as well, under their own names, so that it lives as long as one of them does.
         """
         # Empty, as the JVM's are; the beats that follow have content, so that each differs from the one before.
+        sent = self._now()
         put = self._store.put_if_absent(heartbeat_path(instant), self._body(instant) if shared else b"", durable=False)
         tag = put.tag
         if tag is None:
@@ -88,6 +103,8 @@ class HeartbeatSender:
             tag = stored.tag
         with self._mutex:
             self._tags[instant] = tag
+            if put.done and not shared:
+                self._sent[instant] = sent
             me = self._env.process()
             if self._timer is None or self._owner != me:  # a forked child has inherited no thread
                 self._timer, self._owner = (
@@ -101,6 +118,7 @@ class HeartbeatSender:
             open_now = list(self._tags.items())
         for instant, tag in open_now:
             try:
+                sent = self._now()
                 put = self._store.replace_if_match(heartbeat_path(instant), self._body(instant), tag)
                 if put.outcome is not Outcome.DONE:
                     # Our own late write, or somebody has ended the transaction. Never create the file again: it is
@@ -108,7 +126,7 @@ class HeartbeatSender:
                     stored = self._store.get(heartbeat_path(instant))
                     self._remember(instant, stored.tag if stored else None)
                 else:
-                    self._remember(instant, put.tag)
+                    self._remember(instant, put.tag, sent)
             except StorageError as e:
                 _log.warning("heartbeat of %s failed, trying again in %g s: %s", instant, self._interval_s, e)
 
@@ -121,10 +139,24 @@ class HeartbeatSender:
         with self._mutex:
             return set(self._tags)
 
-    def _remember(self, instant: str, tag: str | None) -> None:
+    def longest_silence_s(self, instant: str) -> float:
+        """The longest time, up to now, for which others may have seen the same beat; infinite where that is not known.
+
+        By both clocks of this host, whichever says more.
+        """
+        with self._mutex:
+            last = self._sent.get(instant)
+        return math.inf if last is None else last.silence_s(self._now())
+
+    def _now(self) -> _Beat:
+        return _Beat(self._env.monotonic(), self._env.now())
+
+    def _remember(self, instant: str, tag: str | None, sent: _Beat | None = None) -> None:
         with self._mutex:
             if instant not in self._tags:
                 return
+            if (before := self._sent.pop(instant, None)) is not None and sent is not None:
+                self._sent[instant] = replace(sent, longest_s=before.silence_s(self._now()))
             if tag is None:
                 del self._tags[instant]
                 _log.warning("the heartbeat of %s was removed: somebody has ended this transaction", instant)
@@ -135,12 +167,14 @@ class HeartbeatSender:
         """No more beats. The file is removed by whoever sweeps the transaction."""
         with self._mutex:
             self._tags.pop(instant, None)
+            self._sent.pop(instant, None)
 
     def close(self) -> None:
         """Stop the thread; the transactions that are still open will be found silent."""
         with self._mutex:
             timer, self._timer = self._timer, None
             self._tags.clear()
+            self._sent.clear()
         if timer is not None:
             timer.cancel(join_s=5.0)
 

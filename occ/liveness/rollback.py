@@ -12,7 +12,7 @@ its own writer included, before the log says that it did not land.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from ...ahead import in_order
@@ -24,7 +24,7 @@ from ...storage import Store, is_far
 from ..entries import SIDES, Begin, Commit, End, LogEntry
 from ..log import CommitLog, LogState, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
-from .markers import delete_announced, instants_with_markers, left_by, remove
+from .markers import Left, Marker, delete_announced, instants_with_markers, left_by, remove
 from .removal import delete_data_file
 from .returned_files import returned_files
 
@@ -158,13 +158,16 @@ class FailedWriteCleaner:
         delete_announced(self._store, left.markers, lists=left.lists)
         return len(left.markers)
 
-    def sweep_landed(self, instant: str, files: Collection[str] | None = None) -> None:
+    def sweep_landed(
+        self, instant: str, files: Collection[str] | None = None, *, known: Sequence[Marker] | None = None
+    ) -> None:
         """Of a transaction that landed: its markers and heartbeat, and files that are not of its commit (``files``).
 
         Those were deleted before it committed, but a late task may have brought one of an earlier round of a rebase
-        back since, and readers refuse two files of one file group and T.
+        back since, and readers refuse two files of one file group and T. ``known``: its markers, where no other process had
+        any task of it; they need not be listed.
         """
-        left = left_by(self._store, instant)
+        left = left_by(self._store, instant) if known is None else Left(list(known), [])
         if left.markers and files is None:
             files = self._files_of(instant)
         delete_announced(self._store, [m for m in left.markers if files is not None and m.path not in files])

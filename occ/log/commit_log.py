@@ -49,6 +49,7 @@ from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
 _PATIENCE_S = 60.0
+_SEEN_S = 1.0  # a warm reader may be so late with what other engines did past the log
 _log = logging.getLogger("lakelatch.log")
 
 
@@ -87,6 +88,7 @@ class CommitLog:
         self._doubt = OutcomeGuard(store.url)
         self._far = is_far(store.url)
         self._met: tuple[str, bytes] | None = None  # the entry that has just taken the slot of ours
+        self._alone = False  # the last entry of ours came right after one that we had read, or put
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
 
@@ -257,17 +259,29 @@ class CommitLog:
                 was in doubt; that one may have landed, or may still land.
         """
         with self._mutex, OutcomeGuard(self._store.url) as self._doubt:
-            again = False
+            again, unread = False, self._may_be_at_head()
             while True:
                 surely = again or not self._far or self._unverified is not None
-                self._read_on(surely=surely)
+                if not unread:
+                    before = self.next_slot
+                    self._read_on(surely=surely)
+                    self._alone = self.next_slot == before
                 try:
                     entry, again = self._propose(build, look=look, publishes=publishes, surely=surely), False
                 except _ReplacedError:
-                    again = True
+                    again, unread = True, False
+                    continue
+                except Exception:
+                    if not unread:
+                        raise
+                    unread = False  # what has landed since may say otherwise
                     continue
                 if entry is None:
-                    return None
+                    if not unread:
+                        return None
+                    unread = False
+                    continue
+                unread = False
                 epoch, slot = self.epoch, self.next_slot
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
@@ -283,6 +297,15 @@ class CommitLog:
                     self._followers.append(follower)
                 self._close_if_full()
                 return entry
+
+    def _may_be_at_head(self) -> bool:
+        """Whether the next slot is most likely free: on a far store, while nobody else appends.
+
+        The put tells as well as a reading does, since it is done only where nothing stands, and spares one request. Nothing
+        but an entry comes of it: whoever would raise or give nothing reads first.
+        """
+        known = self.epoch and not self.state.closed and self.next_slot > self.first_slot
+        return bool(known and self._far and self._alone and self._unverified is None)
 
     def _propose(
         self, build: Callable[[LogState], LogEntry | None], *, look: bool | None, publishes: bool, surely: bool
@@ -377,6 +400,24 @@ class CommitLog:
                 self.publish_last()
             return self._strangers.found
 
+    def past_the_log(self) -> tuple[list[str], frozenset[str]]:
+        """What other engines have done that the log does not tell: T of commits since the epoch was opened, and of rollbacks.
+
+        As seen no more than a second ago.
+        """
+        with self._mutex:
+            self._strangers.look(every_s=_SEEN_S)
+            return list(self._strangers.found), self.rollbacks
+
+    def lists_the_timeline(self) -> None:
+        """The caller does, and sees by itself what other engines have done: the next look is due a second later."""
+        self._strangers.postpone()
+
+    @property
+    def rollbacks(self) -> frozenset[str]:
+        """T of the rollbacks of other engines that this handle has seen so far."""
+        return frozenset(self._strangers.rollbacks)
+
     def _verify(self, commits: list[Commit]) -> None:
         last, known = self.state.last, len(commits)
         shown = self._timeline.reconcile(commits or [last] if last else commits)
@@ -395,7 +436,7 @@ class CommitLog:
                 put = self._store.put_if_absent(path, body, durable=durable)
                 if put.outcome is Outcome.LOST and (stored := self._store.get(path)) is not None:
                     if stored.body != body:
-                        self._met = path, stored.body
+                        self._met, self._alone = (path, stored.body), False
                         return False
                     # Ours that got no answer, or the same of another's; and what can be seen may be on no disk.
                     put = self._write_anew(path) if unflushed else self._store.secure(path)

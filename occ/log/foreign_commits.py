@@ -2,7 +2,8 @@
 
 The log cannot tell whether they overlap with ours, so whoever notices one writes no more until `adopt` has taken it
 over. A new handle looks when it verifies its epoch, every handle again now and then (one ranged listing, bounded in
-its share of the time), and whoever closes an epoch right before: what is older than the epoch is known.
+its share of the time; who reads, once a second), and whoever closes an epoch right before: what is older than the epoch is
+known.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Strangers:
 
     Attributes:
         found: T of those that have committed, in order.
+        rollbacks: T of the rollbacks of other engines that were seen. One may be of a commit of ours, whose files are gone.
     """
 
     def __init__(
@@ -45,29 +47,39 @@ class Strangers:
     ) -> None:
         self._log, self._env, self._since = log, env, since
         self.found: list[str] = []
+        self.rollbacks: set[str] = set()
         self._top = self._from = EARLIEST
-        self._next_at = 0.0
+        self._next_at = self._looked_at = 0.0
         self._at_work: dict[str, float] = {}  # T -> when it was first seen pending, by the monotonic clock
 
     def epoch_begins(self, top: str) -> None:
         """All that the timeline showed up to that time is known: who closed the epoch before had looked."""
         self.found, self._top = [], top
 
-    def look(self, *, now: bool = False) -> None:
+    def look(self, *, now: bool = False, every_s: float | None = None) -> None:
         """Look on the timeline, if it is time to or ``now``. May read on in the log.
 
-        Once there is one, every time: its own engine may have taken it back.
+        ``every_s``: it is time to when the last look is older. Once there is one, every time: its own engine may have taken
+        it back.
         """
         began = self._env.monotonic()
         awaited = any(began < seen + _AWAITED_S for seen in self._at_work.values())
-        if not (now or self.found or awaited or began >= self._next_at):
+        due = began >= (self._next_at if every_s is None else self._looked_at + every_s)
+        if not (now or self.found or awaited or due):
             return
         self.judge(self._since(self._from, self._is_ours))
         ended = self._env.monotonic()
+        self._looked_at = began
         self._next_at = ended + max((ended - began) / _SHARE, _EVERY_S)
+
+    def postpone(self) -> None:
+        """Who looks every few seconds has just seen the timeline."""
+        self._looked_at = self._env.monotonic()
 
     def judge(self, shown: Sequence[Instant]) -> None:
         """Sort out which of these are strangers'. May read on: one that began since we read the log is none."""
+        self.rollbacks.update(each.requested for each in shown if each.action == "rollback" and each.completed)
+        shown = [each for each in shown if each.action != "rollback"]
         if any(self._is_unknown(each) for each in shown):
             self._log.catch_up()
         unknown = [each for each in shown if self._is_unknown(each)]

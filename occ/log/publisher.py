@@ -10,8 +10,10 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from ...ahead import Task
 from ...conflict import Values
 from ...environment import Environment
 from ...errors import CorruptTableError, StorageError
@@ -29,7 +31,7 @@ from ...hudi.timeline import (
     parse,
     parse_unknown,
 )
-from ...storage import Outcome, Store, secured
+from ...storage import Outcome, Store, is_far, secured
 from ..entries import (
     INLINE_BYTES,
     Commit,
@@ -46,7 +48,8 @@ from ..entries import (
 
 FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder that it lists is not there
 # Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
-_CHANGE_NOTHING = frozenset({"clean", "indexing", "rollback", "savepoint", "schemacommit"})
+# Of their rollbacks who reads must hear: one may be of a commit that has completed.
+_CHANGE_NOTHING = frozenset({"clean", "indexing", "savepoint", "schemacommit"})
 _TRIES = 8  # of a request without an answer
 _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
 _NONE: Mapping[str, Values] = {}
@@ -142,6 +145,8 @@ class Publisher:
         self._store, self._env, self._folder = store, env, folder
         self._history = History(store, folder)
         self._ready: dict[str, tuple[Commit, bytes]] = {}  # by instant
+        self._far = is_far(store.url)
+        self._looks: list[Task[None]] = []
 
     @contextmanager
     def ready(self, commit: Commit) -> Iterator[None]:
@@ -166,7 +171,8 @@ class Publisher:
             t=1  others publish it, and the timeline is archived up to commit 5
             t=2  its put succeeds: 3 is the first active instant now, and nobody tells of 4 and 5 (trap 4)
 
-        So who has put it looks for it in the history, where it stood before it left the timeline.
+        So who has put it looks for it in the history, where it stood before it left the timeline. On a far store nobody waits
+        for that after a commit of his own: one who is stopped before he has looked is as one who was killed then.
         """
         for name in commit.published:
             self._put(commit, name)
@@ -185,14 +191,28 @@ class Publisher:
             # "bytes": never torn; a name that a power cut takes away is put back from the log by the next handle.
             put = store.put_if_absent(path, body, durable="bytes")
             if put.outcome is not Outcome.UNKNOWN or store.head(path):
-                if put.outcome is not Outcome.LOST and self._is_archived(name):
-                    store.delete(path)
+                if put.outcome is Outcome.LOST:
+                    return
+                if self._far and commit.instant in self._ready:
+                    self._looks = [each for each in self._looks if not each.ended]
+                    self._looks.append(Task(self._env, partial(self._withdraw_if_archived, name, path)))
+                else:
+                    self._withdraw_if_archived(name, path)
                 return
         raise StorageError(
             f"{store.url}: commit {commit.instant} has landed in the log but its instant {path} could not be put on the "
             "timeline; the next writer or `lakelatch rollback` publishes it",
             instant=commit.instant,
         )
+
+    def _withdraw_if_archived(self, name: str, path: str) -> None:
+        if self._is_archived(name):
+            self._store.delete(path)
+
+    def close(self) -> None:
+        """Wait for the looks into the history that nobody has waited for. Twice is fine."""
+        for look in self._looks:
+            look.wait()
 
     def _tries(self) -> Iterator[None]:
         """Once for each time that something is asked until there is an answer, after growing pauses."""
@@ -286,7 +306,7 @@ class Publisher:
         return set(undone)
 
     def since(self, first: str, known: Callable[[str], bool] = lambda _: False) -> list[Instant]:
-        """The instants of commits from that T on, but for those whose T is ``known``, of one ranged listing."""
+        """The instants of commits and of rollbacks from that T on, but for those whose T is ``known``, of one ranged listing."""
         names = self._store.names(self._folder, after=first)
         return _of_commits(name for name in names if not known(name.partition(".")[0].partition("_")[0]))
 

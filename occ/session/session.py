@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...ahead import Task
 from ...environment import SYSTEM, Environment
 from ...errors import CorruptTableError, InputError, LakeLatchError, StorageError, TableError, UnsupportedTableError
 from ...hudi.files import Footers
@@ -32,10 +34,10 @@ from ...hudi.timeline import (
     refuse_clock,
     time_of,
 )
-from ...storage import Store
+from ...storage import Store, is_far
 from ...tracing import step
 from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
-from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, Pruner
+from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
 from .memory import Contention, Reservations
 from .outcome import forgotten
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
     from ...hudi.timeline import FileSlice, Snapshot
     from ...streams import Stream
-    from ..staging import FileSpec
+    from ..staging import FileSpec, KeySpans
 
 T = TypeVar("T")
 _log = logging.getLogger("lakelatch")
@@ -68,6 +70,8 @@ class Session:
         merged_bytes_s: how many bytes of file slices a merge is taken to write in a second, before it has written any.
         rounds: called with each heartbeat while their transaction beats, by T.
         markers: the server that takes its markers; None: they are put directly.
+        far: a request to its store takes long.
+        records: what this process knows of its open transactions without asking a far store, by T.
         first_sweep: called once, when the session looks after others for the first time.
     """
 
@@ -88,11 +92,17 @@ class Session:
         self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
+        self.far = is_far(store.url)
+        self.records: dict[str, OwnRecord] = {}
+        self._partitions = set[str]()  # that have their metadata file
+        self._spans: KeySpans | None = None
+        self._behind: list[Task[None]] = []
+        self._mutex = threading.Lock()  # guards that list
         self.footers = Footers(store)
         self.history = History(store, self.config.timeline_folder)
         self._closed = self._swept = False
         if self.writable:
-            publisher = Publisher(store, env, self.config.timeline_folder)
+            self._publisher = publisher = Publisher(store, env, self.config.timeline_folder)
             self.log = CommitLog(store, env, publisher, epoch_slots=epoch_slots)
             self.log.catch_up()
             self._lock = TableLock(self.log, store, env, self.writer)
@@ -103,7 +113,7 @@ class Session:
                 store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
             )
             self.reservations = Reservations(env, self.log)
-            self.views = ViewCache(self.log, self._cold_view, self.files_of)
+            self.views = ViewCache(self.log, self._cold_view, lambda: self._followed(self._newest), self.files_of)
 
     @property
     def settings(self) -> Settings:
@@ -131,7 +141,10 @@ class Session:
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""
         self._closed = True
+        for task in self._behind:
+            task.wait()
         if self.writable:
+            self._publisher.close()
             self.heart.close()
             self._lock.close()
         if self.markers is not None:
@@ -204,6 +217,35 @@ class Session:
         except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
+    def afterwards(self, call: Callable[[], object], what: str) -> None:
+        """Make a call that nobody has to wait for; on a far store on another thread, for which `close` waits.
+
+        Its errors are logged: what it leaves undone another handle finds.
+        """
+
+        def run() -> None:
+            try:
+                call()
+            except LakeLatchError as e:
+                _log.warning("%s: %s: %s", self.url, what, e)
+
+        if not self.far or self._closed:
+            run()
+            return
+        with self._mutex:
+            self._behind = [*(each for each in self._behind if not each.ended), Task(self.env, run)]
+
+    def record(self, instant: str) -> OwnRecord | None:
+        """What this process will know of a transaction that it begins; None where asking the store costs little."""
+        if not self.far or self.markers is not None:
+            return None
+
+        def lives() -> bool:
+            return self.heart.longest_silence_s(instant) < self.settings.heartbeat_timeout_s / 2
+
+        found = self.records[instant] = OwnRecord(lives, self._partitions)
+        return found
+
     def _after_beats(self) -> None:
         """On the heartbeat's thread, so that nobody waits for it."""
         self.look_after_others()
@@ -241,8 +283,10 @@ class Session:
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
-        from ..staging import FileSpec
+        from ..staging import FileSpec, KeySpans
 
+        if self._spans is None:
+            self._spans = KeySpans()
         schema, avro = _settled(current, _without(rows, META_COLUMNS), self.config.name)
         missing = [f for f in (*self.config.record_key_fields, *self.config.partition_fields) if f not in schema.names]
         if missing:
@@ -261,6 +305,8 @@ class Session:
             ties=settings.ties,
             streams=settings.streams,
             desk=self.desk,
+            spans=self._spans,
+            record=self.records.get(instant),
         )
         self.refuse_rule(settings, schema)
         return spec, avro
@@ -350,34 +396,43 @@ class Session:
 
     def latest(self) -> tuple[View, str]:
         """The view now, and the largest completion time that it holds."""
+        self.require_open()
+        view = self.views.newest()
+        return view, view.completion
 
-        def newest(timeline: Timeline) -> tuple[View, str]:
-            completion = max((each.completed or each.requested for each in timeline.commits), default=EARLIEST)
-            return cold_view(self.store, timeline), completion
-
-        return self._steadily(newest)
+    def _newest(self, timeline: Timeline) -> View:
+        return cold_view(self.store, timeline)
 
     def _steadily(self, look: Callable[[Timeline], T]) -> T:
         """What a look at the timeline gives that no restore interferes with."""
+        found, _, later = self._followed(look)
+        self.log.unfollow(later)
+        return found
+
+    def _followed(self, look: Callable[[Timeline], T]) -> tuple[T, int, Follower]:
+        """The same, the slot of the log that it is the state at, and who collects what lands from there on."""
         # The log first: what it holds unpublished is merged, and what lands later is on the timeline or not seen.
-        # Listed anew each time, so that commits of engines that bypass the log are seen too.
         while True:
             last, follower = self.log.catch_up().last, self.log.follow(Follower())
+            kept = False
             try:
                 timeline = self.timeline()
                 if any((i.completed or "") > (last.completion if last else EARLIEST) for i in timeline.commits):
                     self.log.catch_up()  # of two that landed while the names were listed, the later one alone may be among them
-                found = look(self._whole(timeline, follower))
+                timeline, slot = self._whole(timeline, follower)
+                found = look(timeline)
                 if not self._restored_since(follower):
-                    return found
+                    kept = True
+                    return found, slot, follower
             except (CorruptTableError, StorageError):
                 if not self._restored_since(follower):
                     raise
             finally:
-                self.log.unfollow(follower)
+                if not kept:
+                    self.log.unfollow(follower)
 
-    def _whole(self, timeline: Timeline, follower: Follower) -> Timeline:
-        """The timeline with all that the log has and it lacks, and without what the log has taken back.
+    def _whole(self, timeline: Timeline, follower: Follower) -> tuple[Timeline, int]:
+        """The timeline with all that the log has and it lacks, and without what the log has taken back; and up to which slot.
 
         Names on the timeline are flushed when an epoch of the log is closed. A power cut before that may have taken any of
         them away, and a writer puts them back; who only reads must not show a state that never was (trap 24).
@@ -391,7 +446,7 @@ class Session:
             for commit, name in lost
             if commit.action in COMMIT_ACTIONS and (instant := parse(name, layout=2))
         }
-        return timeline.plus(more) if more else timeline
+        return timeline.plus(more) if more else timeline, known[-1].slot + 1 if known else 0
 
     def _restored_since(self, follower: Follower) -> bool:
         """A restore takes instants and files away while they are listed: what was seen may be half of each state."""

@@ -1,7 +1,8 @@
 """What a transaction sees: the file slices and the schema as of one slot of the log.
 
 A warm handle derives the next view from the last one and the commits between, so nothing grows with the history; a
-cold one lists the timeline and the data files once.
+cold one lists the timeline and the data files once. A restore, a log that was made anew and what other engines do past the
+log cannot be derived, and make it cold. A cleaning and an archival take away only what no newest view holds.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...errors import CorruptTableError, StorageError
 from ...hudi.files import list_data_files
-from ...hudi.timeline import CommitMetadata, Snapshot, Timeline, build
+from ...hudi.timeline import COMMIT_ACTIONS, EARLIEST, CommitMetadata, Snapshot, Timeline, build
 from ..entries import Commit
 from ..log import CommitLog, Follower
 
@@ -36,10 +38,14 @@ def arrow_schema(avro: str) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Snapshot and schema (Avro JSON of the data columns, None before the first commit) as of one slot."""
+    """Snapshot and schema (Avro JSON of the data columns, None before the first commit) as of one slot.
+
+    ``completion`` is the largest C of its commits.
+    """
 
     snapshot: Snapshot
     schema: str | None
+    completion: str = EARLIEST
 
     def arrow_schema(self) -> pa.Schema | None:
         """The data columns as an Arrow schema."""
@@ -47,12 +53,14 @@ class View:
 
     def after(self, commit: Commit, metadata: CommitMetadata) -> View:
         """The view once this commit counts as well."""
-        return View(self.snapshot.after(metadata, commit.instant, commit.completion), commit.schema or self.schema)
+        snapshot = self.snapshot.after(metadata, commit.instant, commit.completion)
+        return View(snapshot, commit.schema or self.schema, commit.completion)
 
     def after_all(self, commits: Sequence[Commit], files_of: Callable[[Commit], Mapping[str, Any]]) -> View:
         """The view once these commits, in slot order, count as well."""
         snapshot = self.snapshot.after_all((files_of(each), each.completion) for each in commits)
-        return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema))
+        last = next((each.completion for each in reversed(commits) if each.action in COMMIT_ACTIONS), self.completion)
+        return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema), last)
 
 
 def cold_view(
@@ -77,7 +85,8 @@ def cold_view(
     past = timeline.completed_by(requested=as_of, completed=as_of_completion)
     older = () if past or not whole else timeline.archived_by(requested=as_of, completed=as_of_completion)
     found = (timeline.metadata(instant).schema for instant in reversed(past or older))
-    return View(snapshot, next((schema for schema in found if schema), timeline.config.create_schema))
+    schema = next((schema for schema in found if schema), timeline.config.create_schema)
+    return View(snapshot, schema, max((each.completed or each.requested for each in past), default=EARLIEST))
 
 
 class ViewCache:
@@ -88,18 +97,61 @@ class ViewCache:
 
     Args:
         cold: the view from one listing, of all commits with a completion time up to its argument.
+        newest: the view now from one listing, the slot that it is of, and who collects the commits from there on.
         files_of: what `Snapshot.after_all` needs to know of a commit.
     """
 
     def __init__(
-        self, log: CommitLog, cold: Callable[[str], View], files_of: Callable[[Commit], Mapping[str, Any]]
+        self,
+        log: CommitLog,
+        cold: Callable[[str], View],
+        newest: Callable[[], tuple[View, int, Follower]],
+        files_of: Callable[[Commit], Mapping[str, Any]],
     ) -> None:
-        self._log, self._cold, self._files_of = log, cold, files_of
+        self._log, self._cold, self._newest, self._files_of = log, cold, newest, files_of
         self._mutex = threading.Lock()
         self._view: View | None = None
         self._slot = -1
         self._asked = self._bare = False
         self._since = Follower()
+        self._head: tuple[int, View] | None = None  # what the view and the commits since give, for who reads
+        self._rollbacks: frozenset[str] = frozenset()  # of other engines, that the view has seen
+
+    def newest(self) -> View:
+        """The view of all that has landed when this is called. A warm one asks for the head of the log and nothing else."""
+        with self._mutex:
+            self._asked = True
+            self._log.catch_up()
+            if self._is_useless() or any(each.restores for each in self._since.commits):
+                return self._looked_up(self._log.rollbacks, keep=True)
+            passed, rollbacks = self._log.past_the_log()
+            if passed or rollbacks != self._rollbacks:
+                return self._looked_up(rollbacks, keep=not passed)
+            try:
+                return self._moved_to_head()
+            except (CorruptTableError, StorageError):  # what a commit did cannot be read; the timeline may tell
+                return self._looked_up(rollbacks, keep=True)
+
+    def _looked_up(self, rollbacks: frozenset[str], *, keep: bool) -> View:
+        self._log.lists_the_timeline()
+        view, slot, later = self._newest()
+        self._log.unfollow(self._since if keep else later)
+        if keep:
+            self._begin_with(view, slot, later, rollbacks)
+        else:
+            self._view = None  # it may hold what another engine did, which no commit of the log takes back
+        return view
+
+    def _moved_to_head(self) -> View:
+        assert self._view is not None
+        slot, view = self._head if self._head is not None and self._head[0] >= self._slot else (self._slot, self._view)
+        waiting = list(self._since.commits)
+        if more := [each for each in waiting if each.slot >= slot]:
+            slot, view = more[-1].slot + 1, view.after_all(more, self._files_of)
+            self._head = slot, view
+        if len(waiting) > _COMMITS_KEPT:  # a transaction that began before and has not looked yet has to list
+            self._moved(view, slot, waiting)
+        return view
 
     def at(self, slot: int, top: str, later: Follower) -> View:
         """The view that holds every commit before ``slot`` and no other; ``later`` follows what comes after it."""
@@ -122,13 +174,20 @@ class ViewCache:
 
     def _warm(self, slot: int, top: str, later: Follower) -> View | None:
         """A view of an earlier slot to go on from; None for a transaction older than the one before."""
-        useless = self._view is None or (self._bare and self._asked)
-        if useless or not self._since.complete or self._taken_back(slot):
+        rollbacks = self._log.rollbacks
+        if self._is_useless() or self._taken_back(slot) or rollbacks != self._rollbacks:
             view = self._cold(top)  # first: if it fails, the old view must not be taken for one that is followed
             self._log.unfollow(self._since)
-            self._since = self._log.follow(later)
-            self._view, self._slot, self._bare = view, slot, False
+            self._begin_with(view, slot, self._log.follow(later), rollbacks)
         return self._view if self._slot <= slot else None
+
+    def _is_useless(self) -> bool:
+        return self._view is None or (self._bare and self._asked) or not self._since.complete
+
+    def _begin_with(self, view: View, slot: int, since: Follower, rollbacks: frozenset[str]) -> None:
+        del since.commits[: bisect_left(since.commits, slot, key=lambda commit: commit.slot)]
+        self._view, self._slot, self._bare, self._since = view, slot, False, since
+        self._head, self._rollbacks = None, rollbacks
 
     def _taken_back(self, slot: int) -> bool:
         return any(commit.restores for commit in self._since.commits if commit.slot < slot)
@@ -142,7 +201,7 @@ class ViewCache:
         before = self._before(slot)
         schema = next((each.schema for each in reversed(before) if each.schema), view.schema)
         self._bare = True
-        return self._moved(View(Snapshot(), schema), slot, before)
+        return self._moved(View(Snapshot(), schema, view.completion), slot, before)
 
     def _before(self, slot: int) -> list[Commit]:
         waiting = self._since.commits

@@ -18,6 +18,7 @@ from .apply_rows import (
 )
 from .collected_facts import wanted_of
 from .file_spec import FileLookout, FileSpec, refuse_if_over, token
+from .key_spans import KeySpans
 from .meta_columns import COMMIT_TIME, SEQNO
 from .new_file import NewFile
 from .selection import GROUP_COLUMN, PARTITION_COLUMN, RowsInMemory, Selection, units
@@ -35,6 +36,7 @@ __all__ = [
     "FileSpec",
     "Files",
     "Kept",
+    "KeySpans",
     "NewFile",
     "NewGroups",
     "Plan",

@@ -486,6 +486,24 @@ def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) 
 
 def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
     """What `_partners` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
+    opened = [each for each in slices if not _excluded(spec, each, keys)]
+    with closing(_of_opened(spec, opened, keys)) as found:
+        following = iter(opened)
+        next_opened = next(following, None)
+        for each in slices:
+            if each is next_opened:
+                yield next(found)
+                next_opened = next(following, None)
+            else:
+                yield None
+
+
+def _excluded(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
+    """Whether it is known of old that a slice has none of the keys."""
+    return spec.spans is not None and not old.logs and spec.spans.exclude(old.path, keys)
+
+
+def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
     if len(slices) == 1:
         yield _partners(spec, slices[0], keys)
         return

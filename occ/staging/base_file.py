@@ -180,6 +180,8 @@ class BaseFileWriter:
             self.stat = self._existing()
         else:
             assert self._parquet.footer is not None
+            if self._spec.spans is not None:
+                self._spec.spans.learn(self.path, self._parquet.footer)
             self.stat = self._stat(self._parquet.rows, size, *self._settled_counts(), self._parquet.footer)
         self._file.close()
         return self.stat

@@ -48,7 +48,7 @@ class DataFile:
             ConflictError: it gives way to another one (``early_conflict_detection``).
         """
         spec = self._spec
-        refuse_if_over(spec.store, spec.instant)
+        spec.refuse_if_over()
         if self._first:
             _announce_partition(spec, self._partition)
         file = BaseFile.at(self.path, 0) or LogFile.at(self.path, 0)
@@ -68,13 +68,16 @@ class DataFile:
         spec = self._spec
         self._object.stream.flush()
         size = self._object.stream.tell()
-        if not stands(spec.store, self._marker):
-            raise self._withheld()
-        refuse_if_over(spec.store, spec.instant)
+        if spec.record is not None:
+            spec.record.arrived()
+        if not spec.lives():
+            if not stands(spec.store, self._marker):
+                raise self._withheld()
+            refuse_if_over(spec.store, spec.instant)
         put = self._object.publish()
         # What is there, ours or of another run, may be on no disk.
         kept = put if put.done else secured(spec.store, self.path)
-        if not stands(spec.store, self._marker):
+        if not spec.lives() and not stands(spec.store, self._marker):
             # Stopped after the look above, for so long that the sweep went by before the file was there; or after the
             # file was there, which another run of this task has reported and the transaction has committed (trap 19).
             if put.outcome is Outcome.DONE and is_no_part(spec.store, spec.instant, self.path):
@@ -105,10 +108,13 @@ class DataFile:
 
 def _announce_partition(spec: FileSpec, partition: str) -> None:
     """JVM readers find a partition only by this file, so it stands before the first data file."""
-    path = join(partition, PARTITION_METADATA)
+    path, known = join(partition, PARTITION_METADATA), spec.record.partitions if spec.record is not None else set()
+    if partition in known:  # nobody deletes it
+        return
     if spec.store.head(path) is None:
         put = put_secured(spec.store, path, partition_metadata(spec.instant, partition))
         if not put.done:
             raise StorageError(
                 f"{path} could not be written: {put.cause}; nothing landed, run the write again", path=path
             )
+    known.add(partition)

@@ -17,7 +17,8 @@ from ...hudi.table import TableConfig
 from ...mergers import Rule, Ties
 from ...storage import Store
 from ...streams import Stream
-from ..liveness import Io, Marker, MarkerDesk, announce_all, heartbeat_path
+from ..liveness import Io, Marker, MarkerDesk, OwnRecord, announce_all, heartbeat_path
+from .key_spans import KeySpans
 
 _FAMILY = uuid.UUID("6f2d8a44-5f0e-5b1f-9a44-1a7c3e2b9d10")
 
@@ -61,6 +62,8 @@ class FileSpec:
         streams: of the table.
         desk: of the server that takes the markers; None: they are put directly.
         lookout: is told of each file; it does not travel.
+        spans: the keys of the files that this process has met; does not travel.
+        record: what the process that began the transaction knows of it; None in another, and where asking costs little.
     """
 
     store: Store
@@ -79,9 +82,13 @@ class FileSpec:
     streams: tuple[Stream, ...] = ()
     desk: MarkerDesk | None = None
     lookout: FileLookout | None = field(default=None, repr=False, compare=False)
+    spans: KeySpans | None = field(default=None, repr=False, compare=False)
+    record: OwnRecord | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "lookout": None}
+        if self.record is not None:
+            self.record.travels()
+        return {**self.__dict__, "lookout": None, "spans": None, "record": None}
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
         """Around the marker of a file of this group."""
@@ -89,7 +96,19 @@ class FileSpec:
 
     def announce(self, files: Iterable[tuple[str, Io]]) -> list[Marker]:
         """Markers of these files stand when this returns: in one request where a server takes them."""
-        return announce_all(self.store, self.instant, files, desk=self.desk)
+        wanted = list(files)
+        if self.record is not None:  # before they are put: one without an answer may arrive late
+            self.record.markers += [Marker(self.instant, path, io) for path, io in wanted]
+        return announce_all(self.store, self.instant, wanted, desk=self.desk)
+
+    def lives(self) -> bool:
+        """Whether this process knows, without asking, that nobody has ended the transaction."""
+        return self.record is not None and self.record.lives()
+
+    def refuse_if_over(self) -> None:
+        """Raise `RolledBackError` when the transaction has ended."""
+        if not self.lives():
+            refuse_if_over(self.store, self.instant)
 
     @property
     def rule(self) -> Rule:

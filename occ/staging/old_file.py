@@ -21,6 +21,7 @@ from ...hudi.files import Chunk, RawFooter, note_of
 from ...hudi.merge import holds, stored_texts
 from ...hudi.table import META_COLUMNS, RECORD_KEY, all_outside
 from .file_spec import FileSpec
+from .key_spans import span_of
 from .meta_columns import FILE_NAME, PARTITION_PATH
 
 _LOOKED_UP_ROWS = 1 << 20  # at a time: a hash table of the keys that are looked for is made each time
@@ -38,6 +39,8 @@ class OldFile:
         texts = stored_texts(self.metadata, but=(RECORD_KEY, *self._spec.config.record_key_fields))
         self._file = pq.ParquetFile(self.stream, metadata=self.metadata, read_dictionary=texts)
         self._note = note_of(self.metadata)
+        if self._spec.spans is not None:
+            self._spec.spans.learn(self._path, self.metadata)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,10 +54,8 @@ class OldFile:
 
     @property
     def span(self) -> tuple[bytes, bytes] | None:
-        """The smallest and the largest key, in Java's order if it is a file of ours; None where nothing is said."""
-        told = self.metadata.metadata or {}
-        low, high = told.get(b"hoodie_min_record_key"), told.get(b"hoodie_max_record_key")
-        return None if low is None or high is None else (low, high)
+        """As `span_of`."""
+        return span_of(self.metadata)
 
     @cached_property
     def row_groups(self) -> list[tuple[int, int]]:

@@ -41,7 +41,8 @@ def begin(
     if first is not None:
         number(first, "first", least=0, whole=True)
     session.require_log()
-    session.refuse_if_unwritable()
+    if not session.far:  # there the attempt does, beside its begin entry
+        session.refuse_if_unwritable()
     if session.log.state.last is None:  # made half, or adopted and not yet written to
         lay_floor(session)
     reserved = reservation_of(session, reserve, operation) if reserve is not None else None

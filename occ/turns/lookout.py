@@ -82,7 +82,9 @@ class Lookout:
         # Under the name that the first task would give it. A marker without a file goes at the commit.
         names = {group: base_file_name(BaseName(group.file_id, token(0), self._txn.instant)) for group in groups}
         files: list[tuple[str, Io]] = [(join(group.partition, names[group]), "MERGE") for group in sorted(groups)]
-        announce_all(self._session.store, self._txn.instant, files, desk=self._session.desk)
+        markers = announce_all(self._session.store, self._txn.instant, files, desk=self._session.desk)
+        if (record := self._session.records.get(self._txn.instant)) is not None:
+            record.markers += markers
         self._announced |= groups
 
     def targets_wanted(self) -> bool:

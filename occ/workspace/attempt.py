@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from ...ahead import Task
 from ...errors import LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
@@ -98,6 +100,8 @@ class Attempt:
             ConflictError: one of them has not ended within the time that is waited.
         """
         patience, follower = BoundedWait(session), Follower()
+        # On a far store beside the begin entry, which changes nothing that another version or engine goes by.
+        checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
         before: Begin | None = None
 
@@ -152,11 +156,12 @@ class Attempt:
             trace=trace,
         )
         try:
+            if checked is not None:
+                checked.take()
             session.log.publish_last()  # our snapshot may be read from the timeline
             session.heart.start(made.instant)
-            for state in kind.announced:
-                made._announce(kind.action, state)
-            session.look_after_others()
+            made._announce_pending()
+            session.afterwards(session.look_after_others, "cleaning up after others failed")
         except BaseException:
             made.abort("it could not begin")
             raise
@@ -259,9 +264,29 @@ class Attempt:
 
     # --- the pending instant ---------------------------------------------------------------------------------
 
+    def _announce_pending(self) -> None:
+        """Put the pending instant. On a far store of a write it is on its way then, and stands before the first data file.
+
+        The heartbeat stands before it: JVM writers take a pending instant without one for a dead writer's.
+        """
+        session, kind = self.session, self.kind
+        puts = [partial(self._announce, kind.action, state) for state in kind.announced]
+        record = session.record(self.instant)
+        if record is None or kind.service:
+            for put in puts:
+                put()
+        else:
+            record.sends([Task(session.env, put) for put in puts])
+
+    def arrived(self) -> None:
+        """The pending instant stands when this returns. Raises `StorageError` when it could not be put."""
+        if (record := self.session.records.get(self.instant)) is not None:
+            record.arrived()
+
     def announce_as(self, action: str) -> None:
         """The pending instant has the action that the commit will have; before the first file of that commit."""
         if action != self.announced_as:
+            self.arrived()
             # "": should this fail half-way, the abort deletes what stands there of any action.
             before, self.announced_as = self.announced_as, ""
             for state in self.kind.announced:
@@ -292,6 +317,8 @@ class Attempt:
         """
         if self.state != "open":
             return
+        if (record := self.session.records.get(self.instant)) is not None:
+            record.settle()  # or a late put would follow the deletion
         self.over("aborted" if self.plan is None else "left")
         abandon()
         if self.plan is not None:
@@ -314,6 +341,7 @@ class Attempt:
         """It has ended so; heartbeat, follower and lease go."""
         self.state = state
         self.session.heart.stop(self.instant)
+        self.session.records.pop(self.instant, None)
         self.session.log.unfollow(self.follower)
         self.release()
         self.trace.end(state)

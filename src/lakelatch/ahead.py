@@ -46,6 +46,11 @@ class Task(Generic[T]):
         finally:
             self._ended.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the call has ended."""
+        return self._ended.is_set()
+
     def wait(self) -> None:
         """Return when the call has ended."""
         self._ended.wait()

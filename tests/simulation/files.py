@@ -13,7 +13,7 @@ from lakelatch.hudi.timeline.commit_metadata import WriteStat
 from lakelatch.hudi.timeline.snapshot import FileSlice
 from lakelatch.occ.entries.value_hashes import FileFacts
 from lakelatch.occ.liveness.late_files import is_no_part
-from lakelatch.occ.liveness.markers import announce, stands
+from lakelatch.occ.liveness.markers import Io, Marker, announce, stands
 from lakelatch.occ.services import clustering, compaction
 from lakelatch.occ.services.execution import Execution
 from lakelatch.occ.services.rewriting import slices_of
@@ -81,17 +81,29 @@ def write(
     """A data file, by the steps of `BaseFileWriter`."""
     store = txn.session.store
     path = join(partition, base_file_name(BaseName(file_id, f"0-{number}-0", txn.instant)))
-    refuse_if_over(store, txn.instant)
-    marker = announce(store, txn.instant, path, "MERGE" if prev else "CREATE")
+    record = txn.session.records.get(txn.instant)
+
+    def lives() -> bool:
+        return record is not None and record.lives()
+
+    if not lives():
+        refuse_if_over(store, txn.instant)
+    io: Io = "MERGE" if prev else "CREATE"
+    if record is not None:
+        record.markers.append(Marker(txn.instant, path, io))
+    marker = announce(store, txn.instant, path, io)
     with store.create(path) as new:
         new.stream.write(encode(content))
         size = new.stream.tell()
-        if not stands(store, marker):
-            raise RolledBackError("its marker is gone", instant=txn.instant)
-        refuse_if_over(store, txn.instant)
+        if record is not None:
+            record.arrived()
+        if not lives():
+            if not stands(store, marker):
+                raise RolledBackError("its marker is gone", instant=txn.instant)
+            refuse_if_over(store, txn.instant)
         published = new.publish()
         secured = published if published.done else store.secure(path)
-        if not stands(store, marker):
+        if not lives() and not stands(store, marker):
             if published.done and is_no_part(store, txn.instant, path):
                 store.delete(path)
             raise RolledBackError("its marker is gone", instant=txn.instant)

@@ -26,6 +26,7 @@ from lakelatch.occ.log import publisher as publish
 from lakelatch.occ.services import clean as cleaning
 from lakelatch.occ.services import scheduling as services
 from lakelatch.occ.session import memory as remembered
+from lakelatch.occ.session import session as opened
 from lakelatch.occ.session import snapshot_cache as view
 from lakelatch.occ.session import table_lock
 from lakelatch.occ.staging import apply_rows
@@ -57,7 +58,9 @@ def simulated() -> Iterator[None]:
             logging.disable(logging.CRITICAL)  # tracebacks of simulated faults cost more than the schedule
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
-                simulated_mutexes(commit_log, heartbeat, view, table_lock, remembered, held, memory, queue, renewer)
+                simulated_mutexes(
+                    commit_log, heartbeat, opened, view, table_lock, remembered, held, memory, queue, renewer
+                )
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))
             stack.enter_context(mock.patch.object(LeaseState, "ensure", _watched(LeaseState.ensure)))

@@ -6,10 +6,7 @@ Deterministic and without threads: a request that is sent ahead is carried out w
 from __future__ import annotations
 
 import random
-import shutil
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,17 +18,14 @@ from lakelatch.occ.log import Follower
 from lakelatch.occ.log import commit_log as commit_log_module
 from lakelatch.occ.log import read_ahead as read_ahead_module
 from lakelatch.occ.log.commit_log import CommitLog
-from lakelatch.occ.log.epochs import LOG, slot_path
+from lakelatch.occ.log.epochs import slot_path
 from lakelatch.occ.log.read_ahead import ReadAhead
 from lakelatch.occ.log.state import LogState
-from lakelatch.occ.table.table import Table
 from lakelatch.storage import Outcome, Put, Stored
-from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing import FakeEnvironment
-from lakelatch.testing.faults import FaultStore
 
 from ..test_traps import delete_epochs_before_the_newest, put_into_an_emptied_slot
-from ..world import BEGUN, Writer, content, insert, make_empty
+from ..world import BEGUN, Writer, content
 
 FIRST_EPOCH = 1_750_000_000_000
 
@@ -298,35 +292,6 @@ def test_an_entry_that_took_our_slot_is_not_read_twice():
 
 
 # --- with a table -------------------------------------------------------------------------------------------------
-
-
-class Far(FaultStore):
-    """A folder that says it is none."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(LocalStore(str(folder)))
-        self.url = f"far://{folder}"
-
-
-def requests_of_a_commit(store: FaultStore) -> Counter[str]:
-    with Table(store, env=FakeEnvironment(), writer="w") as table:
-        for number in range(2):  # the first one verifies the epoch
-            store.reset()
-            with table.transaction("insert") as txn:
-                insert(txn, "a", f"{number}")
-    where = {LOG: "log", ".hoodie/timeline": "timeline"}
-    return Counter(f"{c.op} {next((w for f, w in where.items() if c.path.startswith(f)), '')}" for c in store.calls)
-
-
-def test_a_lone_commit_asks_for_nothing_more_than_on_a_disk(tmp_path: Path):
-    """And saves the look-up of the newest epoch before each of its two entries, since one follows them."""
-    make_empty(tmp_path / "a", FakeEnvironment(), lock="none://").close()
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    near, far = (
-        requests_of_a_commit(store) for store in (FaultStore(LocalStore(str(tmp_path / "a"))), Far(tmp_path / "b"))
-    )
-    assert near - far == Counter({"folders log": 2})
-    assert not far - near
 
 
 @pytest.fixture

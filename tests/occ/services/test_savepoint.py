@@ -281,7 +281,8 @@ def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
     txn.abort()
     shown.write_bytes(body)
     # One that is there and cannot be read is damage, whatever is looked at.
-    b.table.session.views = ViewCache(b.table.session.log, b.table.session._cold_view, b.table.session.files_of)
+    session = b.table.session
+    session.views = ViewCache(session.log, session._cold_view, session.views._newest, session.files_of)
     shown.write_bytes(b"torn")
     txn = b.table.transaction("insert")
     with pytest.raises(lakelatch.CorruptTableError):

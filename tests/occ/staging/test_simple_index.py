@@ -104,3 +104,24 @@ def test_every_row_finds_the_file_that_holds_its_key(folder: Path, seed: int):
                 txn.delete(rows(*gone).select(["id", "p"]))
             expected = {key: v for key, v in expected.items() if key not in gone}
             assert content(table) == expected
+
+
+def test_a_file_whose_keys_a_handle_has_met_is_not_opened_for_others(tmp_path: Path):
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", partition_by="p", lock="none://") as table:
+        with table.transaction("insert") as txn:
+            for number in range(FILES):
+                txn.new_file("p=1").write(rows(f"k{number:02}a", f"k{number:02}z"))
+    store = FaultStore(LocalStore(tmp_path / "t"))
+    with Table(store) as table:
+        table.upsert(rows("k07m", v=1))
+        assert len(set(opened(store))) == FILES
+        for key in ("k07n", "k07z", "k09a"):
+            there = {each.path for each in table.snapshot().file_slices()}
+            store.reset()
+            table.upsert(rows(key, v=2))
+            # Those whose keys surround it, and the one that new keys go into.
+            assert len(set(opened(store)) & there) <= 4
+        table.delete(rows("k07n").select(["id", "p"]))
+        assert content(table) == {
+            **{f"k{n:02}{c}": 0 for n in range(FILES) for c in "az"}, "k07m": 1, "k07z": 2, "k09a": 2
+        }  # fmt: skip

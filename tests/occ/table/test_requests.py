@@ -7,16 +7,27 @@ from collections import Counter
 from pathlib import Path
 
 import lakelatch
+from benchmarks.commits.simulated import PART, Latency, new_table
+from lakelatch.environment import Process
 from lakelatch.occ.table.table import Table
 from lakelatch.storage import open_store
 from lakelatch.testing.faults import Call, FaultStore
 
+from ...simulation.environment import SimEnvironment
+from ...simulation.files import put
+from ...simulation.history import Value
+from ...simulation.install import simulated
+from ...simulation.scheduler import Scheduler, SimProcess
+from ...simulation.store import Objects, SimStore
+
 PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
-ROW = re.compile(r"^\| `(\w+)` \| (\S.*?) \| (\d+) \| (\d+) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| (\S.*?) \| (\d+) \| (\d+) \| (\d+) \|", re.MULTILINE)
+COMMIT, FAR, READ = range(3)
+REQUEST_S = 0.02
 
 
 def told(column: int) -> Counter[tuple[str, str]]:
-    """The calls that the document tells: of a commit (0) or a read (1)."""
+    """The calls that the document tells in that column."""
     rows = ROW.findall(PROTOCOL.read_text(encoding="utf-8"))
     return +Counter({(op, what.strip("`")): int(counts[column]) for op, what, *counts in rows})
 
@@ -28,6 +39,7 @@ def made(calls: list[Call]) -> Counter[tuple[str, str]]:
 def _plain(path: str) -> str:
     """As the document names it."""
     path = re.sub(r"^\.hoodie/(\.lakelatch/)?\.?", "", path)
+    path = path.replace("part=a/", "p=a/")
     path = re.sub(r"\d{17}_\d{17}\.commit", "T_C.commit", path)
     path = re.sub(r"^log/\d+/\d+$", "log/E/S", path)
     path = re.sub(r"\S+\.marker\.\w+$", "temp/T/marker", path)
@@ -46,7 +58,37 @@ def test_a_commit_and_a_read_ask_of_the_store_what_the_document_tells(folder: Pa
         store.reset()
         store.calls.clear()
         table.insert([{"id": "1", "p": "a"}])
-        assert made(store.calls) == told(0)
+        assert made(store.calls) == told(COMMIT)
         store.calls.clear()
         assert table.read().to_arrow().num_rows == 2
-        assert made(store.calls) == told(1)
+        assert made(store.calls) == told(READ)
+
+
+def test_a_commit_on_a_far_store_asks_what_the_document_tells_and_waits_for_eight_answers():
+    scheduler, objects = Scheduler(1), Objects(new_table())
+    latency = Latency(scheduler, REQUEST_S, slow=0.0, spread=0.0)
+    process = SimProcess(Process("host", "boot", 1, "1"))
+    waited, calls = list[float](), list[Call]()
+
+    def write() -> None:
+        store = FaultStore(SimStore(objects, latency))  # type: ignore[arg-type]
+        with Table(store, env=SimEnvironment(scheduler, process, set(), 1), writer="w") as table:
+
+            def commit() -> None:
+                began = scheduler.now
+                table.run(lambda txn: put(txn, PART, f"{table.env.uuid()}-0", Value(("x",), 1, 0)), operation="insert")
+                waited.append((scheduler.now - began) / REQUEST_S)
+
+            for _ in range(3):  # the handle is warm
+                commit()
+            scheduler.pause(0.2)  # what was left to do has been done
+            store.reset()
+            commit()
+            scheduler.pause(0.2)
+            calls.extend(store.calls)
+
+    with simulated():
+        scheduler.spawn(process, write, name="w")
+        scheduler.run()
+    assert Counter({k: n for k, n in made(calls).items() if k[0] not in ("create", "settled")}) == told(FAR)
+    assert round(waited[-1], 1) == 8

@@ -16,6 +16,7 @@ Source: names on the timelines of tables that Hudi 0.14 to 1.2 wrote.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,6 +48,7 @@ COMPLETED_AS = {"compaction": "commit", "logcompaction": "deltacommit", "cluster
 _TIME = r"(?:\d{14}|\d{17})"
 _PENDING = re.compile(rf"({_TIME})\.(?:([a-z]+)\.)?(requested|inflight)")
 _COMPLETED = {1: re.compile(rf"({_TIME})()\.([a-z]+)"), 2: re.compile(rf"({_TIME})_({_TIME})\.([a-z]+)")}
+_ZEROS = f"{'0' * 17}_{'0' * 17}"
 _TIME_ONLY = re.compile(_TIME)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,6 +74,21 @@ def parse(name: str, *, layout: int) -> Instant | None:
     A completed name without C on layout 2 is None: one of the two readers takes it for an older table's instant,
     the other ignores it.
     """
+    # A timeline has tens of thousands of names and a dozen of endings, so these are read once.
+    ends = 35 if name[17:18] == "_" else 17
+    if (
+        name.isascii()
+        and name[ends : ends + 1] == "."
+        and name[:17].isdigit()
+        and (ends == 17 or name[18:35].isdigit())
+    ):
+        like = _read(_ZEROS[:ends] + name[ends:], layout)
+        return like and Instant(name[:17], like.action, like.state, name[18:ends] or None)
+    return _read.__wrapped__(name, layout)
+
+
+@functools.lru_cache(maxsize=256)
+def _read(name: str, layout: int) -> Instant | None:
     if found := _PENDING.fullmatch(name):
         time, action, state = found.groups()
         if action is None:
