@@ -174,7 +174,9 @@ def test_duckdb_hands_projection_and_filters_down_to_the_scan_and_gets_the_same_
         everything = table.read().to_arrow()
         here.register("t", Watched(table.read()))
         here.register("arrow", everything)
-        here.execute("create table told as select * from arrow")  # DuckDB 1.5 compares NaN in Arrow's tables as Arrow does
+        here.execute(
+            "create table told as select * from arrow"
+        )  # DuckDB 1.5 compares NaN in Arrow's tables as Arrow does
         assert here.execute("select id from t where n = 1").fetchall() == [("007",)]
         ((columns, filtered),) = asked
         assert filtered
