@@ -45,7 +45,11 @@ def _has_ended(attempt: Attempt, state: LogState, conflict: Conflict) -> bool:
 
 
 def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> None:
-    """One round: outside the lock at first; later, where it is quick, under it, because then nobody comes between."""
+    """One round: outside the lock at first; later, where it is quick, under it, because then nobody comes between.
+
+    One that takes long and does not shrink lands when the others pause, and perhaps never. Whose caller runs it again with
+    what it needs reserved has less to do than several such rounds.
+    """
     session, rebase = attempt.session, workspace.rebase
     assert rebase is not None
     if rebase.round and rebase.took_s <= _SHORT_S and attempt.lease is None:
@@ -55,8 +59,9 @@ def merge_again(attempt: Attempt, workspace: Workspace, lost: MergeAgain) -> Non
         )
         return
     spec = workspace.spec
+    slow = rebase.took_s > _SHORT_S
     task = None if rebase.round >= ROUNDS_MAX else rebase.prepare(lost, attempt.follower.commits, spec)
-    if task is None or not session.settings.rebase:
+    if task is None or not session.settings.rebase or (slow and rebase.stalls and workspace.reserves_next):
         raise lost_against(attempt, lost.conflicts[0])
     _log.info("%s %s merges again, round %d: %s", attempt.operation, attempt.instant, rebase.round, lost)
     attempt.announce_as("replacecommit")

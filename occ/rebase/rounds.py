@@ -63,10 +63,12 @@ class Rebase:
         slot: everything of ours has been compared with what landed before this slot, and merged with it.
         round: how many there were.
         took_s: seconds of the last one.
+        stalls: the one that was prepared last is not half as large as the one before, in bytes of slices.
     """
 
     def __init__(self, work: Merging, again: Again | None, *, looks_again: bool) -> None:
         self.slot, self.round, self.took_s = work.begin_slot, 0, 0.0
+        self.stalls, self._bytes = False, 0
         self._work, self._again, self._looks_again = work, again, looks_again
         self._made_from: dict[FileGroupId, FileSlice] = {}  # own file group -> slice, for files of a round
         self._now: Snapshot | None = None
@@ -104,6 +106,8 @@ class Rebase:
             work.operation,
         )
         slices = [each for unit in units for each in unit.current] + list(appeared)
+        size = sum(each.total_size for each in (*slices, *(each.current for each in appended)))
+        self.stalls, self._bytes = 2 * size > self._bytes > 0, size
         return Round(told, {FileGroupId(each.partition, told.file_id(each)): each for each in slices})
 
     def _units(self, lost: frozenset[FileGroupId], before: Snapshot, now: Snapshot, *, bucketed: bool) -> list[Unit]:

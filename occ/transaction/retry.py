@@ -108,6 +108,7 @@ class _Run(Generic[T]):
         )
         self._begun.append(transaction.instant)
         self._first = transaction.begin_slot if self._first is None else self._first
+        transaction.workspace.reserves_next = self._reserves_next
         try:
             with transaction:
                 value = self._work(transaction)
@@ -120,9 +121,15 @@ class _Run(Generic[T]):
             raise
         return RunResult(value, transaction.result, len(self._losses) + 1, tuple(self._losses), self._wasted)
 
+    @property
+    def _reserves_next(self) -> bool:
+        """Whether this attempt, if it is lost, is followed by one that has reserved what it needs."""
+        after = self._bounds.reserve_after
+        return not self._declared and after is not None and len(self._losses) + 1 >= after
+
     def _learn(self, transaction: Transaction) -> None:
         after = self._bounds.reserve_after
-        if not self._declared and after is not None and len(self._losses) + 1 >= after:
+        if self._reserves_next and after is not None:
             self._reserve = touched(
                 transaction.workspace.changes,
                 transaction.lost_on,

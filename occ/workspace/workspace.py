@@ -52,6 +52,7 @@ class Workspace:
         changes: what is staged and declared.
         streams_only: it writes events of streams and nothing else.
         rebase: merges again what was done here, where that is possible.
+        reserves_next: if it loses, its caller runs it again with what it has lost on reserved.
         failed: the error of a write that failed half-way.
         report: is told how far writes of rows have come.
         lookout: is told of each data file before it is written.
@@ -76,7 +77,7 @@ class Workspace:
         self._hook: Any = None  # of the writes that merge rows
         self._spec: FileSpec | None = None
         self._spelled: set[str] = set()
-        self.streams_only = False
+        self.streams_only = self.reserves_next = False
 
     @property
     def snapshot(self) -> Snapshot:

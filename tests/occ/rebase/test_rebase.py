@@ -184,6 +184,40 @@ def test_rounds_shrink(world):
     end_sound(world, BEGUN | {"a0": 5, "a1": 1, "a2": 4, "b0": 6, "b1": 3})
 
 
+@pytest.mark.parametrize(("took_s", "shrinks"), [(6.0, False), (6.0, True), (4.0, False)])
+def test_who_merges_for_long_and_is_not_getting_nearer_reserves_and_runs_again(world, took_s: float, shrinks: bool):
+    """Others keep changing what was merged: the third round and all after it would be as long as the second."""
+    a, b = world.writer("a"), world.writer("b")
+    rounds, attempts = [], []
+    begin(b, "c", c0=0, c1=0).commit()
+
+    def work(txn):
+        attempts.append(txn)
+        for part in "abc":
+            txn.upsert(rows(part, {f"{part}0": 5}))
+        merge = txn.workspace.rebase._again
+
+        def again(lost):
+            rounds.append(lost.round)
+            a.env.advance(took_s)
+            if len(rounds) == 1:
+                for part in "a" if shrinks else "abc":
+                    begin(b, part, **{f"{part}1": 7}).commit()
+            return merge(lost)
+
+        txn.merge_on_conflict(again, looks_again=True)
+        if len(attempts) == 1:
+            for part in "abc":
+                begin(b, part, **{f"{part}2": 9}).commit()
+
+    a.table.run(work)
+    stalled = took_s > 5 and not shrinks
+    assert (len(attempts), rounds) == ((2, [1]) if stalled else (1, [1, 2]))
+    assert bool(attempts[-1].claim.reserved) is stalled
+    changed = {f"{part}{n}": v for part in "abc" for n, v in ((0, 5), (2, 9))}
+    end_sound(world, BEGUN | {"c1": 0} | changed | {f"{part}1": 7 for part in ("a" if shrinks else "abc")})
+
+
 def test_a_round_whose_slices_are_cleaned_below_it_is_made_again(world):
     """A clean keeps the state that ours began with, not that of a round: whatever it takes is superseded, and ours would have to
     merge again in any case. Without others' commits since, what is missing is missing (found among keepers only, 300025397).

@@ -42,6 +42,7 @@ class AnyOrder(RuleBasedStateMachine):
             str(self.path), record_key="id", partition_by="part", schema=SCHEMA, type=type_, ordering_field=ordering,
             bucket_count=buckets, env=FakeEnvironment(seed=1), **merge,
         )  # fmt: skip
+        self.reader = lakelatch.open(str(self.path), env=FakeEnvironment(seed=2))
         self.now: State = {}
         self.done: list[tuple[str, str, State]] = []
         self.saved: dict[str, State] = {}
@@ -52,6 +53,7 @@ class AnyOrder(RuleBasedStateMachine):
         if hasattr(self, "table"):
             assert not [each for each in check(self.table.store).findings if each.severity != "note"]
             check_history(self.table)
+            self.reader.close()
             self.table.close()
             self.folder.cleanup()
 
@@ -152,6 +154,9 @@ class AnyOrder(RuleBasedStateMachine):
         if hasattr(self, "table"):
             assert content(self.table) == self.now
             assert independent_content(self.path) == self.now
+            # A handle that only reads goes on from what it has seen before, and comes to what a new one lists.
+            with lakelatch.open(str(self.path), env=FakeEnvironment(seed=3)) as fresh:
+                assert self.reader.session.latest() == fresh.session.latest()
 
     @rule(back=st.integers(0, 5))
     def look_back(self, back: int) -> None:
