@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -70,40 +70,46 @@ def scan_view(
     hold: Hold = nullcontext,
 ) -> Scan:
     """The scan of one state; arguments as of `Table.read`."""
-    wanted, slices = wanted_of(session, view.arrow_schema(), columns, where), view.snapshot.file_slices()
-    if read_optimized:
-        slices = [replace(each, logs=()) for each in slices if each.base is not None]
-    chosen = None
-    if partitions is not None:
-        chosen = chosen_partitions(session.store, session.config, view.arrow_schema(), view.snapshot, partitions)
-    return scan_slices(session, slices, wanted, chosen, completion=completion, hold=hold)
+    wanted, snapshot = wanted_of(session, view.arrow_schema(), columns, where), view.snapshot
+
+    def slices(partition: str | None = None) -> list[FileSlice]:
+        found = snapshot.file_slices(partition)
+        return [replace(each, logs=()) for each in found if each.base is not None] if read_optimized else found
+
+    if partitions is None:
+        return scan_slices(session, slices(), wanted, completion=completion, hold=hold)
+    chosen = chosen_partitions(session.store, session.config, view.arrow_schema(), snapshot, partitions)
+    asked = [each for partition in chosen for each in slices(partition)]
+    return scan_slices(session, asked, wanted, of=slices, completion=completion, hold=hold)
 
 
 def scan_slices(
     session: Session,
     slices: Sequence[FileSlice],
     wanted: Wanted,
-    chosen: Iterable[str] | None = None,
     *,
+    of: Callable[[], Sequence[FileSlice]] | None = None,
     completion: str | None = None,
     hold: Hold = nullcontext,
 ) -> Scan:
-    """The scan of those of these slices that lie in the chosen partitions and may hold wanted rows."""
-    asked = {each.partition for each in slices} if chosen is None else set(chosen)
-    may = asked
+    """The scan of those of these slices that may hold wanted rows; ``of``: all from which they were chosen, to explain it."""
+    may = asked = {each.partition for each in slices}
     if wanted.condition is not None:
         may = partitions_that_may_match(sorted(asked), session.config, wanted.table, wanted.condition)
-    kept, pruned = [], []
-    for each in slices:
-        if each.partition in may:
-            kept.append(each)
-        else:
-            why = (
-                "the condition excludes its partition"
-                if each.partition in asked
-                else "of no partition that was asked for"
+
+    def pruned() -> list[ScannedFile]:
+        excluded, unasked = "the condition excludes its partition", "of no partition that was asked for"
+        return [
+            ScannedFile(
+                each.base.path if each.base else each.logs[-1].path,
+                False,
+                excluded if each.partition in asked else unasked,
             )
-            pruned.append(ScannedFile(each.base.path if each.base else each.logs[-1].path, False, why))
+            for each in (of() if of is not None else slices)
+            if each.partition not in may
+        ]
+
+    kept = [each for each in slices if each.partition in may]
     return Scan(session, kept, wanted, pruned=pruned, completion=completion, hold=hold)
 
 

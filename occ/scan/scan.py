@@ -48,12 +48,12 @@ class Scan:
         slices: Sequence[FileSlice],
         wanted: Wanted,
         *,
-        pruned: Sequence[ScannedFile] = (),
+        pruned: Callable[[], Sequence[ScannedFile]] = tuple,
         completion: str | None = None,
         hold: Hold = nullcontext,
         finish: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     ) -> None:
-        self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, tuple(pruned)
+        self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, pruned
         self._hold, self._finish, self.completion = hold, finish, completion
         self._progress: Told | None = None
         self.schema: pa.Schema = finish(wanted.schema.empty_table()).schema
@@ -144,7 +144,7 @@ class Scan:
 
         with self._reading():
             calls = (partial(told, each) for each in self._slices)
-            return Explanation((*in_order(self._session.env, calls, self._at_once), *self._pruned))
+            return Explanation((*in_order(self._session.env, calls, self._at_once), *self._pruned()))
 
     def narrowed(self, columns: Sequence[str] | None, where: Any) -> Scan:
         """The same state, with these columns of its own (None: all) and only the rows that meet a condition.

@@ -401,7 +401,12 @@ class Session:
         return view, view.completion
 
     def _newest(self, timeline: Timeline) -> View:
-        return cold_view(self.store, timeline)
+        last, shown, schema = self.log.state.last, timeline.commits, None
+        if (
+            last is not None and shown and shown[-1].requested == last.instant
+        ):  # else what is shown is not what the log tells
+            schema = self.log.state.schema_before(last.slot + 1)
+        return cold_view(self.store, timeline, schema=schema)
 
     def _steadily(self, look: Callable[[Timeline], T]) -> T:
         """What a look at the timeline gives that no restore interferes with."""
@@ -473,8 +478,8 @@ class Session:
         """The files of a commit that has landed, as plain values."""
         return files_of(self.store, commit)
 
-    def _cold_view(self, top: str) -> View:
-        return cold_view(self.store, self.timeline(), as_of_completion=top)
+    def _cold_view(self, top: str, schema: str | None) -> View:
+        return cold_view(self.store, self.timeline(), as_of_completion=top, schema=schema)
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -70,10 +70,13 @@ def cold_view(
     as_of: str | None = None,
     as_of_completion: str | None = None,
     whole: bool = False,
+    schema: str | None = None,
 ) -> View:
     """The view from one listing; the bounds are those of `Table.snapshot`.
 
-    ``whole``: of a moment that archived commits may have completed after, which only the history tells.
+    Args:
+        whole: of a moment that archived commits may have completed after, which only the history tells.
+        schema: that of the view where the log tells it; it need not be read from the newest commit, which may be large.
     """
     snapshot = build(
         list_data_files(store),
@@ -84,8 +87,9 @@ def cold_view(
     )
     past = timeline.completed_by(requested=as_of, completed=as_of_completion)
     older = () if past or not whole else timeline.archived_by(requested=as_of, completed=as_of_completion)
-    found = (timeline.metadata(instant).schema for instant in reversed(past or older))
-    schema = next((schema for schema in found if schema), timeline.config.create_schema)
+    if schema is None:
+        found = (timeline.metadata(instant).schema for instant in reversed(past or older))
+        schema = next((schema for schema in found if schema), timeline.config.create_schema)
     return View(snapshot, schema, max((each.completed or each.requested for each in past), default=EARLIEST))
 
 
@@ -96,7 +100,8 @@ class ViewCache:
     before the slot: every later commit's is greater.
 
     Args:
-        cold: the view from one listing, of all commits with a completion time up to its argument.
+        cold: the view from one listing, of all commits with a completion time up to its argument; and its schema where the
+            log tells it.
         newest: the view now from one listing, the slot that it is of, and who collects the commits from there on.
         files_of: what `Snapshot.after_all` needs to know of a commit.
     """
@@ -104,7 +109,7 @@ class ViewCache:
     def __init__(
         self,
         log: CommitLog,
-        cold: Callable[[str], View],
+        cold: Callable[[str, str | None], View],
         newest: Callable[[], tuple[View, int, Follower]],
         files_of: Callable[[Commit], Mapping[str, Any]],
     ) -> None:
@@ -158,16 +163,16 @@ class ViewCache:
         with self._mutex:
             self._asked = True
             view = self._warm(slot, top, later)
-            return self._cold(top) if view is None else self._advance(view, slot)
+            return self._cold(top, self._told(slot)) if view is None else self._advance(view, slot)
 
     def schema_at(self, slot: int, top: str, later: Follower) -> str | None:
         """The schema of that view, without the work of its file slices."""
         with self._mutex:
-            if self._view is None and (known := self._log.state.schema_before(slot)):
+            if self._view is None and (known := self._told(slot)):
                 return known
             view = self._warm(slot, top, later)
             if view is None:
-                return self._cold(top).schema
+                return self._cold(top, self._told(slot)).schema
             if len(self._since.commits) > _COMMITS_KEPT:
                 return (self._advance if self._asked else self._skip)(view, slot).schema
             return next((c.schema for c in reversed(self._since.commits) if c.slot < slot and c.schema), view.schema)
@@ -176,10 +181,15 @@ class ViewCache:
         """A view of an earlier slot to go on from; None for a transaction older than the one before."""
         rollbacks = self._log.rollbacks
         if self._is_useless() or self._taken_back(slot) or rollbacks != self._rollbacks:
-            view = self._cold(top)  # first: if it fails, the old view must not be taken for one that is followed
+            view = self._cold(
+                top, self._told(slot)
+            )  # first: if it fails, the old view must not be taken for one that is followed
             self._log.unfollow(self._since)
             self._begin_with(view, slot, self._log.follow(later), rollbacks)
         return self._view if self._slot <= slot else None
+
+    def _told(self, slot: int) -> str | None:
+        return self._log.state.schema_before(slot)
 
     def _is_useless(self) -> bool:
         return self._view is None or (self._bare and self._asked) or not self._since.complete

@@ -45,7 +45,7 @@ from lakelatch.occ.rebase.rounds import Rebase
 from lakelatch.occ.session import session as session_module
 from lakelatch.occ.session.memory import Reservations
 from lakelatch.occ.session.table_lock import TableLease, TableLock
-from lakelatch.occ.staging import data_file
+from lakelatch.occ.staging import data_file, file_spec
 from lakelatch.occ.staging.staged import Staged
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing.faults import At, FaultStore, On, Pause, Refuse
@@ -185,6 +185,7 @@ def test_fault_02_the_heartbeat_dies_of_one_bad_beat(prove, how):
 def the_stop_sign_is_not_looked_at() -> Variant:
     return [
         answering(data_file, "refuse_if_over"),
+        answering(file_spec, "refuse_if_over"),
         answering(data_file, "stands", True),
     ]
 

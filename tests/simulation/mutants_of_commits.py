@@ -275,7 +275,7 @@ def the_timeline_is_read_before_the_log() -> Patches:
 
         return begin
 
-    def cold(self: Any, top: str) -> Any:
+    def cold(self: Any, top: str, schema: str | None) -> Any:
         return cold_view(self.store, self.__dict__.pop("stale", None) or self.timeline(), as_of_completion=top)
 
     return [method(Attempt, "begin", begin), method(Session, "_cold_view", lambda _: cold)]

@@ -168,6 +168,8 @@ def test_a_cleaning_in_a_later_epoch_spares_what_a_reader_reads(world: World):
 def test_a_snapshot_that_a_restore_takes_apart_is_a_conflict(world: World):
     """An instant goes between its listing and its reading. That is no damage, and to run again helps. Seed 162."""
     a, b = world.writer("A"), world.writer("B")
+    with b.table.transaction("insert_overwrite") as txn:  # what was replaced is read
+        overwrite(txn, "b", "b9")
     txn = a.table.transaction()
     a.store.add(Pause(On("get", "_"), call=lambda: b.table.restore(first_of(b))))
     with pytest.raises(lakelatch.ConflictError) as lost:

@@ -269,7 +269,9 @@ def test_a_publisher_that_was_late_is_corrected(old, reads_on):
 
 
 def test_what_is_taken_back_late_may_vanish_below_a_transaction(old):
-    """Between its listing of the timeline and its reading of an instant (simulated seed 90017881)."""
+    """Between its listing of the timeline and its reading of an instant (simulated seed 90017881). A replacecommit is read."""
+    with old.fresh() as table:
+        table.cluster(small_bytes=1 << 20, target_bytes=2 << 20)
     newest = commits_of(old)[-1]
     (shown,) = (old.folder / ".hoodie/timeline").glob(f"{newest}_*")
     body = shown.read_bytes()
