@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakelatch
@@ -17,6 +18,7 @@ from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import On, Pause
 
 from ..world import BEGUN, World, Writer, check_clean, content, independent_content
+from .test_lost_names import rollback_of
 
 EMPTY = encode_commit(CommitMetadata("UPSERT"), replace=False)
 
@@ -127,6 +129,39 @@ def engine_commits(
 
 def now(world: World) -> str:
     return next_label(world.env.now() + 3600, "")
+
+
+def test_a_handle_that_reads_for_long_sees_what_another_engine_did(world):
+    """Once a second it looks, and as soon as one has committed, every time: that may be rolled back."""
+    reader = world.writer("A")
+    assert content(reader.table) == BEGUN
+    (group,) = reader.table.snapshot().file_slices("part=a")
+    theirs = now(world)
+    rewritten = world.folder / group.path.replace(group.instant, theirs)
+    batch = pq.read_table(world.folder / group.path)
+    pq.write_table(batch.set_column(batch.schema.get_field_index("v"), "v", pa.array([5, 5])), rewritten)
+    engine_commits(world, theirs)
+    assert content(reader.table) == BEGUN
+    reader.env.advance(1.0)
+    assert content(reader.table) == BEGUN | {"a0": 5, "a1": 5}
+    (instant,) = (world.folder / ".hoodie/timeline").glob(f"{theirs}_*")
+    instant.unlink()
+    rewritten.unlink()
+    assert content(reader.table) == BEGUN
+
+    # One of ours that this reader has taken into its view, rolled back by another engine.
+    other = world.writer("B")
+    other.add("a")
+    assert content(reader.table) == BEGUN | {"a0": 1, "a1": 1}
+    last = other.table.session.log.state.last
+    (group,) = other.table.snapshot().file_slices("part=a")
+    (world.folder / ".hoodie/timeline" / last.shown).unlink()
+    (world.folder / group.path).unlink()
+    # As the newest commit of the log is shown wherever the timeline lacks it, another one has to come.
+    engine_commits(world, now(world), action="rollback", body=rollback_of(last.instant))
+    reader.env.advance(1.0)
+    other.add("b")
+    assert content(reader.table) == BEGUN | {"b0": 1, "b1": 1}
 
 
 def test_a_handle_that_is_open_for_long_notices_too(world):
