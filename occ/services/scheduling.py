@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...conflict import Kind, kind_of
+from ...conflict import INGESTION, Kind, kind_of
 from ...errors import ConflictError, CorruptTableError, InputError, LakeLatchError, RolledBackError, StorageError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name
@@ -35,7 +35,7 @@ from ...storage import Outcome
 from ..entries import SERVICES, Begin, Commit, Content, LogEntry, extent, groups_of, held, hold, plan_body, write_set_of
 from ..log import Follower, LogState, commits_since, plain_metadata_of
 from ..session import undisturbed
-from . import archive, clustering, compaction
+from . import archive, clustering, compaction, log_compaction
 from . import clean as cleaning
 from .execution import DECIDED, Execution, end_plan
 
@@ -50,6 +50,7 @@ _RUN: dict[str, Callable[[Execution], None]] = {
     "clean": cleaning.run,
     "clustering": clustering.run,
     "compaction": compaction.run,
+    "logcompaction": log_compaction.run,
 }
 
 
@@ -179,7 +180,10 @@ def _beside(session: Session, name: str, planned: Content, groups: frozenset[Fil
     writes = write_set_of(session.store, commit, plain)
     if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
         more = None
-        if name == "compact" and session.streams and not (commit.restores or writes.region):
+        common = groups & writes.groups
+        if name == "compact_logs" and kind_of(commit.operation) in INGESTION and common <= writes.appended:
+            more = planned if log_compaction.stands_beside(planned, commit.instant, common) else None
+        elif name == "compact" and session.streams and not (commit.restores or writes.region):
             more = compaction.grown(planned, commit.completion, plain)
         if more is None:
             raise _Stale(f"{commit.operation} {commit.instant} has landed")

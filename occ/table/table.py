@@ -22,6 +22,7 @@ from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
     RETAIN_COMMITS,
+    MIN_LOGS,
     SMALL_BYTES,
     TARGET_BYTES,
     Archival,
@@ -42,6 +43,7 @@ from ..services import (
     execute,
     finish_decided,
     kept_from,
+    log_compaction,
     perform,
     pinned,
     remove_undone,
@@ -800,6 +802,44 @@ class Table:
         report = Reporter(progress, "compact", "file groups")
         session, find = self._compaction(partitions)
         return perform(session, "compact", find, report)
+
+    def plan_log_compaction(
+        self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None
+    ) -> str | None:
+        """Decide which log files are merged into one log file; anybody may `execute` it then. Returns T, None when too few are.
+
+        Args and errors as of `compact_logs`.
+        """
+        session, find = self._log_compaction(min_logs, partitions)
+        begin = schedule(session, "compact_logs", find)
+        return begin.instant if begin else None
+
+    def _log_compaction(self, min_logs: int, partitions: Iterable[str] | None) -> tuple[Session, Find]:
+        session, least = self._ours(), log_compaction.checked(min_logs)
+        session.refuse_if_unwritable()
+        wanted = self._known(partitions)
+        return session, lambda state: log_compaction.find(session, state, least, wanted)
+
+    def compact_logs(
+        self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None, progress: Told | None = None
+    ) -> Executed | None:
+        """Merge the log files of a file slice into one log file, in this process; the base file stays. None when there are too few.
+
+        Cheaper than `compact` where the base file is large and the log files are many and small. Those that an open
+        transaction is older than are left to the next one.
+
+        Args:
+            min_logs: file slices with fewer log files that are to be merged are left alone; 5 as in Hudi.
+            partitions: paths; all partitions otherwise.
+            progress: as of `compact`.
+
+        Raises:
+            UnsupportedTableError: the table has streams, or how to merge its log files is not known here.
+            CorruptTableError: a log file is torn.
+        """
+        report = Reporter(progress, "compact_logs", "file groups")
+        session, find = self._log_compaction(min_logs, partitions)
+        return perform(session, "compact_logs", find, report)
 
     def run_services(
         self,

@@ -10,6 +10,7 @@ from unittest import mock
 from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.timeline import snapshot
 from lakelatch.occ.rebase import replay_rows
+from lakelatch.occ.services import log_compaction
 from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.writing import row_writes
 
@@ -58,6 +59,19 @@ def a_log_file_lies_where_its_transaction_began() -> Patches:
         return tuple(sorted(kept, key=lambda log: log.order))
 
     return [mock.patch.object(snapshot, "_since", since)]
+
+
+@mutant(lambda shape: replace(_appends(shape), keepers=2, writers=4))
+def a_log_compaction_takes_in_all_that_has_landed() -> Patches:
+    """A writer that is open may land below what was merged, where readers take its rows for the older ones."""
+    return [mock.patch.object(log_compaction, "_bound", lambda _session, state: f"{state.top}~")]
+
+
+@mutant(lambda shape: replace(_appends(shape), keepers=2, writers=2))
+def a_log_compaction_stands_beside_everything() -> Patches:
+    """It may land though its file group has a new base file since, which its rows lie on then."""
+    others = (Kind.REWRITE, Kind.OVERWRITE, Kind.COMPACTION, Kind.LOG_COMPACTION, Kind.CLUSTERING)
+    return [mock.patch.dict(COMPLETED, {(Kind.LOG_COMPACTION, each): "." for each in others})]
 
 
 @mutant(lambda shape: replace(_appends(shape), keepers=2, bucket_count=None))
