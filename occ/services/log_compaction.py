@@ -51,7 +51,10 @@ def find(session: Session, state: LogState, min_logs: int, partitions: Iterable[
             table=session.url,
             feature="streams",
         )
-    bound, view = _bound(session, state), session.view()  # in this order: what is open now and lands before the view is in it
+    bound, view = (
+        _bound(session, state),
+        session.view(),
+    )  # in this order: what is open now and lands before the view is in it
     groups: list[dict[str, Any]] = []
     chosen: list[str] = []
     for each in free_slices(session, state, view, partitions):

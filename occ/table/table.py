@@ -21,8 +21,8 @@ from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
-    RETAIN_COMMITS,
     MIN_LOGS,
+    RETAIN_COMMITS,
     SMALL_BYTES,
     TARGET_BYTES,
     Archival,
@@ -803,9 +803,7 @@ class Table:
         session, find = self._compaction(partitions)
         return perform(session, "compact", find, report)
 
-    def plan_log_compaction(
-        self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None
-    ) -> str | None:
+    def plan_log_compaction(self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None) -> str | None:
         """Decide which log files are merged into one log file; anybody may `execute` it then. Returns T, None when too few are.
 
         Args and errors as of `compact_logs`.

@@ -177,9 +177,7 @@ def selected(
     return Selected(schema, completion, condition, slices, pruned)
 
 
-def read(
-    spark: Any, table: Table, lease: ScanLease, *, columns: Sequence[str] | None, meta: bool, **which: Any
-) -> Any:
+def read(spark: Any, table: Table, lease: ScanLease, *, columns: Sequence[str] | None, meta: bool, **which: Any) -> Any:
     """See `SparkTable.read`; ``which`` as of `selected`."""
     found = selected(spark, table, **which)
     full = with_meta(found.schema) if meta else found.schema
