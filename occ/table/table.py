@@ -821,7 +821,7 @@ class Table:
     def compact_logs(
         self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None, progress: Told | None = None
     ) -> Executed | None:
-        """Merge the log files of a file slice into one log file, in this process; the base file stays. None when there are too few.
+        """Merge the log files of a slice into one log file, in this process; the base file stays. None when there are too few.
 
         Cheaper than `compact` where the base file is large and the log files are many and small. Those that an open
         transaction is older than are left to the next one.

@@ -221,7 +221,7 @@ def _places(commits: Mapping[str, Sequence[Block]]) -> list[str]:
     """
     merged_into: dict[str, str] = {}
     kept: dict[str, None] = {}
-    for instant in reversed(commits):
+    for instant in reversed([*commits]):
         now = merged_into.get(instant, instant)
         blocks = commits[instant]
         if not blocks or (merged := blocks[0].merged) is None:
