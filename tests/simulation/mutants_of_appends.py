@@ -14,6 +14,7 @@ from lakelatch.occ.services import log_compaction
 from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.writing import row_writes
 
+from . import upkeep
 from .mutant import Patches, mutant
 from .shape import Shape
 
@@ -61,17 +62,15 @@ def a_log_file_lies_where_its_transaction_began() -> Patches:
     return [mock.patch.object(snapshot, "_since", since)]
 
 
-@mutant(lambda shape: replace(_appends(shape), keepers=2, writers=4))
+@mutant(
+    lambda shape: replace(
+        _appends(shape), keepers=4, transactions=4, groups=1, by_events=False, crashes=0, faults={}, skew_s=0.0
+    )
+)
 def a_log_compaction_takes_in_all_that_has_landed() -> Patches:
     """A writer that is open may land below what was merged, where readers take its rows for the older ones."""
-    return [mock.patch.object(log_compaction, "_bound", lambda _session, state: f"{state.top}~")]
-
-
-@mutant(lambda shape: replace(_appends(shape), keepers=2, writers=2))
-def a_log_compaction_stands_beside_everything() -> Patches:
-    """It may land though its file group has a new base file since, which its rows lie on then."""
-    others = (Kind.REWRITE, Kind.OVERWRITE, Kind.COMPACTION, Kind.LOG_COMPACTION, Kind.CLUSTERING)
-    return [mock.patch.dict(COMPLETED, {(Kind.LOG_COMPACTION, each): "." for each in others})]
+    bound = mock.patch.object(log_compaction, "_bound", lambda _session, state: f"{state.top}~")
+    return [bound, mock.patch.object(upkeep, "_ACTS_OF_MERGE_ON_READ", {"compact_logs": 1})]  # as long as nothing is compacted
 
 
 @mutant(lambda shape: replace(_appends(shape), keepers=2, bucket_count=None))
