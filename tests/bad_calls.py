@@ -185,6 +185,8 @@ def calls() -> dict[str, list[str]]:
             *each("t.cluster(target_bytes=_)", "0 -1 'x' nan"),
             *each("t.cluster(small_bytes=_)", "-1 'x' nan"),
             "t.plan_compaction(partitions=['nope'])",
+            *each("t.compact_logs(min_logs=_)", "1 'x' nan True"),
+            "t.plan_log_compaction(partitions=['nope'])",
             *each("t.execute(_)", "'yesterday' '20200101000000000' None 5 []"),
             *each("t.cancel_plan(_)", "'yesterday' None 5 []"),
             *each("t.set_lock(_)", "5 '' None 'telepathy://x' b'table' []"),
@@ -314,7 +316,7 @@ def calls() -> dict[str, list[str]]:
             *(f"closed.{call}" for call in (
                 "read()", "snapshot()", "schema()", "timeline()", "commits()", "changes()", "why('20260101000000000')",
                 "upsert(ROWS)", "insert(ROWS)", "delete(ROWS)", "delete_where('n=1')", "overwrite(ROWS)", "run(work)",
-                "transaction()", "clean()", "cluster()", "archive()", "compact()", "run_services()", "set_lock('table')", "savepoint()",
+                "transaction()", "clean()", "cluster()", "archive()", "compact()", "compact_logs()", "run_services()", "set_lock('table')", "savepoint()",
                 "change_settings(isolation='snapshot')", "restore('20260101000000000')", "rollback_failed_writes()",
                 "pinned().__enter__()", "plans()", "savepoints()", "add_column('c', 'int64')", "__enter__()",
             )),
