@@ -6,6 +6,7 @@ from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
 from .log_compaction import MIN_LOGS
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
+from .rewriting import Damaged
 from .rounds import Round, run_round
 from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
@@ -16,6 +17,7 @@ __all__ = [
     "SMALL_BYTES",
     "TARGET_BYTES",
     "Archival",
+    "Damaged",
     "Executed",
     "Find",
     "Keep",

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...arguments import number
 from ...conflict import INGESTION, kind_of
-from ...errors import ConfigError, InputError, UnsupportedTableError
+from ...errors import ConfigError, InputError, TableError, UnsupportedTableError
 from ...hudi.files import NATURAL, FileGroupId, LogFile, join
 from ...hudi.merge import LogChanges, merged_logs, ordering_of, standing
 from ...hudi.timeline import COMMIT_ACTIONS, FileSlice
 from ..entries import by_partition
 from ..log import LogState
 from ..staging import FileSpec, LogFileWriter, RowNumbers, token
-from .rewriting import free_slices, in_columns, refuse_types, slices_of
+from .rewriting import Damaged, free_slices, in_columns, refuse_types, slices_of
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -42,8 +42,13 @@ def checked(min_logs: int) -> int:
     return int(number(min_logs, "min_logs", least=2, whole=True, error=ConfigError))
 
 
-def find(session: Session, state: LogState, min_logs: int, partitions: Iterable[str] | None) -> dict[str, Any] | None:
-    """The content of a plan on the table as it is; None when no file slice has so many log files to merge."""
+def find(
+    session: Session, state: LogState, min_logs: int, partitions: Iterable[str] | None, damaged: Damaged
+) -> dict[str, Any] | None:
+    """The content of a plan on the table as it is; None when no file slice has so many log files to merge.
+
+    Those whose log files cannot be read are ``damaged``, and left.
+    """
     if session.streams or session.config.for_streams:
         raise UnsupportedTableError(
             f"{session.url} has streams, whose log files count in the order in which they landed, and one that merged several "
@@ -57,10 +62,14 @@ def find(session: Session, state: LogState, min_logs: int, partitions: Iterable[
     )  # in this order: what is open now and lands before the view is in it
     groups: list[dict[str, Any]] = []
     chosen: list[str] = []
-    for each in free_slices(session, state, view, partitions):
+    for each in free_slices(session, state, view, partitions, damaged.groups):
         if len(each.logs) < min_logs:
             continue
-        merged = _merged_of(session, each, bound, min_logs)
+        try:
+            merged = _merged_of(session, each, bound, min_logs)
+        except TableError as e:
+            damaged.takes(e, each.group)
+            continue
         if merged:
             logs = [log for log in each.logs if log.instant in merged]
             groups.append(

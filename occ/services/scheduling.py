@@ -27,7 +27,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...conflict import INGESTION, Kind, kind_of
-from ...errors import ConflictError, CorruptTableError, InputError, LakeLatchError, RolledBackError, StorageError
+from ...errors import (
+    ConflictError,
+    CorruptTableError,
+    InputError,
+    LakeLatchError,
+    RolledBackError,
+    StorageError,
+    TableError,
+)
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name
 from ...progress import Reporter
@@ -38,6 +46,7 @@ from ..session import undisturbed
 from . import archive, clustering, compaction, log_compaction
 from . import clean as cleaning
 from .execution import DECIDED, Execution, end_plan
+from .rewriting import Damaged
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -90,6 +99,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
     """
     # Another engine's log file that completed before the plan and is not in it would be lost, whoever executes it.
     look = True if SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read else None
+    last: _Stale | None = None
     for _ in range(_ATTEMPTS):
         follower = session.log.follow(Follower())
         try:
@@ -101,6 +111,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
             with session.lease(f"planning {name}"):
                 begin = session.log.append(_entry(session, name, content, slot, follower, executes), look=look)
         except _Stale as e:
+            last = e
             _log.info("%s: %s is planned again: %s", session.url, name, e)
             session.env.sleep(0.1 + session.env.random() / 2)
             session.look_after_others()
@@ -114,8 +125,8 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
         finally:
             session.log.unfollow(follower)
     raise ConflictError(
-        f"{session.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times; nothing was "
-        "written, try again",
+        f"{session.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times, at last: "
+        f"{last}; nothing was written, try again",
         table=session.url,
         instant="",
         winner="",
@@ -191,21 +202,37 @@ def _beside(session: Session, name: str, planned: Content, groups: frozenset[Fil
     return planned
 
 
-def perform(session: Session, name: str, find: Find, report: Reporter | None = None) -> Executed | None:
-    """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first."""
+def perform(
+    session: Session, name: str, find: Find, report: Reporter | None = None, damaged: Damaged | None = None
+) -> Executed | None:
+    """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first.
+
+    Args:
+        damaged: the file groups that ``find`` leaves. One of which a log file cannot be read joins them: the rest is planned
+            once more and executed, and then the error is raised.
+    """
     _end_left(session, SERVICES[name].action)
-    begin = schedule(session, name, find, executes=True)
-    if begin is None:
-        return None
-    try:
-        return execute(session, begin.instant, report)
-    except BaseException as e:
-        if not isinstance(e, LakeLatchError):  # such as Ctrl-C: nobody else was to execute the plan
-            with suppress(StorageError):
-                end_plan(session, begin, f"{type(e).__name__} while it was executed")
-        raise
-    finally:
-        session.heart.stop(begin.instant)
+    damaged = damaged or Damaged()
+    while (begin := schedule(session, name, find, executes=True)) is not None:
+        try:
+            done = execute(session, begin.instant, report)
+        except BaseException as e:
+            # Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
+            if not isinstance(e, LakeLatchError) or isinstance(e, TableError):
+                with suppress(StorageError):
+                    end_plan(session, begin, f"{type(e).__name__} while it was executed")
+            assert begin.plan is not None
+            if isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e):
+                continue
+            raise
+        finally:
+            session.heart.stop(begin.instant)
+        if error := damaged.told(name, done.instant):
+            raise error
+        return done
+    if damaged.error:
+        raise damaged.error
+    return None
 
 
 def _end_left(session: Session, action: str) -> None:

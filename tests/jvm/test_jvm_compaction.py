@@ -61,7 +61,9 @@ def test_the_jvm_executes_our_clustering_of_log_files(library, version):
 
 
 @pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize("kind", ["written", "written-restored", "written-clustered", "written-saved", "written-logs-compacted"])
+@pytest.mark.parametrize(
+    "kind", ["written", "written-restored", "written-clustered", "written-saved", "written-logs-compacted"]
+)
 def test_what_the_jvm_writes_after_our_services_is_read_and_compacted_again(library, kind, version):
     name = f"{kind}-v{version}"
     told = library.compacted[name]

@@ -114,7 +114,14 @@ MAY_HAVE_LANDED = ("committed", "unknown", "cut off")
 
 
 SERVICES = (
-    "CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE", "ARCHIVE", "COMPACT", "LOG_COMPACT",
+    "CLEAN",
+    "CLUSTER",
+    "SAVEPOINT",
+    "SAVEPOINT_DELETE",
+    "RESTORE",
+    "ARCHIVE",
+    "COMPACT",
+    "LOG_COMPACT",
 )  # nobody's attempt; fmt: skip
 
 

@@ -70,7 +70,10 @@ def a_log_file_lies_where_its_transaction_began() -> Patches:
 def a_log_compaction_takes_in_all_that_has_landed() -> Patches:
     """A writer that is open may land below what was merged, where readers take its rows for the older ones."""
     bound = mock.patch.object(log_compaction, "_bound", lambda _session, state: f"{state.top}~")
-    return [bound, mock.patch.object(upkeep, "_ACTS_OF_MERGE_ON_READ", {"compact_logs": 1})]  # as long as nothing is compacted
+    return [
+        bound,
+        mock.patch.object(upkeep, "_ACTS_OF_MERGE_ON_READ", {"compact_logs": 1}),
+    ]  # as long as nothing is compacted
 
 
 @mutant(lambda shape: replace(_appends(shape), keepers=2, bucket_count=None))

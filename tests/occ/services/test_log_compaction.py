@@ -261,6 +261,19 @@ def test_a_fault_at_every_call_of_a_log_compaction(tmp_path, fault, chosen):
     strike_all(tmp_path, fault, chosen, lambda writer: compact_logs(writer.table), logged, ROWS)
 
 
+def test_a_torn_log_file_is_left_and_the_others_are_merged(world):
+    with world.fresh() as table:
+        table.upsert(rows("b", {"b0": 4}))
+        (_, log), *_ = [(len(each.logs), each.logs[-1].path) for each in table.snapshot().file_slices("part=b")]
+        (world.folder / log).write_bytes((world.folder / log).read_bytes()[:-3])
+        with pytest.raises(lakelatch.CorruptTableError, match=rf"{log} is torn .* compact_logs \d+ has landed"):
+            compact_logs(table)
+        assert not table.plans()
+        assert content(table) == ROWS == independent_content(world.folder)
+        with pytest.raises(lakelatch.CorruptTableError, match="is torn"):
+            table.plan_log_compaction(min_logs=2)
+
+
 # --- what is refused ---------------------------------------------------------------------------------------------
 
 

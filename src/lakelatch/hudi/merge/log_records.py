@@ -236,8 +236,8 @@ def told_of_torn(torn: Torn, *, strict: bool) -> None:
     what = f"log file {torn.path} is torn from byte {torn.start} to {torn.end}"
     if strict:
         raise CorruptTableError(
-            f"{what}: no reader counts what was there, and to compact it would make that final. Nothing was written; "
-            "restore the file from a copy, or compact the table with Hudi, which drops it",
+            f"{what}: no reader counts what was there, and to compact it would make that final. Its file group is left as it "
+            "is; restore the file from a copy, or compact the table with Hudi, which drops it",
             path=torn.path,
         )
     _log.warning("%s; its rows are left out, as Hudi's readers do", what)
