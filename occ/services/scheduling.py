@@ -217,12 +217,13 @@ def perform(
         try:
             done = execute(session, begin.instant, report)
         except BaseException as e:
-            # Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
-            if not isinstance(e, LakeLatchError) or isinstance(e, TableError):
+            assert begin.plan is not None
+            met = isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e)
+            # Of Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
+            if met or not isinstance(e, LakeLatchError):
                 with suppress(StorageError):
                     end_plan(session, begin, f"{type(e).__name__} while it was executed")
-            assert begin.plan is not None
-            if isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e):
+            if met:
                 continue
             raise
         finally:
