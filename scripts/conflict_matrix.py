@@ -137,7 +137,8 @@ NOTES = (
         _kinds(Kind.APPEND, Kind.STREAM, Kind.OVERWRITE),
         _kinds(Kind.LOG_COMPACTION),
         _LANDED,
-        "laxer: a log compaction changes no row; Hudi takes its deltacommit for ingestion",
+        "laxer: a log compaction changes no row, and one of ours names no log file that an open append could land below. "
+        "Hudi takes its deltacommit for ingestion",
     ),
     Note(
         _kinds(Kind.COMPACTION),

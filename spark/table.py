@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ..errors import InputError
 from ..hudi.timeline import Time
+from ..occ.scan import Explanation
 from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
@@ -94,6 +95,7 @@ class SparkTable(Writing):
         partitions: Iterable[Partition] | None = None,
         as_of: Time | None = None,
         as_of_completion: Time | None = None,
+        read_optimized: bool = False,
         meta: bool = False,
     ) -> Any:
         """Return the rows at the time of this call as a DataFrame over Spark's own Parquet scan.
@@ -108,6 +110,7 @@ class SparkTable(Writing):
             as_of: requested time T, as Hudi's readers travel in time; an instant, a date (its start), a time or a
                 datetime, as for `Table.snapshot`.
             as_of_completion: completion time C.
+            read_optimized: base files only, as of `Table.read`: all of it by Spark's own scan.
             meta: with Hudi's five meta columns.
         """
         return reads.read(
@@ -119,7 +122,32 @@ class SparkTable(Writing):
             partitions=partitions,
             as_of=as_of,
             as_of_completion=as_of_completion,
+            read_optimized=read_optimized,
             meta=meta,
+        )
+
+    def explain(
+        self,
+        filter: Any | None = None,  # noqa: A002 - as of `read`
+        *,
+        where: Any | None = None,
+        partitions: Iterable[Partition] | None = None,
+        as_of: Time | None = None,
+        as_of_completion: Time | None = None,
+        read_optimized: bool = False,
+    ) -> Explanation:
+        """Tell which file groups a `read` with these arguments takes: by Spark's own scan, or by Python workers; and which not.
+
+        What Spark's scan then leaves of a file by its statistics is Spark's to tell (`DataFrame.explain`).
+        """
+        return reads.explain(
+            self.spark,
+            self.table,
+            condition=one_of(filter, where),
+            partitions=partitions,
+            as_of=as_of,
+            as_of_completion=as_of_completion,
+            read_optimized=read_optimized,
         )
 
     def read_incremental(self, after: Time | None, until: Time | None = None, *, meta: bool = False) -> Any:

@@ -38,6 +38,7 @@ SERVICES = {
     "clean": Operation("clean", "CLEAN", announced=(), service=True),
     "archive": Operation("archive", "ARCHIVE", announced=(), service=True),
     "compact": Operation("compaction", "COMPACT", announced=(), service=True),
+    "compact_logs": Operation("logcompaction", "LOG_COMPACT", announced=(), service=True),
     "cluster": Operation("clustering", "CLUSTER", announced=(), service=True),
     "savepoint": Operation("savepoint", "SAVEPOINT", announced=(), service=True),
     "savepoint_delete": Operation("savepoint", "SAVEPOINT_DELETE", announced=(), service=True),

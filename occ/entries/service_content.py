@@ -5,7 +5,7 @@
     restore     the commit that the table went back to; what it took back stands in the entry itself
     archive     the names of the instants that leave the active timeline
     clustering  the files that are read, by the file group that takes their rows
-    compaction  the base file and the log files of each file group
+    compaction  the base file and the log files of each file group; a log compaction also which commits it takes over
 
 A content is a dictionary of plain values. A small one stands in the log entry, a large one in a side object that is
 written and read back first, and that the entry names with its hash. ``slices`` are names of data files by partition.
@@ -113,7 +113,7 @@ def plan_body(store: Store, begin: Begin) -> bytes:
     content = held(store, begin.plan)
     if begin.action == "clean":
         return encode_clean_plan(content, uri=store.uri)
-    if begin.action == "compaction":
+    if begin.action in ("compaction", "logcompaction"):
         return encode_compaction_plan(content)
     return encode_clustering_plan(content, uri=store.uri)
 

@@ -29,8 +29,12 @@ from .removal import delete_data_file
 from .returned_files import returned_files
 
 # The actions that a transaction begins with.
-_PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "restore")
-_PLANNED = ("clustering", "compaction")  # plans that others wait for, and that are not decided before they land
+_PENDING = ("commit", "deltacommit", "replacecommit", "clean", "clustering", "compaction", "logcompaction", "restore")
+_PLANNED = (
+    "clustering",
+    "compaction",
+    "logcompaction",
+)  # plans that others wait for, and that are not decided before they land
 _AT_ONCE = 16  # heartbeats of others, on a store with long ways
 _log = logging.getLogger("lakelatch.rollback")
 

@@ -3,17 +3,21 @@
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
 from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .log_compaction import MIN_LOGS
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
+from .rewriting import Damaged
 from .rounds import Round, run_round
 from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
 
 __all__ = [
+    "MIN_LOGS",
     "RETAIN_COMMITS",
     "SMALL_BYTES",
     "TARGET_BYTES",
     "Archival",
+    "Damaged",
     "Executed",
     "Find",
     "Keep",

@@ -20,8 +20,9 @@ from ..log import LogState
 from .rewriting import free_slices, refuse_types, rows_of, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from ...hudi.files import FileGroupId
     from ..session import Session
     from .execution import Execution
 
@@ -46,8 +47,17 @@ class Sizes:
             )
 
 
-def find(session: Session, state: LogState, sizes: Sizes, partitions: Iterable[str] | None) -> dict[str, Any] | None:
-    """The content of a clustering plan on the table as it is; None when there are not two small files together."""
+def find(
+    session: Session,
+    state: LogState,
+    sizes: Sizes,
+    partitions: Iterable[str] | None,
+    but: Collection[FileGroupId] = (),
+) -> dict[str, Any] | None:
+    """The content of a clustering plan on the table as it is; None when there are not two small files together.
+
+    ``but`` are left.
+    """
     if session.settings.bucket_count is not None:
         raise UnsupportedTableError(
             f"{session.url} has a bucket index: a bucket is one file group, so there is nothing to join; change the number "
@@ -57,7 +67,7 @@ def find(session: Session, state: LogState, sizes: Sizes, partitions: Iterable[s
     view = session.view()
     schema = view.arrow_schema()
     small: dict[str, list[FileSlice]] = defaultdict(list)
-    for each in free_slices(session, state, view, partitions):
+    for each in free_slices(session, state, view, partitions, but):
         if each.total_size < sizes.small:
             small[each.partition].append(each)
     groups, chosen = [], list[FileSlice]()

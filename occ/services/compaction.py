@@ -11,9 +11,10 @@ another engine's commit that the log does not know ends the compaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...hudi.files import FileGroupId
 from ...hudi.merge import ordering_of
 from ...streams import floors_to_footer, stitched
 from ..entries import by_partition
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from .execution import Execution
 
 
-def find(session: Session, state: LogState, partitions: Iterable[str] | None) -> dict[str, Any] | None:
-    """The content of a compaction plan on the table as it is; None when no file group has log files."""
+def find(
+    session: Session, state: LogState, partitions: Iterable[str] | None, but: Collection[FileGroupId] = ()
+) -> dict[str, Any] | None:
+    """The content of a compaction plan on the table as it is; None when no file group has log files. ``but`` are left."""
     view = session.view()
-    chosen = [each for each in free_slices(session, state, view, partitions) if each.logs]
+    chosen = [each for each in free_slices(session, state, view, partitions, but) if each.logs]
     schema = view.arrow_schema()
     if not chosen or schema is None:
         return None

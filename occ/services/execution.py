@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from ..session import CommitResult, Session
 
 _log = logging.getLogger("lakelatch.execution")
-_NAMES = {"clean": "clean", "clustering": "cluster", "compaction": "compact", "archive": "archive"}
+_NAMES = {
+    "clean": "clean",
+    "clustering": "cluster",
+    "compaction": "compact",
+    "logcompaction": "compact_logs",
+    "archive": "archive",
+}
 # When they are planned: others go by it, so they can neither lose nor be cancelled.
 DECIDED = frozenset({"clean", "archive"})
 

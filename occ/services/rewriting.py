@@ -1,19 +1,19 @@
-"""What compaction and clustering share: file slices that nobody else rewrites, and their rows to be written anew."""
+"""What compactions and clustering share: file slices that nobody else rewrites, and their rows to be written anew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...errors import InputError, UnsupportedTableError
-from ...hudi.files import BaseFile, FileGroupId, LogFile, join
-from ...hudi.merge import merged_rows, widened
+from ...errors import InputError, LakeLatchError, TableError, UnsupportedTableError
+from ...hudi.files import BaseFile, FileGroupId, LogFile, Torn, join, read_blocks
+from ...hudi.merge import body_of, merged_rows, widened
 from ...hudi.table import META_COLUMNS, storable
 from ...hudi.timeline import COMPLETED_AS, FileSlice, decode_container
-from ..entries import groups_of, held
+from ..entries import groups_of, held, paths_of
 from ..log import LogState
 
 if TYPE_CHECKING:
@@ -23,10 +23,61 @@ if TYPE_CHECKING:
 _UNKNOWN: Mapping[str, str] = {}
 
 
-def free_slices(session: Session, state: LogState, view: View, partitions: Iterable[str] | None) -> list[FileSlice]:
-    """The file slices of these partitions (None: of all) that no pending plan names, ours or another engine's."""
+@dataclass
+class Damaged:
+    """File groups that a service leaves as they are, because a log file of theirs cannot be read; why, of the first one."""
+
+    groups: set[FileGroupId] = field(default_factory=set)
+    error: TableError | None = None
+
+    def takes(self, error: TableError, group: FileGroupId) -> None:
+        """This file group is left."""
+        self.groups.add(group)
+        self.error = self.error or error
+
+    def met(self, session: Session, content: Mapping[str, Any], error: TableError) -> bool:
+        """Whether an execution of this plan has failed for a log file, so that the rest is worth another plan.
+
+        All file groups of the plan with torn log files are left then, so that there is one more plan, and not one for each.
+        """
+        found = LogFile.at(str(error.details.get("path", "")), 0)
+        if found is None or found.group in self.groups or found.group not in groups_of(content):
+            return False
+        self.takes(error, found.group)
+        for path in paths_of(content):
+            log = LogFile.at(path, 0)
+            if log is not None and log.group not in self.groups and not _whole(session, log):
+                self.takes(error, log.group)
+        return True
+
+    def told(self, name: str, done: str) -> TableError | None:
+        """The error, after the service has done the rest."""
+        if (error := self.error) is None:
+            return None
+        words = f"{str(error.args[0]).rstrip('.')}. Nothing else was held up: {name} {done} has landed"
+        return type(error)(words, **error.details)
+
+
+def _whole(session: Session, log: LogFile) -> bool:
+    try:
+        return not any(isinstance(block, Torn) for block in read_blocks(body_of(session.store, log), log.path))
+    except LakeLatchError:
+        return False
+
+
+def free_slices(
+    session: Session,
+    state: LogState,
+    view: View,
+    partitions: Iterable[str] | None,
+    but: Collection[FileGroupId] = (),
+) -> list[FileSlice]:
+    """The file slices of these partitions (None: of all) that no pending plan names, ours or another engine's.
+
+    ``but``: those of these file groups are left out too.
+    """
     taken = {g for begin in list(state.open.values()) if begin.plan for g in groups_of(held(session.store, begin.plan))}
-    taken |= _planned_by_others(session)
+    taken |= _planned_by_others(session) | set(but)
     wanted = None if partitions is None else set(partitions)
     slices = view.snapshot.file_slices()
     return [each for each in slices if each.group not in taken and (wanted is None or each.partition in wanted)]

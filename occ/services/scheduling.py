@@ -26,8 +26,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...conflict import Kind, kind_of
-from ...errors import ConflictError, CorruptTableError, InputError, LakeLatchError, RolledBackError, StorageError
+from ...conflict import INGESTION, Kind, kind_of
+from ...errors import (
+    ConflictError,
+    CorruptTableError,
+    InputError,
+    LakeLatchError,
+    RolledBackError,
+    StorageError,
+    TableError,
+)
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import COMPLETED_AS, Instant, file_name
 from ...progress import Reporter
@@ -35,9 +43,10 @@ from ...storage import Outcome
 from ..entries import SERVICES, Begin, Commit, Content, LogEntry, extent, groups_of, held, hold, plan_body, write_set_of
 from ..log import Follower, LogState, commits_since, plain_metadata_of
 from ..session import undisturbed
-from . import archive, clustering, compaction
+from . import archive, clustering, compaction, log_compaction
 from . import clean as cleaning
 from .execution import DECIDED, Execution, end_plan
+from .rewriting import Damaged
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -50,6 +59,7 @@ _RUN: dict[str, Callable[[Execution], None]] = {
     "clean": cleaning.run,
     "clustering": clustering.run,
     "compaction": compaction.run,
+    "logcompaction": log_compaction.run,
 }
 
 
@@ -89,6 +99,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
     """
     # Another engine's log file that completed before the plan and is not in it would be lost, whoever executes it.
     look = True if SERVICES[name].action in COMPLETED_AS and session.config.merge_on_read else None
+    last: _Stale | None = None
     for _ in range(_ATTEMPTS):
         follower = session.log.follow(Follower())
         try:
@@ -100,6 +111,7 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
             with session.lease(f"planning {name}"):
                 begin = session.log.append(_entry(session, name, content, slot, follower, executes), look=look)
         except _Stale as e:
+            last = e
             _log.info("%s: %s is planned again: %s", session.url, name, e)
             session.env.sleep(0.1 + session.env.random() / 2)
             session.look_after_others()
@@ -113,8 +125,8 @@ def schedule(session: Session, name: str, find: Find, *, executes: bool = False)
         finally:
             session.log.unfollow(follower)
     raise ConflictError(
-        f"{session.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times; nothing was "
-        "written, try again",
+        f"{session.url}: {name} could not be planned, because the table changed below it {_ATTEMPTS} times, at last: "
+        f"{last}; nothing was written, try again",
         table=session.url,
         instant="",
         winner="",
@@ -179,7 +191,10 @@ def _beside(session: Session, name: str, planned: Content, groups: frozenset[Fil
     writes = write_set_of(session.store, commit, plain)
     if commit.restores or name in DECIDED or not groups.isdisjoint(writes.groups):
         more = None
-        if name == "compact" and session.streams and not (commit.restores or writes.region):
+        common = groups & writes.groups
+        if name == "compact_logs" and kind_of(commit.operation) in INGESTION and common <= writes.appended:
+            more = planned if log_compaction.stands_beside(planned, commit.instant, common) else None
+        elif name == "compact" and session.streams and not (commit.restores or writes.region):
             more = compaction.grown(planned, commit.completion, plain)
         if more is None:
             raise _Stale(f"{commit.operation} {commit.instant} has landed")
@@ -187,21 +202,38 @@ def _beside(session: Session, name: str, planned: Content, groups: frozenset[Fil
     return planned
 
 
-def perform(session: Session, name: str, find: Find, report: Reporter | None = None) -> Executed | None:
-    """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first."""
+def perform(
+    session: Session, name: str, find: Find, report: Reporter | None = None, damaged: Damaged | None = None
+) -> Executed | None:
+    """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first.
+
+    Args:
+        damaged: the file groups that ``find`` leaves. One of which a log file cannot be read joins them: the rest is planned
+            once more and executed, and then the error is raised.
+    """
     _end_left(session, SERVICES[name].action)
-    begin = schedule(session, name, find, executes=True)
-    if begin is None:
-        return None
-    try:
-        return execute(session, begin.instant, report)
-    except BaseException as e:
-        if not isinstance(e, LakeLatchError):  # such as Ctrl-C: nobody else was to execute the plan
-            with suppress(StorageError):
-                end_plan(session, begin, f"{type(e).__name__} while it was executed")
-        raise
-    finally:
-        session.heart.stop(begin.instant)
+    damaged = damaged or Damaged()
+    while (begin := schedule(session, name, find, executes=True)) is not None:
+        try:
+            done = execute(session, begin.instant, report)
+        except BaseException as e:
+            assert begin.plan is not None
+            met = isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e)
+            # Of Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
+            if met or not isinstance(e, LakeLatchError):
+                with suppress(StorageError):
+                    end_plan(session, begin, f"{type(e).__name__} while it was executed")
+            if met:
+                continue
+            raise
+        finally:
+            session.heart.stop(begin.instant)
+        if error := damaged.told(name, done.instant):
+            raise error
+        return done
+    if damaged.error:
+        raise damaged.error
+    return None
 
 
 def _end_left(session: Session, action: str) -> None:

@@ -19,7 +19,8 @@ from .apply_rows import (
 from .collected_facts import wanted_of
 from .file_spec import FileLookout, FileSpec, refuse_if_over, token
 from .key_spans import KeySpans
-from .meta_columns import COMMIT_TIME, SEQNO
+from .log_file import LogFileWriter
+from .meta_columns import COMMIT_TIME, SEQNO, RowNumbers
 from .new_file import NewFile
 from .selection import GROUP_COLUMN, PARTITION_COLUMN, RowsInMemory, Selection, units
 from .staged import Staged
@@ -37,9 +38,11 @@ __all__ = [
     "Files",
     "Kept",
     "KeySpans",
+    "LogFileWriter",
     "NewFile",
     "NewGroups",
     "Plan",
+    "RowNumbers",
     "RowsInMemory",
     "Selection",
     "Staged",

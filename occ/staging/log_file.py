@@ -1,4 +1,5 @@
-"""Writes one log file of one transaction onto a file slice: rows that it upserts, and keys that it deletes.
+"""Writes one log file of one transaction onto a file slice: rows that it upserts, and keys that it deletes; or what a log
+compaction has made of older log files.
 
 Nothing of the slice is read: readers merge the log file onto it. Memory: the rows handed in, once more as Parquet.
 """
@@ -20,7 +21,7 @@ from .meta_columns import FileRows, RowNumbers
 from .parquet_file import ParquetFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..liveness import Marker
 
@@ -32,6 +33,7 @@ class LogFileWriter:
         onto: the slice that the changes belong to; without any file, where streams begin a file group.
         announced: the marker that stands already for a file, by its path.
         token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
+        merged: of a log compaction, T of the commits whose blocks it takes the place of.
     """
 
     def __init__(
@@ -42,8 +44,9 @@ class LogFileWriter:
         token: str,
         numbers: RowNumbers,
         announced: Callable[[str], Marker | None] = lambda _path: None,
+        merged: Sequence[str] = (),
     ) -> None:
-        self._spec, self._onto = spec, onto
+        self._spec, self._onto, self._merged = spec, onto, tuple(merged)
         # Of several writes of one transaction the later one's blocks come later.
         self.name = log_file_name(LogName(onto.file_id, spec.instant, spec.write + 1, token))
         self._new = onto.base is None and not onto.logs  # a group that nobody has written before our snapshot
@@ -57,7 +60,7 @@ class LogFileWriter:
         )
         self._schema = with_meta_columns(spec.schema, spec.config.name)
         self._blocks: list[bytes] = []
-        self._deleted = self._inserts = 0
+        self._rows = self._deleted = self._inserts = 0
 
     def write(self, rows: pa.Table, *, inserts: int = 0, note: Mapping[str, str] | None = None) -> None:
         """A block of rows that replace those with the same key; ``inserts``: so many are known to be new.
@@ -71,13 +74,25 @@ class LogFileWriter:
         parquet.write(rows)
         parquet.end_rows()
         parquet.close(inserts=0, updates=rows.num_rows, deletes=0, more=note)
-        self._blocks.append(parquet_block(self._spec.instant, self._schema, body.getvalue()))
+        self._blocks.append(parquet_block(self._spec.instant, self._schema, body.getvalue(), merged=self._merged))
+        self._rows += rows.num_rows
         self._inserts += inserts
 
     def delete(self, keys: Sequence[str]) -> None:
         """A block that deletes every version of the rows with these record keys that came before it."""
-        deletes: list[tuple[str, str, Any]] = [(key, self._onto.partition, None) for key in keys]
-        self._blocks.append(delete_block(self._spec.instant, self._schema, deletes))
+        self._delete([(key, self._onto.partition, None) for key in keys], None)
+
+    def delete_up_to(self, deletes: Iterable[tuple[str, Any]], ordering: pa.DataType) -> None:
+        """A block that deletes the rows with these record keys up to an ordering value, which is of that type.
+
+        Raises:
+            InputError: one of the values cannot order a delete.
+        """
+        self._delete([(key, self._onto.partition, value) for key, value in deletes], ordering)
+
+    def _delete(self, deletes: Sequence[tuple[str, str, Any]], ordering: pa.DataType | None) -> None:
+        block = delete_block(self._spec.instant, self._schema, deletes, ordering, merged=self._merged)
+        self._blocks.append(block)
         self._deleted += len(deletes)
 
     def publish(self) -> WriteStat:
@@ -95,18 +110,16 @@ class LogFileWriter:
             if there is None:  # who ended the transaction has deleted it
                 refuse_if_over(self._spec.store, self._spec.instant)
                 raise StorageError(f"{self.path} was not read: it is gone since it was written", path=self.path)
-            raise CommitError(
-                f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
-                "a task again; nothing landed. Write from a source that gives the same rows each time (store it first)",
-                path=self.path,
-                instant=self._spec.instant,
-            )
+            # Whoever executes the plan of a log compaction writes the same, perhaps encoded by another version of Arrow.
+            if not self._merged:
+                raise self._written_otherwise()
+            body = there
         return WriteStat(
             file_id=self._onto.file_id,
             path=self.path,
             partition=self._onto.partition,
             prev_commit=NO_PREVIOUS_COMMIT if self._new else self._onto.instant,
-            num_writes=self._shape.new_rows + self._deleted,
+            num_writes=self._rows + self._deleted,
             num_inserts=self._inserts,
             num_updates=self._shape.new_rows - self._inserts,
             num_deletes=self._deleted,
@@ -116,6 +129,14 @@ class LogFileWriter:
             log_files=(self.name,),
             log_version=self._spec.write + 1,
             log_offset=0,
+        )
+
+    def _written_otherwise(self) -> CommitError:
+        return CommitError(
+            f"{self.path} was written twice with different rows, because the source gave other rows when Spark ran "
+            "a task again; nothing landed. Write from a source that gives the same rows each time (store it first)",
+            path=self.path,
+            instant=self._spec.instant,
         )
 
     def abandon(self) -> None:

@@ -271,7 +271,7 @@ class Staged:
             schema=schema,
             stats=self.stats,
             replaced=self._replaced_by_partition(),
-            compacted=self.operation.action == "compaction",
+            compacted=self.operation.action in ("compaction", "logcompaction"),
         )
         return self._metadata
 

@@ -210,6 +210,11 @@ def _new_config(
         raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
     keys = names(record_key, "record_key")
     partitions = names(partition_by, "partition_by")
+    if isinstance(ordering_field, list | tuple) and len(ordering_field) > 1:
+        raise InputError(
+            f"ordering_field={ordering_field!r}: a table has one ordering field, because hudi-rs reads none with several; name "
+            "one column, or write one that holds both"
+        )
     ordering = () if ordering_field is None else (text(ordering_field, "ordering_field"),)
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")

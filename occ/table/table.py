@@ -21,10 +21,12 @@ from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
+    MIN_LOGS,
     RETAIN_COMMITS,
     SMALL_BYTES,
     TARGET_BYTES,
     Archival,
+    Damaged,
     Executed,
     Find,
     Keep,
@@ -42,6 +44,7 @@ from ..services import (
     execute,
     finish_decided,
     kept_from,
+    log_compaction,
     perform,
     pinned,
     remove_undone,
@@ -743,17 +746,17 @@ class Table:
         partitions: Iterable[str] | None = None,
     ) -> str | None:
         """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few."""
-        session, find = self._clustering(small_bytes, target_bytes, partitions)
+        session, find = self._clustering(small_bytes, target_bytes, partitions, Damaged())
         begin = schedule(session, "cluster", find)
         return begin.instant if begin else None
 
     def _clustering(
-        self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None
+        self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None, damaged: Damaged
     ) -> tuple[Session, Find]:
         session = self._ours()
         session.refuse_if_unwritable()
         sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
-        return session, lambda state: clustering.find(session, state, sizes, wanted)
+        return session, lambda state: clustering.find(session, state, sizes, wanted, damaged.groups)
 
     def cluster(
         self,
@@ -767,9 +770,9 @@ class Table:
 
         ``progress`` as of `compact`.
         """
-        report = Reporter(progress, "cluster", "file groups")
-        session, find = self._clustering(small_bytes, target_bytes, partitions)
-        return perform(session, "cluster", find, report)
+        report, damaged = Reporter(progress, "cluster", "file groups"), Damaged()
+        session, find = self._clustering(small_bytes, target_bytes, partitions, damaged)
+        return perform(session, "cluster", find, report, damaged)
 
     # --- compaction ------------------------------------------------------------------------------------------
 
@@ -779,15 +782,15 @@ class Table:
         Raises:
             UnsupportedTableError: how to merge them is not known here, or the rows cannot be written here.
         """
-        session, find = self._compaction(partitions)
+        session, find = self._compaction(partitions, Damaged())
         begin = schedule(session, "compact", find)
         return begin.instant if begin else None
 
-    def _compaction(self, partitions: Iterable[str] | None) -> tuple[Session, Find]:
+    def _compaction(self, partitions: Iterable[str] | None, damaged: Damaged) -> tuple[Session, Find]:
         session = self._ours()
         session.refuse_if_unwritable()
         wanted = self._known(partitions)
-        return session, lambda state: compaction.find(session, state, wanted)
+        return session, lambda state: compaction.find(session, state, wanted, damaged.groups)
 
     def compact(self, *, partitions: Iterable[str] | None = None, progress: Told | None = None) -> Executed | None:
         """Merge the log files of a merge-on-read table into base files, in this process; None when there are none.
@@ -796,10 +799,55 @@ class Table:
             partitions: paths; all partitions otherwise.
             progress: called with a `Progress` for each file group; what it raises, as does Ctrl-C, cancels the plan, and its
                 files are deleted.
+
+        Raises:
+            UnsupportedTableError: as of `plan_compaction`.
+            CorruptTableError: a log file is torn. Its file group is left as it is, and the others have been compacted.
         """
-        report = Reporter(progress, "compact", "file groups")
-        session, find = self._compaction(partitions)
-        return perform(session, "compact", find, report)
+        report, damaged = Reporter(progress, "compact", "file groups"), Damaged()
+        session, find = self._compaction(partitions, damaged)
+        return perform(session, "compact", find, report, damaged)
+
+    def plan_log_compaction(self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None) -> str | None:
+        """Decide which log files are merged into one log file; anybody may `execute` it then. Returns T, None when too few are.
+
+        Args and errors as of `compact_logs`.
+        """
+        damaged = Damaged()
+        session, find = self._log_compaction(min_logs, partitions, damaged)
+        begin = schedule(session, "compact_logs", find)
+        if begin is None and damaged.error:
+            raise damaged.error
+        return begin.instant if begin else None
+
+    def _log_compaction(
+        self, min_logs: int, partitions: Iterable[str] | None, damaged: Damaged
+    ) -> tuple[Session, Find]:
+        session, least = self._ours(), log_compaction.checked(min_logs)
+        session.refuse_if_unwritable()
+        wanted = self._known(partitions)
+        return session, lambda state: log_compaction.find(session, state, least, wanted, damaged)
+
+    def compact_logs(
+        self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None, progress: Told | None = None
+    ) -> Executed | None:
+        """Merge the log files of a slice into one log file, in this process; the base file stays. None when there are too few.
+
+        Cheaper than `compact` where the base file is large and the log files are many and small. Those that an open
+        transaction is older than are left to the next one.
+
+        Args:
+            min_logs: file slices with fewer log files that are to be merged are left alone; 5 as in Hudi.
+            partitions: paths; all partitions otherwise.
+            progress: as of `compact`.
+
+        Raises:
+            UnsupportedTableError: the table has streams, or how to merge its log files is not known here.
+            CorruptTableError: as of `compact`.
+        """
+        report, damaged = Reporter(progress, "compact_logs", "file groups"), Damaged()
+        session, find = self._log_compaction(min_logs, partitions, damaged)
+        return perform(session, "compact_logs", find, report, damaged)
 
     def run_services(
         self,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from ...arguments import flag
 from ...errors import InputError, StorageError
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice, Time
-from ...occ.scan import seen
+from ...occ.scan import Explanation, ScannedFile, seen
 from ...occ.session import Partition, chosen_partitions
 from ...occ.table import Table
 from .columns import spark_schema
@@ -128,37 +130,76 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*(pa.field(n, pa.string()) for n in META_COLUMNS), *schema])
 
 
-def read(
+@dataclass(frozen=True)
+class Selected:
+    """What a read takes of one state: slices, and why it leaves out others; the condition as Spark takes it."""
+
+    schema: pa.Schema
+    completion: str | None
+    condition: Any
+    slices: Sequence[FileSlice]
+    pruned: Sequence[ScannedFile]
+
+
+def selected(
     spark: Any,
     table: Table,
-    lease: ScanLease,
     *,
-    columns: Sequence[str] | None,
     condition: Any | None,
     partitions: Iterable[Partition] | None = None,
     as_of: Time | None,
     as_of_completion: Time | None,
-    meta: bool,
-) -> Any:
-    """See `SparkTable.read`."""
+    read_optimized: bool,
+) -> Selected:
+    """The slices of a read; arguments as of `SparkTable.read`."""
+    flag(read_optimized, "read_optimized")
     table.config.refuse_reading()
     view, completion = seen(table.session, as_of, as_of_completion)
     schema = view.arrow_schema()
     if schema is None:
         raise InputError(f"{table.url} has no schema yet, because nothing was written to it; write some rows first")
-    full = with_meta(schema) if meta else schema
-    slices = view.snapshot.file_slices()
+    slices, pruned = view.snapshot.file_slices(), list[ScannedFile]()
+    if read_optimized:
+        slices = [replace(each, logs=()) for each in slices if each.base is not None]
+
+    def narrow(wanted: Collection[str], why: str) -> None:
+        nonlocal slices
+        pruned.extend(ScannedFile(_shown(each), False, why) for each in slices if each.partition not in wanted)
+        slices = [each for each in slices if each.partition in wanted]
+
     if partitions is not None:
         chosen = set(chosen_partitions(table.store, table.config, schema, view.snapshot, partitions))
-        slices = [s for s in slices if s.partition in chosen]
+        narrow(chosen, "of no partition that was asked for")
     if condition is not None:
         condition = in_spark(schema, condition)
         wanted = matching_partitions(spark, table.config, schema, view.snapshot.partitions(), condition)
-        slices = [s for s in slices if s.partition in wanted]
-    rows = narrowed(spark, table, slices, full, condition, columns)
-    if slices:
-        lease.hold(rows, completion)
+        narrow(wanted, "the condition excludes its partition")
+    return Selected(schema, completion, condition, slices, pruned)
+
+
+def read(spark: Any, table: Table, lease: ScanLease, *, columns: Sequence[str] | None, meta: bool, **which: Any) -> Any:
+    """See `SparkTable.read`; ``which`` as of `selected`."""
+    found = selected(spark, table, **which)
+    full = with_meta(found.schema) if meta else found.schema
+    rows = narrowed(spark, table, found.slices, full, found.condition, columns)
+    if found.slices:
+        lease.hold(rows, found.completion)
     return rows
+
+
+def explain(spark: Any, table: Table, **which: Any) -> Explanation:
+    """See `SparkTable.explain`; ``which`` as of `selected`."""
+    found = selected(spark, table, **which)
+    whole, others = by_reader(spark, table, found.slices)
+    told = [ScannedFile(_shown(each), True, "by Spark's own scan") for each in whole]
+    for each in others:
+        why = f"with {len(each.logs)} log files" if each.logs else "Spark does not reach the store"
+        told.append(ScannedFile(_shown(each), True, f"by a Python worker: {why}"))
+    return Explanation((*told, *found.pruned))
+
+
+def _shown(each: FileSlice) -> str:
+    return each.base.path if each.base else each.logs[-1].path
 
 
 def read_incremental(

@@ -40,6 +40,7 @@ FAILURES = {
     ("services", "cluster"): ["{table}", "--partition", "nope"],
     ("services", "archive"): ["{table}", "--keep-min", "0"],
     ("services", "compact"): ["{table}", "--partition", "nope"],
+    ("services", "compact-logs"): ["{table}", "--partition", "nope"],
     ("services", "run"): ["{table}", "--retain-commits", "-1"],
     ("services", "execute"): ["{table}", "20200101000000000"],
     ("services", "cancel"): ["{table}", "20200101000000000"],

@@ -107,6 +107,20 @@ def test_compaction(run, tmp_path):
     assert run.json("check", str(mor.folder))["findings"] == []
 
 
+def test_log_compaction(run, tmp_path):
+    mor = Mor(tmp_path / "mor")
+    mor.base(at(1), at(2), "a", rows("a", {"a0": 1}))
+    for number in (10, 12, 14):
+        mor.update(at(number), at(number + 1), "a", {"a0": number})
+    url = str(mor.folder)
+    run("adopt", url, "none://")
+    assert "no file slice has 5 log files to merge" in run("services", "compact-logs", url).stdout
+    assert "4 files" in run("services", "compact-logs", url, "--min-logs", "3", "--partition", "part=a").stdout
+    (planned,) = run.json("services", "compact", url, "--plan-only")["planned"]
+    assert run.json("services", "execute", url, planned)["executed"][0]["files"] == 5
+    assert run.json("check", url)["findings"] == []
+
+
 class _Outage:
     """A table whose store is away for the first round, and which is told to stop after the second."""
 

@@ -96,6 +96,25 @@ def _saved(table: lakelatch.Table, told: Compacted) -> None:
     assert table.compact()
 
 
+def _logs_compacted(table: lakelatch.Table, told: Compacted) -> None:
+    """An append that was open lands below a log file that landed meanwhile, and above those that were merged."""
+    assert table.compact()  # as above
+    for key in ("a0", "a2"):
+        table.upsert([{"id": key, "part": "a", "v": 6}])
+    open_one = table.transaction()
+    open_one.upsert([{"id": "a0", "part": "a", "v": 7}])
+    with lakelatch.open(table.url) as other:
+        other.upsert([{"id": "a2", "part": "a", "v": 8}])
+        assert other.compact_logs(min_logs=2)
+    open_one.commit()
+    told.before = _rows(table)
+
+
+def _logs_planned(table: lakelatch.Table, told: Compacted) -> None:
+    told.planned = table.plan_log_compaction(min_logs=2) or ""
+    assert told.planned
+
+
 SERVED: dict[str, Callable[[lakelatch.Table, Compacted], None]] = {
     "restored": _restored,
     "clustered": _clustered,
@@ -106,6 +125,9 @@ SERVED: dict[str, Callable[[lakelatch.Table, Compacted], None]] = {
     "written-restored": _restored,
     "written-clustered": _clustered,
     "written-saved": _saved,
+    "logs-compacted": _logs_compacted,
+    "logs-planned": _logs_planned,
+    "written-logs-compacted": _logs_compacted,
 }
 
 
@@ -118,13 +140,18 @@ def build(folder: Path) -> dict[str, Compacted]:
             with lakelatch.adopt(str(mor.folder)) as table:
                 told = made[mor.folder.name] = Compacted(mor.folder, _rows(table))
                 serve(table, told)
-        for kind in ("before", "planned", "executed", "late", "run-by-jvm", "written", "every", "every-compacted"):
+        for kind in (
+            *("before", "planned", "executed", "late", "run-by-jvm", "written"),
+            *("every", "every-compacted", "every-logs-compacted"),
+        ):
             name = f"{kind}-v{version}"
             mor = (_every_sequence if kind.startswith("every") else _some)(folder / name, version)
             with lakelatch.adopt(str(mor.folder)) as table:
                 told = made[name] = Compacted(mor.folder, _rows(table))
                 if kind in ("planned", "run-by-jvm"):
                     told.planned = table.plan_compaction() or ""
+                elif kind == "every-logs-compacted":
+                    assert table.compact_logs(min_logs=3)
                 elif kind not in ("before", "every"):
                     assert table.compact()
             if kind == "late":  # it had begun before the compaction

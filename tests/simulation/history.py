@@ -113,7 +113,16 @@ class Look:
 MAY_HAVE_LANDED = ("committed", "unknown", "cut off")
 
 
-SERVICES = ("CLEAN", "CLUSTER", "SAVEPOINT", "SAVEPOINT_DELETE", "RESTORE", "ARCHIVE", "COMPACT")  # nobody's attempt
+SERVICES = (
+    "CLEAN",
+    "CLUSTER",
+    "SAVEPOINT",
+    "SAVEPOINT_DELETE",
+    "RESTORE",
+    "ARCHIVE",
+    "COMPACT",
+    "LOG_COMPACT",
+)  # nobody's attempt; fmt: skip
 
 
 @dataclass

@@ -10,9 +10,11 @@ from unittest import mock
 from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.timeline import snapshot
 from lakelatch.occ.rebase import replay_rows
+from lakelatch.occ.services import log_compaction
 from lakelatch.occ.staging import apply_rows
 from lakelatch.occ.writing import row_writes
 
+from . import upkeep
 from .mutant import Patches, mutant
 from .shape import Shape
 
@@ -58,6 +60,20 @@ def a_log_file_lies_where_its_transaction_began() -> Patches:
         return tuple(sorted(kept, key=lambda log: log.order))
 
     return [mock.patch.object(snapshot, "_since", since)]
+
+
+@mutant(
+    lambda shape: replace(
+        _appends(shape), keepers=4, transactions=4, groups=1, by_events=False, crashes=0, faults={}, skew_s=0.0
+    )
+)
+def a_log_compaction_takes_in_all_that_has_landed() -> Patches:
+    """A writer that is open may land below what was merged, where readers take its rows for the older ones."""
+    bound = mock.patch.object(log_compaction, "_bound", lambda _session, state: f"{state.top}~")
+    return [
+        bound,
+        mock.patch.object(upkeep, "_ACTS_OF_MERGE_ON_READ", {"compact_logs": 1}),
+    ]  # as long as nothing is compacted
 
 
 @mutant(lambda shape: replace(_appends(shape), keepers=2, bucket_count=None))

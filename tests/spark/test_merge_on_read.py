@@ -68,6 +68,25 @@ def test_rows_are_those_of_a_model_after_each_write(spark, make, route, bucket_c
     assert logs(table) > 2
 
 
+def test_a_read_tells_which_slices_go_which_way_and_may_leave_log_files_out(spark, make):
+    table = make(type="merge_on_read")
+    first = table.insert(frame(spark, {"x0": 1, "x1": 1, "y0": 1}))
+    for value in (2, 3):
+        table.upsert(frame(spark, {"x0": value}))
+    told = table.explain()
+    assert sorted((each.path[0], each.why) for each in told.read) == [
+        ("c", "by Spark's own scan"),
+        ("c", "by a Python worker: with 2 log files"),
+    ]
+    (left,) = table.explain("city = 'x'").pruned
+    assert (left.why, "city=y" in left.path) == ("the condition excludes its partition", True)
+    assert {each.why for each in table.explain(read_optimized=True).files} == {"by Spark's own scan"}
+    assert by_spark(table, read_optimized=True) == {"x0": 1, "x1": 1, "y0": 1}
+    assert table.table.compact_logs(min_logs=2)
+    assert by_spark(table) == by_python(table) == {"x0": 3, "x1": 1, "y0": 1}
+    assert by_spark(table, as_of_completion=first.completion) == {"x0": 1, "x1": 1, "y0": 1}
+
+
 def test_an_incremental_read_has_rows_of_log_files(spark, make):
     table = make(type="merge_on_read")
     first = table.insert(frame(spark, {"x0": 1, "x1": 1, "y0": 1}))

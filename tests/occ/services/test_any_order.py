@@ -107,6 +107,11 @@ class AnyOrder(RuleBasedStateMachine):
         self.table.compact()
         self._note()
 
+    @rule()
+    def compact_logs(self) -> None:
+        self.table.compact_logs(min_logs=2)
+        self._note()
+
     @precondition(lambda self: self.buckets is None)
     @rule()
     def cluster(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -272,14 +273,26 @@ def test_a_base_file_that_others_have_rewritten_ends_the_plan(world):
 # --- what is refused ---------------------------------------------------------------------------------------------
 
 
-def test_a_torn_log_file_is_left_to_its_owner(world):
+def test_a_torn_log_file_is_left_to_its_owner_and_keeps_nothing_else_waiting(world):
     a = world.writer("A")
     (log,) = (world.folder / "part=a").glob(".*.log.*")
-    log.write_bytes(log.read_bytes()[:-3])
-    with pytest.raises(lakelatch.CorruptTableError, match=r"is torn .* would make that final"):
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-3])
+    with pytest.raises(
+        lakelatch.CorruptTableError, match=r"is torn .* would make that final.* compact \d+ has landed"
+    ) as e:
         a.table.compact()
-    assert log_files(world) == 4
-    assert not list(world.folder.rglob(f"*_{a.table.plans()[0].instant}.parquet"))
+    assert pickle.loads(pickle.dumps(e.value)).path == e.value.path == f"part=a/{log.name}"
+    assert log_files(world) == 1, "the other file groups are compacted"
+    assert a.table.plans() == [], "no plan is left that nobody can execute"
+    assert a.table.clean(retain_commits=0)
+    before = a.env.monotonic()
+    with pytest.raises(lakelatch.CorruptTableError, match=r"is torn .* drops it\n"):
+        a.table.compact()
+    assert a.env.monotonic() - before < 1, "it has waited for no time-out"
+    log.write_bytes(whole)
+    assert a.table.compact().files == 2
+    agree(world)
 
 
 def test_what_cannot_be_merged_or_written_is_refused_before_it_is_planned(world, monkeypatch):

@@ -39,6 +39,13 @@ def make(folder: Path) -> lakelatch.Table:
     return table
 
 
+def logged(folder: Path) -> lakelatch.Table:
+    """With two log files on a file slice."""
+    table = make(folder)
+    table.upsert(rows(0, 5, 2))
+    return table
+
+
 def copy_on_write(folder: Path) -> lakelatch.Table:
     table = lakelatch.create(str(folder), record_key="id", partition_by="part", schema=SCHEMA)
     for n in range(3):
@@ -62,6 +69,7 @@ CALLS: dict[str, tuple[Callable[[Path], lakelatch.Table], Call, str]] = {
         "rows",
     ),
     "compact": (make, lambda t, told: t.compact(progress=told), "file groups"),
+    "compact_logs": (logged, lambda t, told: t.compact_logs(min_logs=2, progress=told), "file groups"),
     "cluster": (copy_on_write, lambda t, told: t.cluster(progress=told), "file groups"),
     "read": (make, lambda t, told: t.read(progress=told).to_arrow(), "rows"),
 }

@@ -48,6 +48,9 @@ def read(
         list[str] | None, typer.Option(metavar="PATH", help="Only this partition, as origin=JFK; repeatable.")
     ] = None,
     as_of: Annotated[str | None, typer.Option(metavar="T", help="As of a past requested time, or a date.")] = None,
+    read_optimized: Annotated[
+        bool, typer.Option("--read-optimized", help="Base files only, without what log files have changed since.")
+    ] = False,
     limit: Limit = None,
     format: Format = None,  # noqa: A002
     output: Output = None,
@@ -57,8 +60,8 @@ def read(
     from .read import read as command
 
     command(
-        url, columns=columns, where=where, partitions=partition or [], as_of=as_of, limit=limit, kind=format,
-        output=output, json=json,
+        url, columns=columns, where=where, partitions=partition or [], as_of=as_of, read_optimized=read_optimized,
+        limit=limit, kind=format, output=output, json=json,
     )  # fmt: skip
 
 

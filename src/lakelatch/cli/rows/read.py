@@ -23,8 +23,8 @@ _SHOWN = 20
 
 
 def read(
-    url: str, *, columns: str, where: str | None, partitions: Sequence[str], as_of: str | None, limit: int | None,
-    kind: str | None, output: str | None, json: bool,
+    url: str, *, columns: str, where: str | None, partitions: Sequence[str], as_of: str | None, read_optimized: bool,
+    limit: int | None, kind: str | None, output: str | None, json: bool,
 ) -> None:  # fmt: skip
     """Print or write the rows of a table."""
     import lakelatch
@@ -36,6 +36,7 @@ def read(
             where=where,
             partitions=list(partitions) or None,
             as_of=as_of,
+            read_optimized=read_optimized,
         )
         _give(scan.to_batches(), limit, kind, output)
 

@@ -105,6 +105,22 @@ def compact(
     command(url, partition or None, plan_only=plan_only, json=json)
 
 
+@services.command("compact-logs")
+@plainly
+def compact_logs(
+    url: Url,
+    *,
+    partition: Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")] = None,
+    min_logs: Annotated[int, typer.Option(min=2, help="File slices with fewer log files are left alone.")] = 5,
+    plan_only: PlanOnly = False,
+    json: Json = False,
+) -> None:
+    """Merge the log files of each file slice into one log file, in this process; base files stay."""
+    from .commands import compact_logs as command
+
+    command(url, partition or None, min_logs=min_logs, plan_only=plan_only, json=json)
+
+
 @services.command()
 @plainly
 def run(

@@ -1,8 +1,8 @@
 """``lakelatch services``, ``savepoint`` and ``restore``.
 
 JSON of `services list`: ``plans``, each with ``instant``, ``action``, ``writer``, ``files``; ``readers``, each with
-``reader``, ``writer`` and ``at``. Of `clean`, `cluster`, `compact` and `execute`: ``executed``, each with ``instant``,
-``completion``, ``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `archive`:
+``reader``, ``writer`` and ``at``. Of `clean`, `cluster`, `compact`, `compact-logs` and `execute`: ``executed``, each with
+``instant``, ``completion``, ``files``, ``by`` and ``mine``, and ``planned`` (instants that were planned only). Of `archive`:
 ``instants`` (how many), ``first_active`` and ``kept_by``; with ``--plan-only`` as of `clean`. Of `savepoint create` and
 `list`: ``savepoints``, each with ``instant``, ``completion``, ``by``, ``comment``, ``files``; of its `delete`: ``instant``. Of
 `cancel`: ``instant`` and ``cancelled`` (false when it was over already). Of `restore`: ``instant``,
@@ -104,6 +104,21 @@ def compact(url: str, partitions: Sequence[str] | None, *, plan_only: bool, json
         else:
             with Bar() as progress:
                 done = table.compact(partitions=partitions, progress=progress)
+            _done(done, nothing, json=json)
+
+
+def compact_logs(url: str, partitions: Sequence[str] | None, *, min_logs: int, plan_only: bool, json: bool) -> None:
+    """Plan a log compaction, and execute it."""
+    import lakelatch
+
+    with lakelatch.open(url) as table:
+        nothing = f"no file slice has {min_logs} log files to merge"
+        if plan_only:
+            planned = table.plan_log_compaction(min_logs=min_logs, partitions=partitions)
+            _finish(table, planned, nothing, plan_only=True, json=json)
+        else:
+            with Bar() as progress:
+                done = table.compact_logs(min_logs=min_logs, partitions=partitions, progress=progress)
             _done(done, nothing, json=json)
 
 

@@ -24,7 +24,7 @@ from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ..table import decoder_of, from_avro
 
 MAGIC = b"#HUDI#"
-INSTANT, _TARGET, SCHEMA, _COMMAND, _COMPACTED, _PARTIAL = 0, 1, 2, 3, 4, 7  # keys of the header
+INSTANT, _TARGET, SCHEMA, _COMMAND, COMPACTED, _PARTIAL = 0, 1, 2, 3, 4, 7  # keys of the header
 COMMAND, DELETE, _CORRUPT, AVRO, _HFILE, PARQUET, _CDC = range(7)
 _KINDS = {_HFILE: "HFile data", _CDC: "change data"}
 _ROLLBACK = "0"
@@ -57,7 +57,7 @@ class Block:
     @property
     def merged(self) -> tuple[str, ...] | None:
         """T of the commits whose blocks a log compaction has merged into this one; None for a block of another commit."""
-        named = self.header.get(_COMPACTED)
+        named = self.header.get(COMPACTED)
         return None if named is None else tuple(named.split(","))
 
     def rows(self) -> pa.Table:

@@ -19,26 +19,32 @@ from typing import Any
 import pyarrow as pa
 
 from ...errors import InputError
-from .log_blocks import DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
+from .log_blocks import COMPACTED, DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
 
 _NATURAL = b"\x04\0"  # the branch of 32 bits, and 0
 # Hudi's DecimalWrapper, which holds whatever decimal the column is of.
 _PRECISION, _SCALE = 30, 15
 
 
-def parquet_block(instant: str, schema: str, content: bytes) -> bytes:
+def parquet_block(instant: str, schema: str, content: bytes, *, merged: Iterable[str] = ()) -> bytes:
     """A block of rows.
 
     Args:
         instant: T of the commit; a block with another one does not count.
         schema: Avro JSON of the rows, meta columns included.
         content: a whole Parquet file.
+        merged: of a log compaction, T of the commits that it has merged.
     """
-    return _block(PARQUET, {INSTANT: instant, SCHEMA: schema}, content)
+    return _block(PARQUET, _header(instant, schema, merged), content)
 
 
 def delete_block(
-    instant: str, schema: str, keys: Iterable[tuple[str, str, Any]], ordering: pa.DataType | None = None
+    instant: str,
+    schema: str,
+    keys: Iterable[tuple[str, str, Any]],
+    ordering: pa.DataType | None = None,
+    *,
+    merged: Iterable[str] = (),
 ) -> bytes:
     """A block of deletes.
 
@@ -47,6 +53,7 @@ def delete_block(
         schema: as of `parquet_block`; readers ask for it, though no row follows.
         keys: (record key, partition path, ordering value or None for a delete of whatever came before).
         ordering: type of the ordering column.
+        merged: as of `parquet_block`.
 
     Raises:
         InputError: the type, or one of the values, cannot order a delete.
@@ -56,7 +63,12 @@ def delete_block(
         _text(key) + _text(partition) + (natural if value is None else write(value)) for key, partition, value in keys
     ]
     listed = _long(len(pieces)) + b"".join(pieces) + _long(0) if pieces else _long(0)
-    return _block(DELETE, {INSTANT: instant, SCHEMA: schema}, struct.pack(">ii", 3, len(listed)) + listed)
+    return _block(DELETE, _header(instant, schema, merged), struct.pack(">ii", 3, len(listed)) + listed)
+
+
+def _header(instant: str, schema: str, merged: Iterable[str]) -> dict[int, str]:
+    header, named = {INSTANT: instant, SCHEMA: schema}, ",".join(merged)
+    return header | {COMPACTED: named} if named else header
 
 
 def _block(kind: int, header: Mapping[int, str], content: bytes) -> bytes:

@@ -1,7 +1,17 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
-from .log_records import alike, body_of, cleared_keys, logged_rows, merged_rows, told_of_torn
+from .log_records import (
+    LogChanges,
+    alike,
+    body_of,
+    cleared_keys,
+    logged_rows,
+    merged_logs,
+    merged_rows,
+    standing,
+    told_of_torn,
+)
 from .merge_mode import ordering_of, rule_of
 from .rows import (
     Effects,
@@ -24,6 +34,7 @@ from .rows import (
 __all__ = [
     "TEXTS",
     "Effects",
+    "LogChanges",
     "Merged",
     "alike",
     "alone",
@@ -38,6 +49,7 @@ __all__ = [
     "logged_rows",
     "merge",
     "merge_by",
+    "merged_logs",
     "merged_rows",
     "ordering_of",
     "plain",
@@ -45,6 +57,7 @@ __all__ = [
     "remove",
     "remove_where",
     "rule_of",
+    "standing",
     "stored_texts",
     "supersedes",
     "told_of_torn",

@@ -13,7 +13,8 @@ Source: what Hudi 1.2.0 and hudi-rs 0.5.0 were measured to read; tests compare t
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,18 +66,58 @@ def merged_rows(
     blocks = _counting(store, group.logs, strict=strict)
     changes = _Changes(ordering)
     base = _base(store, group, None if columns is None else {*columns, *META_COLUMNS, ordering})
-    try:
-        for block in blocks:
-            changes.delete(block) if block.kind == DELETE else changes.write(block)
+    with _fitting(group.logs):
+        changes.take(blocks)
         rows = changes.onto(base)
-    except (TypeError, pa.ArrowException) as e:  # ordering values or columns of types that do not compare
-        raise CorruptTableError(
-            f"The log files of {group.group} do not fit together ({e}), the newest is {group.logs[-1].path}. Restore them "
-            "from a copy, or roll their commits back with Hudi",
-            path=group.logs[-1].path,
-        ) from e
     wanted = [n for n in rows.column_names if columns is None or n in columns or n in META_COLUMNS]
     return rows.select(wanted)
+
+
+@dataclass(frozen=True)
+class LogChanges:
+    """What some log files do together: rows that they set, with meta columns, and keys that they delete; no key is in both.
+
+    A delete has its ordering value, or `NATURAL`.
+    """
+
+    rows: pa.Table | None
+    deletes: tuple[tuple[str, Any], ...]
+
+
+def merged_logs(store: Store, config: TableConfig, logs: Sequence[LogFile]) -> LogChanges:
+    """The newest change of each key in the oldest log files of a slice. To read it is to read them, whatever follows.
+
+    Of others than the oldest it would not be: where a row follows a delete, the row is left, which does not tell that an
+    older one is gone.
+
+    Raises as `merged_rows` does with ``strict``.
+    """
+    changes = _Changes(ordering_of(config))
+    blocks = _counting(store, logs, strict=True)
+    with _fitting(logs):
+        changes.take(blocks)
+        return changes.merged()
+
+
+@contextmanager
+def _fitting(logs: Sequence[LogFile]) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, pa.ArrowException) as e:  # ordering values or columns of types that do not compare
+        newest = logs[-1]
+        raise CorruptTableError(
+            f"The log files of {newest.group} do not fit together ({e}), the newest is {newest.path}. Restore them "
+            "from a copy, or roll their commits back with Hudi",
+            path=newest.path,
+        ) from e
+
+
+def standing(store: Store, logs: Sequence[LogFile]) -> dict[str, tuple[str, ...] | None]:
+    """T of the commits whose blocks count in a slice, in the order of their places; what each has merged (None: it is no
+    log compaction). Raises `CorruptTableError` for a torn block.
+    """
+    commits = _commits_of(store, logs, strict=True)
+    return {instant: commits[instant][0].merged for instant in _places(commits)}
 
 
 def cleared_keys(store: Store, group: FileSlice) -> set[str]:
@@ -108,41 +149,86 @@ def body_of(store: Store, log: LogFile) -> bytes:
 
 def _counting(store: Store, logs: Sequence[LogFile], *, strict: bool) -> list[Block]:
     """The blocks of committed changes, in the order in which readers apply them."""
+    commits = _commits_of(store, logs, strict=strict)
+    return [block for instant in _places(commits) for block in commits[instant]]
+
+
+def _commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[str, list[Block]]:
+    """The blocks of each commit, by T, in the order of T; none of one whose files need not be read.
+
+    That is one which a log compaction names. What it may name in turn, if it is one itself, is looked at only where there is
+    something below it that nobody names.
+    """
+    files: dict[str, list[LogFile]] = {}
+    for log in logs:
+        if log.among is not None:
+            return _all_commits_of(store, logs, strict=strict)
+        files.setdefault(log.instant, []).append(log)
+    found: dict[str, list[Block]] = {}
+    named: set[str] = set()
+    for instant in sorted(files, reverse=True):
+        if instant in named:
+            found[instant] = []
+            continue
+        blocks = _blocks_of(store, files[instant], strict=strict)
+        if any(block.rolls_back for block in blocks):
+            return _all_commits_of(store, logs, strict=strict)
+        if kept := [block for block in blocks if block.instant == instant]:
+            found[instant] = kept
+            named.update(kept[0].merged or ())
+    unread = max((instant for instant, blocks in found.items() if not blocks), default="")
+    if any(blocks and blocks[0].merged is None and instant < unread for instant, blocks in found.items()):
+        return _all_commits_of(store, logs, strict=strict)
+    return dict(sorted(found.items()))
+
+
+def _all_commits_of(store: Store, logs: Sequence[LogFile], *, strict: bool) -> dict[str, list[Block]]:
+    found: list[Block] = []
+    for log in logs:
+        for block in _blocks_of(store, [log], strict=strict):
+            if undone := block.rolls_back:
+                found = [each for each in found if each.instant != undone]
+            elif block.instant == log.instant if log.among is None else block.instant in log.among:
+                found.append(block)
+    commits: dict[str, list[Block]] = {}
+    for block in sorted(found, key=lambda block: block.instant):
+        commits.setdefault(block.instant, []).append(block)
+    return commits
+
+
+def _blocks_of(store: Store, logs: Iterable[LogFile], *, strict: bool) -> list[Block]:
     found: list[Block] = []
     for log in logs:
         for block in read_blocks(body_of(store, log), log.path):
             if isinstance(block, Torn):
                 told_of_torn(block, strict=strict)
-            elif undone := block.rolls_back:
-                found = [each for each in found if each.instant != undone]
-            elif block.instant == log.instant if log.among is None else block.instant in log.among:
+            else:
                 found.append(block)
-    return _in_their_places(sorted(found, key=lambda block: block.instant))
+    return found
 
 
-def _in_their_places(blocks: Sequence[Block]) -> list[Block]:
-    """These blocks without those that a log compaction has merged; what it made of them stands where the newest of them did.
+def _places(commits: Mapping[str, Sequence[Block]]) -> list[str]:
+    """T of the commits that count, in the order in which they do.
 
+    Not those that a log compaction has merged; what it made of them stands where the newest of them did.
     A block of a log compaction counts only with one of those that it names, and two log compactions of one block are one
     after the other. The first block of a commit speaks for all of them.
 
     Args:
-        blocks: ordered by T.
+        commits: ordered by T; without blocks those that need not be read, which a log compaction names.
 
     Source: measured with Hudi 1.2.0 and hudi-rs 0.5.0, which agree; `tests/jvm/test_log_compactions.py` compares them.
     """
-    commits: dict[str, list[Block]] = {}
-    for block in blocks:
-        commits.setdefault(block.instant, []).append(block)
     merged_into: dict[str, str] = {}
     kept: dict[str, None] = {}
-    for instant in reversed(commits):
+    for instant in reversed([*commits]):
         now = merged_into.get(instant, instant)
-        if (merged := commits[instant][0].merged) is None:
+        blocks = commits[instant]
+        if not blocks or (merged := blocks[0].merged) is None:
             kept[now] = None  # where it stood first, which is that of the newest
         else:
             merged_into |= dict.fromkeys(merged, now)
-    return [block for instant in reversed(kept) for block in commits[instant]]
+    return [*reversed(kept)]
 
 
 def told_of_torn(torn: Torn, *, strict: bool) -> None:
@@ -150,8 +236,8 @@ def told_of_torn(torn: Torn, *, strict: bool) -> None:
     what = f"log file {torn.path} is torn from byte {torn.start} to {torn.end}"
     if strict:
         raise CorruptTableError(
-            f"{what}: no reader counts what was there, and to compact it would make that final. Nothing was written; "
-            "restore the file from a copy, or compact the table with Hudi, which drops it",
+            f"{what}: no reader counts what was there, and to compact it would make that final. Its file group is left as it "
+            "is; restore the file from a copy, or compact the table with Hudi, which drops it",
             path=torn.path,
         )
     _log.warning("%s; its rows are left out, as Hudi's readers do", what)
@@ -195,6 +281,20 @@ class _Changes:
         """The keys of a delete block."""
         for key, value in block.deletes():
             self._note(key, _Change(value, None))
+
+    def take(self, blocks: Iterable[Block]) -> None:
+        """All of these, in order."""
+        for block in blocks:
+            self.delete(block) if block.kind == DELETE else self.write(block)
+
+    def merged(self) -> LogChanges:
+        """These changes, apart from any base file."""
+        places = [each.place for each in self._newest.values() if each.place is not None]
+        rows = pa.concat_tables(alike(self._rows)).take(pa.array(places, pa.int64())) if places else None
+        deletes = [(key, each.ordering) for key, each in self._newest.items() if each.place is None]
+        if self._ordering is None:
+            return LogChanges(rows, tuple((key, NATURAL) for key, _ in deletes))
+        return LogChanges(rows, tuple(deletes))
 
     def _values(self, rows: pa.Table) -> list[Any] | None:
         return rows.column(self._ordering).to_pylist() if self._ordering in rows.column_names else None

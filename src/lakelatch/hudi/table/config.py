@@ -362,7 +362,7 @@ class TableConfig:
             yield (
                 "ordering_fields",
                 (
-                    f"it has several ordering fields ({', '.join(ordering)}), which not every reader understands. "
+                    f"it has several ordering fields ({', '.join(ordering)}), which hudi-rs 0.5 does not read. "
                     "Keep one in hoodie.table.ordering.fields"
                 ),
             )
