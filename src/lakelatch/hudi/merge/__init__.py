@@ -1,6 +1,7 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
+from .laws import Broken, Tried, subject_of
 from .log_records import alike, body_of, cleared_keys, logged_rows, merged_rows, told_of_torn
 from .merge_mode import ordering_of, rule_of
 from .rows import (
@@ -23,8 +24,10 @@ from .rows import (
 
 __all__ = [
     "TEXTS",
+    "Broken",
     "Effects",
     "Merged",
+    "Tried",
     "alike",
     "alone",
     "body_of",
@@ -46,6 +49,7 @@ __all__ = [
     "remove_where",
     "rule_of",
     "stored_texts",
+    "subject_of",
     "supersedes",
     "told_of_torn",
     "unrepeated",
