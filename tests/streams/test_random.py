@@ -128,7 +128,7 @@ class Machine(RuleBasedStateMachine):
         batch = self.batch(data, name, delete=delete)
         stream = table.stream(name)
         number = next(self.batches)
-        for again in (False, True):  # the second one after a crash
+        for again in (False, True)[: 1 + second]:  # after a crash
             assert (stream.delete if delete else stream.upsert)(batch, batch=number).repeated == again
         self.landed([(name, delete, batch)])
 
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         for table in (self.table, self.other):
             assert self.content(table) == expected
         fresh = lakelatch.open(self.table.url, env=self.env)
-        for few in (["b1"], ["d2", "b1"], ["d1"]):
+        for few in (["b1"], ["d2"]):
             assert self.content(fresh, ["part", "id", *few]) == {
                 key: {n: row[n] for n in few} for key, row in expected.items()
             }
