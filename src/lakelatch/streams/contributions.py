@@ -89,9 +89,9 @@ def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
     if pc.any(beyond, min_count=0).as_py():
         some = values.filter(beyond)[0].as_py()
         raise InputError(
-            f"column {column!r}: {some} is more than a thousandth of what {kind} holds, and is added to a sum that nobody has "
-            "seen, which a few of its kind would make too large for its column; send smaller ones, or give the column a wider "
-            "type",
+            f"column {column!r}: {some} is more than a thousandth of what {kind} holds, and is added to a sum that its writer has "
+            "not seen, which a few of its kind would make too large for the column; send smaller ones, or give the column a wider "
+            "type; nothing was written",
             column=column,
         )
 
@@ -147,7 +147,7 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n), "
         "or none: without one the column has the value of the newest event"
     )
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(kind) and said.commutative:
         step = "Floats are rounded with every addition; make the column a decimal, or a whole number"
     why = "events come late" if law == "order" else "a compaction merges some values ahead of others"
     return f"it does not keep the law {law!r}, and {why}.{shown}{step}"
