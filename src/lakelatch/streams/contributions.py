@@ -89,9 +89,9 @@ def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
     if pc.any(beyond, min_count=0).as_py():
         some = values.filter(beyond)[0].as_py()
         raise InputError(
-            f"column {column!r}: {some} is more than a thousandth of what {kind} holds, and is added to a sum that its writer has "
-            "not seen, which a few of its kind would make too large for the column; send smaller ones, or give the column a wider "
-            "type; nothing was written",
+            f"column {column!r}: {some} is more than a thousandth of what {kind} holds, and is added to a sum that its writer "
+            "has not seen, which a few of its kind would make too large for the column; send smaller ones, or give the column a "
+            "wider type; nothing was written",
             column=column,
         )
 
