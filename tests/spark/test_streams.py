@@ -73,7 +73,7 @@ def naive(rows: dict[Any, Any]) -> dict[Any, Any]:
 @pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
 def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, table):
     rng, model = random.Random(7), Model(("city", "id"), list(table.table.streams))
-    for step in range(12):
+    for step in range(10):
         name = rng.choice("abcc")
         delete = step % 4 == 3
         batch = events(rng, name)
@@ -83,11 +83,13 @@ def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, ta
         done = stream.delete(frame, **batch_of) if delete else stream.upsert(frame, **batch_of)
         assert done.files > 0
         model.apply(name, KINDS[name] if delete else UPSERT, batch)
-        if step in (4, 7, 10):
+        if step in (4, 7):
             table.table.compact()
         expected = naive(model.rows())
         assert naive(as_rows(table.table.read().to_pylist())) == expected
         assert as_rows([row.asDict() for row in table.read().collect()]) == expected
+        if step % 3:
+            continue
         assert as_rows([row.asDict() for row in table.read(filter="city = 'x'").collect()]) == {
             key: row for key, row in expected.items() if key[0] == "x"
         }
