@@ -75,6 +75,15 @@ def test_mergers_are_declared_with_their_stream_and_stay(table):
         table.stream("three", columns=["ok", "day"], ordering="small", merge={"day": "max"}, foreign_readers=False)
 
 
+def test_a_column_with_a_merger_may_become_wider(table):
+    table.stream("one", columns=["small"], ordering="a_at", merge={"small": "max"}, foreign_readers=False)
+    table.stream("one").upsert([row(small=7, a_at=1)])
+    table.widen_column("small", "int64")
+    for value, most in ((5, 7), (2**40, 2**40)):
+        table.stream("one").upsert([row(small=value, a_at=1)])
+        assert [each["small"] for each in table.read().to_pylist()] == [most]
+
+
 def test_a_declaration_survives_the_epochs_of_the_log(table):
     table.stream("one", columns="a", ordering="a_at", default={"a": 1})
     before = table.streams
@@ -151,11 +160,17 @@ REFUSED = [
     ),
     (
         {"columns": ["wide"], "merge": {"wide": "sum"}, **MERGED},
-        r"(?s)'order', and .*in the order 1 3 2: value=1\.7.*make the column a decimal",
+        r"(?s)'order', and .*in the order 1 3 2: value=1\.7.*take a column of decimals",
     ),
-    ({"columns": ["small"], "merge": {"small": "sum"}, **MERGED}, "make the column int64, or a decimal of at least 18"),
-    ({"columns": ["ratio"], "merge": {"ratio": "sum"}, **MERGED}, "make the column int64, or a decimal of at least 18"),
-    ({"columns": ["small"], "merge": {"small": "count"}, **MERGED}, "make the column int64"),
+    (
+        {"columns": ["small"], "merge": {"small": "sum"}, **MERGED},
+        "take a column of int64, or of decimals of at least 18",
+    ),
+    (
+        {"columns": ["ratio"], "merge": {"ratio": "sum"}, **MERGED},
+        "take a column of int64, or of decimals of at least 18",
+    ),
+    ({"columns": ["small"], "merge": {"small": "count"}, **MERGED}, "take a column of int64"),
     ({"merge": {"a": f"{ME}('order')"}, **MERGED}, r"(?s)Liar.*breaks the law 'order'"),
     ({"merge": {"a": f"{ME}('ahead')"}, **MERGED}, r"(?s)Liar.*breaks the law '(order|one_at_a_time|compaction)'"),
     ({"merge": {"a": f"{ME}('twice')"}, **MERGED}, r"(?s)a value may come twice, and .*breaks the law 'replay'"),

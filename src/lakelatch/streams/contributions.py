@@ -90,8 +90,8 @@ def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
         some = values.filter(beyond)[0].as_py()
         raise InputError(
             f"column {column!r}: {some} is more than a thousandth of what {kind} holds, and is added to a sum that its writer "
-            "has not seen, which a few of its kind would make too large for the column; send smaller ones, or give the column a "
-            "wider type; nothing was written",
+            "has not seen, which a few of its kind would make too large for the column; send smaller ones, or take a "
+            "column of a wider type; nothing was written",
             column=column,
         )
 
@@ -120,7 +120,7 @@ def refuse_mergers(stream: Stream, schema: pa.Schema) -> None:
         if isinstance(merger.inner, Sum | Count) and narrow:
             raise InputError(
                 f"{what} can't have the merger {spec}: who adds to it has not seen the total, so one that does not fit would be "
-                f"found when it is read; make the column int64, or a decimal of at least {_DIGITS} digits",
+                f"found when it is read; take a column of int64, or of decimals of at least {_DIGITS} digits",
                 column=column,
                 merger=spec,
             )
@@ -148,6 +148,6 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         "or none: without one the column has the value of the newest event"
     )
     if pa.types.is_floating(kind) and said.commutative:
-        step = "Floats are rounded with every addition; make the column a decimal, or a whole number"
+        step = "Floats are rounded with every addition; take a column of decimals, or of whole numbers"
     why = "events come late" if law == "order" else "a compaction merges some values ahead of others"
     return f"it does not keep the law {law!r}, and {why}.{shown}{step}"
