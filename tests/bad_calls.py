@@ -291,6 +291,16 @@ def calls() -> dict[str, list[str]]:
             *each("wide.stream('c', columns='l', ordering='c_at', default=_)", "{'l':[1]} {'l':1} {'l':'[1]'}"),
             *each("wide.stream('one', columns=['a'], ordering='a_at', on_delete='row', default=_)", "{'a':1} {'a':False} {'a':'0'}"),
             *each("wide.stream('one', columns=['a'], ordering='a_at', on_delete=_)", "'clear' 'ignore'"),
+            *each("wide.stream('c', columns=['c','l'], ordering='c_at', foreign_readers=False, merge=_)", "5 [] 'sum' {'c':5} {'c':''} {'c':'nope'} {'c':'sum('} {'c':'first'} {'c':'last_non_null'} {'l':'collect_list'} {'l':'sum'} {'c':'no_module:X'} {'a':'sum'} {5:'sum'} {'c':'\\ud800'}"),
+            "wide.stream('c', columns='c', ordering='c_at', merge={'c':'sum'})",
+            "wide.stream('c', columns='c', ordering='c_at', merge={'c':'sum'}, default={'c':2**63-1}, foreign_readers=False)",
+            "wide.stream('one', columns=['a','c'], ordering='a_at', on_delete='row', merge={'c':'max'}, foreign_readers=False)",
+            *each("wide.stream('adds', columns='s', ordering='s_at', foreign_readers=False, merge=_)", "None {} {'s':'max'}"),
+            "wide.stream('adds', merge={'s':'sum'})",
+            "adds.upsert([{'id': 'x', 's': 1, 's_at': 1}])",
+            "adds.upsert([{'id': 'x', 's': 1, 's_at': 1}], batch='x')",
+            "adds.upsert([{'id': 'x', 's': 2**62, 's_at': 1}], batch=('x', 1))",
+            "adds.delete([{'id': 'x', 's_at': 1}])",
             *each("wide.stream('one', _)", "null='write' default={'a':0} default={} on_delete='row' foreign_readers=False ordering='a_at'"),
             "wide.stream('one', columns=['a'], ordering='c_at', on_delete='row')",
             "t.stream('one', columns=['n'], ordering='x')",
@@ -400,13 +410,17 @@ class World:
         shutil.rmtree(root / "foreign/.hoodie/.lakelatch")
         self.unlogged = lakelatch.open(str(root / "foreign"))
         kinds = {"id": pa.string(), "b": pa.float64(), "b_at": pa.float64(), "l": pa.list_(pa.int64())}
-        columns = [(name, kinds.get(name, pa.int64())) for name in ("id", "a", "a_at", "b", "b_at", "c", "c_at", "l")]
+        columns = [
+            (name, kinds.get(name, pa.int64()))
+            for name in ("id", "a", "a_at", "b", "b_at", "c", "c_at", "l", "s", "s_at")
+        ]
         self.wide = lakelatch.create(
             str(root / "wide"), record_key="id", schema=pa.schema(columns), type="merge_on_read", table_version=9, bucket_count=1,
             writer="W", **quiet,
         )  # fmt: skip
         one = self.wide.stream("one", columns=["a"], ordering="a_at", on_delete="row", default={"a": 0})
         two = self.wide.stream("two", columns=["b"], ordering="b_at")
+        adds = self.wide.stream("adds", columns="s", ordering="s_at", merge={"s": "sum"}, foreign_readers=False)
         events = [{"id": "x", "a": 1, "a_at": 1}]
         one.upsert(events)
         over = self.table.transaction()
@@ -419,7 +433,7 @@ class World:
             "unlogged": self.unlogged, "url": str(root / "t"), "new": str(root / "new"), "missing": str(root / "missing"),
             "foreign": str(root / "foreign"), "a_file": str(root / "files/notes.txt"), "folder_with_files": str(root / "files"),
             "ROWS": ROWS, "pa": pa, "pc": pc, "datetime": datetime, "nan": float("nan"), "inf": float("inf"),
-            "work": lambda txn: None, "spark_open": spark_open, "wide": self.wide, "one": one, "two": two, "EVENTS": events,
+            "work": lambda txn: None, "spark_open": spark_open, "wide": self.wide, "one": one, "two": two, "adds": adds, "EVENTS": events,
         }  # fmt: skip
 
     def files(self) -> dict[str, str]:

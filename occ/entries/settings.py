@@ -139,7 +139,8 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a log entry."""
-        return {name: value for name, value in asdict(self).items() if name not in _NEW or value != _NEW[name]}
+        plain = asdict(self) | {"streams": tuple(each.to_json() for each in self.streams)}
+        return {name: value for name, value in plain.items() if name not in _NEW or value != _NEW[name]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Settings:

@@ -57,8 +57,8 @@ def find(
 def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any]) -> dict[str, Any] | None:
     """The plan with the log files of a commit of streams (C, metadata) that landed while it was made.
 
-    They wait for no lock, so a plan that had to be made anew for each of them might never be made. None where the commit has
-    done more than append.
+    They wait for no lock, so a plan that had to be made anew for each of them might never be made. A plan that has been made
+    after all has them already, and must not have them twice: sums would. None where the commit has done more than append.
     """
     stats = plain.get("stats", ())
     if "replaced" in plain or not all(stat.get("log_files") for stat in stats):
@@ -66,7 +66,8 @@ def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any])
     groups = {(group["partition"], group["file_id"]): dict(group) for group in content["groups"]}
     paths = []
     for stat in stats:
-        if group := groups.get((stat["partition"], stat["file_id"])):
+        group = groups.get((stat["partition"], stat["file_id"]))
+        if group and _name(stat["path"]) not in group["logs"]:
             group["logs"] = [*group["logs"], _name(stat["path"])]
             group["completed"] = [*group["completed"], completion]
             group["log_bytes"] += stat.get("file_size", 0)

@@ -11,7 +11,17 @@ import pyarrow as pa
 from ...errors import ConfigError, InputError
 from ...hudi.files import bucket_of
 from ...hudi.table import bucket_ids
-from ...streams import RowHistory, Stream, described, explained, joined, of_name, refuse_columns, refuse_table
+from ...streams import (
+    RowHistory,
+    Stream,
+    described,
+    explained,
+    joined,
+    of_name,
+    refuse_columns,
+    refuse_mergers,
+    refuse_table,
+)
 from ..entries import LogEntry, Setting, Settings
 from ..log import LogState
 from ..session import Partition, Session, known_partition, partition_path_of
@@ -39,14 +49,17 @@ class TableStream:
         It takes no lock and never conflicts, neither with other streams nor with other writers of this one. Of several events
         of one key in ``rows`` the newest counts, the later one of two that are equally new.
 
+        In columns with a merger all of them count. Where one may not count twice (sum, count) the write needs a ``batch``.
+
         Args:
             rows: key, partition and ordering columns and all columns of the stream, in any of the forms of `Table.upsert`.
             zone: of times that say none, as of `Table.upsert`.
-            retries: bounds of `Table.run`, for the case that somebody takes this writer for dead.
+            retries: bounds of `Table.run`, for the case that somebody takes this writer for dead; and ``batch``.
 
         Raises:
+            ConfigError: a merger of the stream cannot be imported here.
             InputError: a column is missing, belongs to another stream, or its values do not fit; an ordering value is null
-                or NaN. Nothing was written.
+                or NaN; there is no ``batch`` and has to be. Nothing was written.
         """
         return self._write(stream_writes.upsert(self._session, self.name, rows, zone), retries)
 
@@ -110,6 +123,8 @@ def declare(session: Session, wanted: Stream) -> Stream:
         refuse_columns(stream, schema, session.config, session.url)
         if made == settings.streams:
             break
+        assert schema is not None, "streams are declared of columns"
+        refuse_mergers(stream, schema)
 
         def build(state: LogState, settings: Settings = settings, seen: int = seen) -> LogEntry | None:
             # What has no streams yet must not get log files of other writes meanwhile; and all streams must be those compared.

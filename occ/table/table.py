@@ -474,6 +474,7 @@ class Table:
         on_delete: str = "clear",
         null: str = "keep",
         default: Mapping[str, Any] | None = None,
+        merge: Mapping[str, str] | None = None,
         foreign_readers: bool = True,
     ) -> TableStream:
         """A stream of the table, to write its events; with ``columns`` it is declared, or gets more of them.
@@ -490,6 +491,8 @@ class Table:
             null: ``"keep"``: a null leaves the value that was there; ``"write"`` takes its place, which Hudi's readers
                 cannot follow (``foreign_readers=False``).
             default: values by column, for rows in which no event has set them.
+            merge: mergers by column, as ``{"clicks": "sum"}`` (docs/merging.md); the others have the newest event's value. It
+                needs ``foreign_readers=False``.
             foreign_readers: whether Hudi's own readers shall see what they can of it before a compaction.
 
         Raises:
@@ -508,12 +511,13 @@ class Table:
                     on_delete=on_delete,
                     null=null,
                     default=default,
+                    merge=merge,
                     foreign_readers=foreign_readers,
                 ),
             )
         else:
-            said = {"on_delete": on_delete, "null": null, "default": default, "foreign_readers": foreign_readers}
-            refuse_incomplete(name, said)
+            words = {"on_delete": on_delete, "null": null, "foreign_readers": foreign_readers}
+            refuse_incomplete(name, {**words, "default": default, "merge": merge})
             session.log.catch_up()
         return TableStream(session, text(name, "stream name"), self._write)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ...conditions import Condition, Given
     from ...hudi.timeline import FileSlice, Snapshot
+    from ..entries import Batch
     from ..rebase import Again, Lost
     from ..staging import FileLookout, FileSpec, NewFile, Staged
     from .attempt import Attempt
@@ -78,6 +79,11 @@ class Workspace:
         self._spec: FileSpec | None = None
         self._spelled: set[str] = set()
         self.streams_only = self.reserves_next = False
+
+    @property
+    def batch(self) -> Batch | None:
+        """Which batch it lands."""
+        return self._attempt.batch
 
     @property
     def snapshot(self) -> Snapshot:

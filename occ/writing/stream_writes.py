@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ...errors import InputError
 from ...hudi.table import partition_paths, shown
 from ...hudi.timeline import WriteStat
-from ...streams import CLEAR, CLEARED, DELETED, UPSERT, of_name
+from ...streams import CLEAR, CLEARED, DELETED, UPSERT, needs_batch, of_name
 from ..incoming import Incoming
 from ..staging import Files, StreamPlan, append_events
 from .write import Received, Write, Writer
@@ -82,6 +82,13 @@ def plan_of(txn: Writer, name: str, *, deletes: bool) -> StreamPlan:
     session.secure_streams()
     stream, schema = of_name(session.streams, name, session.url), workspace.written_schema
     assert schema is not None, "streams are declared of columns"
+    if workspace.batch is None and (column := needs_batch(stream, schema)):
+        raise InputError(
+            f"stream {name!r} of {session.url} merges {column} by {dict(stream.merge)[column]}, so events that are sent again "
+            'would count twice; give the write the number of its batch, as batch=("web log", 17), or hand sink() to foreachBatch '
+            "(docs/exactly-once.md); nothing was written",
+            column=column,
+        )
     workspace.next_write()
     kind = UPSERT if not deletes else CLEARED if stream.on_delete == CLEAR else DELETED
     return StreamPlan(workspace.file_spec(schema), stream, kind)

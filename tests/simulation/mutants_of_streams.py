@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 
 from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.files import LogFile
@@ -17,7 +18,7 @@ from lakelatch.hudi.timeline.snapshot import TimelineView
 from lakelatch.occ.services import compaction
 from lakelatch.occ.staging import stream_files
 from lakelatch.occ.writing import stream_writes
-from lakelatch.streams import CLEARED, DELETED, events, merge
+from lakelatch.streams import CLEARED, DELETED, UPSERT, events, merge
 
 from .mutant import Patches, method, mutant
 from .shape import Shape
@@ -26,6 +27,11 @@ from .shape import Shape
 def _streams(shape: Shape) -> Shape:
     """All of them declared, one bucket: what events do to each other."""
     return replace(shape.streaming(), streams=1, bucket_count=1, writers=3, transactions=2)
+
+
+def _merging(shape: Shape) -> Shape:
+    """With sums, whose columns their own stream empties, or the delete of another one."""
+    return replace(_streams(shape), streams=5 + shape.seed % 2, keepers=1 + shape.seed % 2)
 
 
 def _kept(shape: Shape) -> Shape:
@@ -202,3 +208,129 @@ def of_a_batch_the_last_event_counts() -> Patches:
 def events_of_one_bucket_conflict() -> Patches:
     """Streams meet as other writers do, and one of two loses."""
     return [mock.patch.dict(COMPLETED, {(Kind.STREAM, Kind.STREAM): "x"})]
+
+
+# --- columns with a merger ----------------------------------------------------------------------------------------------
+
+
+@mutant(_merging)
+def a_late_event_contributes_nothing() -> Patches:
+    """Columns with a merger pass over late events, as others do: what a row adds up to depends on the order of arrival."""
+    return [method(merge._Order, "counts", lambda _: lambda self, keys, at: self._ranked[at] >= self.ranks[keys])]
+
+
+@mutant(_merging)
+def what_is_older_than_a_clear_contributes() -> Patches:
+    """An event that was sent before its column was emptied, and comes after that, counts."""
+    return [method(merge._Order, "counts", lambda _: lambda self, keys, at: np.ones(len(at), bool))]
+
+
+@mutant(_merging)
+def a_compaction_forgets_what_was_emptied() -> Patches:
+    """Base files say nothing of keys with a row, so what is older than a clear counts after a compaction."""
+
+    def make(real: Any) -> Any:
+        def floors(self: Any) -> Any:
+            for order in self._orders.values():
+                order.floors[self._there] = -1
+            return real(self)
+
+        return floors
+
+    return [method(merge._Slice, "_floors", make)]
+
+
+@mutant(_merging)
+def what_was_before_a_clear_still_contributes() -> Patches:
+    """A clear sets a bound for what comes, and what has come already stays."""
+
+    def make(real: Any) -> Any:
+        def empty(self: Any, number: int, stream: str, keys: Any) -> None:
+            real(self, number, stream, keys)
+            if stream in self._emptied:
+                self._emptied[stream][:] = -1
+
+        return empty
+
+    return [method(merge._Slice, "_empty", make)]
+
+
+@mutant(lambda shape: replace(_merging(shape), streams=5))
+def a_delete_empties_its_own_stream_alone() -> Patches:
+    """A row comes back, and what others had contributed to it before counts again, or what was late then."""
+
+    def make(real: Any) -> Any:
+        def apply(self: Any, number: int, block: Any) -> None:
+            self._deleting = block.stream.name if block.note.kind == DELETED else ""
+            real(self, number, block)
+
+        return apply
+
+    def make_empty(real: Any) -> Any:
+        def empty(self: Any, number: int, stream: str, keys: Any) -> None:
+            if self._deleting in ("", stream):
+                real(self, number, stream, keys)
+
+        return empty
+
+    return [method(merge._Slice, "apply", make), method(merge._Slice, "_empty", make_empty)]
+
+
+@mutant(_merging)
+def a_write_adds_up_what_came_in_different_orders() -> Patches:
+    """All that one write says of a key is one event, of its newest ordering value: what was too old comes with it."""
+
+    def make(real: Any) -> Any:
+        def folded_(rows: Any, stream: Any, kind: str = UPSERT) -> Any:
+            made = real(rows, stream, kind)
+            if kind != UPSERT or not stream.merge or not made.num_rows:
+                return made
+            newest: dict[str, Any] = {}
+            for row in made.to_pylist():
+                newest[row["_hoodie_record_key"]] = row[stream.ordering]
+            orders = [newest[row["_hoodie_record_key"]] for row in made.to_pylist()]
+            place = made.schema.get_field_index(stream.ordering)
+            return made.set_column(place, made.schema.field(place), [pa.array(orders, made.schema.field(place).type)])
+
+        return folded_
+
+    return [method(stream_files, "folded", make)]
+
+
+@mutant(_merging)
+def a_default_gives_way_to_the_first_event() -> Patches:
+    """A default is what merging begins with; here it is nothing, until a compaction has made a value of it."""
+
+    def make(real: Any) -> Any:
+        def merged(self: Any, name: str, there: Any) -> Any:
+            given = self._given.get(name)
+            if given:
+                keys = np.concatenate([self._codes[each.at] for each in given])
+                places = self._places[name]
+                places[keys[places[keys] == merge._DEFAULT]] = merge._NULL
+            return real(self, name, there)
+
+        return merged
+
+    return [method(merge._Slice, "_merged", make)]
+
+
+@mutant(lambda shape: replace(_merging(shape), keepers=2, writers=3, transactions=2))
+def a_plan_has_a_log_file_twice() -> Patches:
+    """What lands while a plan is made is in it once more where the plan has seen it already."""
+
+    def grown(content: Any, completion: str, plain: Any) -> Any:
+        apart = {**content, "groups": [{**group, "logs": [], "completed": []} for group in content["groups"]]}
+        more = _GROWN(apart, completion, plain)
+        if more is None:
+            return None
+        return {**more, "groups": [_with(a, b) for a, b in zip(content["groups"], more["groups"], strict=True)]}
+
+    return [mock.patch.object(compaction, "grown", grown)]
+
+
+_GROWN = compaction.grown
+
+
+def _with(before: Any, more: Any) -> Any:
+    return more | {name: [*before[name], *more[name]] for name in ("logs", "completed")}

@@ -39,7 +39,8 @@ from .history import Anomaly, Attempt, State
 from .row_tables import NAME, ReadOnly
 from .store import Bodies
 
-_TEXTS, _NUMBERS, _ORDERS = ("a1", "b1", "c1", "d1"), ("a2", "b2", "c2", "d2"), ("a_at", "b_at", "c_at", "d_at")
+_TEXTS = ("a1", "b1", "c1", "d1", "e1", "f1")
+_NUMBERS, _ORDERS = tuple(f"{each}2" for each in "abcdef"), tuple(f"{each}_at" for each in "abcdef")
 _VALUES = (*_TEXTS, *_NUMBERS, *_ORDERS)
 _SCHEMA = pa.schema(
     [
@@ -53,9 +54,18 @@ _DECLARED: dict[str, dict[str, Any]] = {
     "b": {"columns": ["b1", "b2"], "null": "write", "foreign_readers": False, "default": {"b1": "of b"}},
     "c": {"columns": ["c1", "c2"], "on_delete": "ignore", "default": {"c2": -1}},
     "d": {"columns": ["d1", "d2"], "default": {"d2": -2}},
+    "e": {"columns": ["e2", "e1"], "merge": {"e2": "sum"}, "default": {"e2": 100}, "foreign_readers": False},
+    "f": {
+        "columns": ["f1", "f2"],
+        "merge": {"f1": "max", "f2": "sum"},
+        "null": "write",
+        "on_delete": "ignore",
+        "foreign_readers": False,
+    },
 }
 # What is declared from the beginning, and with which columns; the rest comes while others write.
-SETS = (("", 0), ("ab", 2), ("abcd", 1), ("cd", 1), ("bd", 2))
+SETS = (("", 0), ("ab", 2), ("abcd", 1), ("cd", 1), ("bd", 2), ("ae", 1), ("ef", 1))
+PLAIN = 4  # the first of these have no mergers, and get none
 
 _BY_SPARK = 0.15
 
@@ -98,7 +108,8 @@ def _given(name: str, columns: int) -> dict[str, Any]:
     given = _DECLARED[name]
     chosen = given["columns"][:columns]
     defaults = {column: value for column, value in given.get("default", {}).items() if column in chosen}
-    return {**given, "columns": chosen, "default": defaults, "ordering": f"{name}_at"}
+    merge = {column: merger for column, merger in given.get("merge", {}).items() if column in chosen}
+    return {**given, "columns": chosen, "default": defaults, "merge": merge, "ordering": f"{name}_at"}
 
 
 @functools.cache
@@ -116,7 +127,7 @@ def founded(streams: int, bucket_count: int) -> tuple[Bodies, State]:
             for name in names:
                 table.stream(name, **_given(name, columns))
             model, luck = Model(("part", "id"), list(table.streams)), Random(1)
-            with table.transaction("upsert") as txn:
+            with table.transaction("upsert", batch=("founder", 1)) as txn:
                 for each in table.streams:
                     batch = [_event(each, UPSERT, part, "k", luck, "founder") for part in _PARTS]
                     txn.stream(each.name).upsert(batch)
@@ -135,9 +146,9 @@ def _event(stream: Stream, kind: str, part: str, key: str, luck: Random, name: s
     return row | ({column: value(column) for column in stream.columns} if kind == UPSERT else {})
 
 
-def declare(table: Table, luck: Random) -> None:
+def declare(table: Table, luck: Random, streams: int) -> None:
     """One more stream, or more columns for one, or what is known already; where a request fails, perhaps nothing."""
-    name = luck.choice(sorted(_DECLARED))
+    name = luck.choice([each for each in sorted(_DECLARED) if streams > PLAIN or not _DECLARED[each].get("merge")])
     with suppress(StorageError, CommitStateUnknownError, LockError, ConfigError):
         table.stream(name, **_given(name, 2))
 

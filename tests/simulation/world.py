@@ -173,7 +173,7 @@ class World:
         self.upkeep = Upkeep(self)
         self.entries: list[object] = []
         self._sent: list[stream_tables.Event] = []
-        self._batches = Sent(shape.seed) if shape.batches else None
+        self._batches, self._numbers = Sent(shape.seed) if shape.batches else None, itertools.count()
         self.also: Counter[str] = Counter()
         self._dead: set[Process] = set()
         self._processes = 0
@@ -266,7 +266,7 @@ class World:
         for _ in range(self.shape.transactions):
             kind = luck.choices(list(mix), list(mix.values()))[0]
             if kind == "declare":
-                stream_tables.declare(table, luck)
+                stream_tables.declare(table, luck, self.shape.streams)
             elif kind == "increment" or luck.random() < 0.2:
                 self._retried(table, kind)
             else:
@@ -297,6 +297,8 @@ class World:
 
     def _batched(self) -> dict[str, tuple[str, int]]:
         batch = self._batches.next() if self._batches else None
+        if batch is None and self.shape.streams > stream_tables.PLAIN:
+            batch = f"once {next(self._numbers)}", 1
         return {"batch": batch} if batch else {}
 
     def _retried(self, table: Table, kind: str) -> None:
@@ -473,7 +475,8 @@ class World:
             check(*without(story.undone, self.attempts, [*story.seen, self.state(table)]))
         if not self.ground:
             kind = "event" if self.shape.streams else "put" if self.shape.appends else "insert"
-            with table.transaction(OPERATION[kind]) as txn:  # it is still writable
+            batch = ("auditor", 1) if self.shape.streams else None
+            with table.transaction(OPERATION[kind], batch=batch) as txn:  # it is still writable
                 self._work(txn, Attempt("last"), kind)
             assert txn.result is not None or self.shape.appends
         table.close()

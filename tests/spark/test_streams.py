@@ -20,13 +20,16 @@ SCHEMA = pa.schema(
         *[("id", pa.string()), ("city", pa.string())],
         *[("a", pa.int64()), ("a2", pa.string()), ("a_at", pa.int64())],
         *[("b", pa.float64()), ("b_at", pa.timestamp("us", "UTC"))],
+        *[("c", pa.int64()), ("c2", pa.list_(pa.string())), ("c_at", pa.int64())],
     ]
 )
 MADE: dict[str, Any] = {"schema": SCHEMA, "type": "merge_on_read", "table_version": 9, "bucket_count": 2}
-KINDS = {"a": DELETED, "b": CLEARED}
+KINDS = {"a": DELETED, "b": CLEARED, "c": CLEARED}
+MERGE = {"c": "sum", "c2": "collect_set(2)"}
 FRAMES = {
     "a": "id string, city string, a_at long, a int, a2 string",
     "b": "id string, city string, b_at timestamp, b double",
+    "c": "id string, city string, c_at long, c int, c2 array<string>",
 }
 
 
@@ -35,21 +38,24 @@ def table(make, request):
     made = make(sizes=ROUTES[request.param], **MADE)
     made.stream("a", columns=["a", "a2"], ordering="a_at", on_delete="row")
     made.stream("b", columns=["b"], ordering="b_at", default={"b": 0.5})
+    made.stream("c", columns=["c", "c2"], ordering="c_at", default={"c": 5}, merge=MERGE, foreign_readers=False)
     return made
 
 
 def events(rng: random.Random, name: str) -> list[dict[str, Any]]:
     def at() -> Any:
         n = rng.randint(0, 5)
-        return n if name == "a" else pa.scalar(n * 10**9, pa.timestamp("us", "UTC")).as_py().replace(tzinfo=None)
+        return n if name != "b" else pa.scalar(n * 10**9, pa.timestamp("us", "UTC")).as_py().replace(tzinfo=None)
 
     found: dict[Any, dict[str, Any]] = {}
     for _ in range(6):
         city = rng.choice("xy")
         row = {"id": f"{city}{rng.randint(0, 4)}", "city": city, f"{name}_at": at()}
-        values = (
-            {"a": rng.choice([None, 1, 2]), "a2": rng.choice([None, "", "𝄞"])} if name == "a" else {"b": rng.random()}
-        )
+        values = {
+            "a": {"a": rng.choice([None, 1, 2]), "a2": rng.choice([None, "", "𝄞"])},
+            "b": {"b": rng.random()},
+            "c": {"c": rng.choice([None, 1, 10]), "c2": rng.choice([None, [], ["", "𝄞"], ["a"]])},
+        }[name]
         found[row["id"], row[f"{name}_at"]] = row | values  # of equally new ones in a frame any may count
     return list(found.values())
 
@@ -67,13 +73,14 @@ def naive(rows: dict[Any, Any]) -> dict[Any, Any]:
 @pytest.mark.parametrize("table", ["driver", "tasks"], indirect=True)
 def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, table):
     rng, model = random.Random(7), Model(("city", "id"), list(table.table.streams))
-    for step in range(9):
-        name = rng.choice("ab")
+    for step in range(10):
+        name = rng.choice("abcc")
         delete = step % 4 == 3
         batch = events(rng, name)
         frame = spark.createDataFrame([tuple(row.values()) for row in batch], FRAMES[name])
         stream = table.stream(name)
-        done = stream.delete(frame) if delete else stream.upsert(frame)
+        batch_of = {"batch": ("a query", step)} if name == "c" else {}
+        done = stream.delete(frame, **batch_of) if delete else stream.upsert(frame, **batch_of)
         assert done.files > 0
         model.apply(name, KINDS[name] if delete else UPSERT, batch)
         if step in (4, 7):
@@ -81,6 +88,8 @@ def test_what_spark_writes_and_reads_is_the_serial_merge_of_all_events(spark, ta
         expected = naive(model.rows())
         assert naive(as_rows(table.table.read().to_pylist())) == expected
         assert as_rows([row.asDict() for row in table.read().collect()]) == expected
+        if step % 3:
+            continue
         assert as_rows([row.asDict() for row in table.read(filter="city = 'x'").collect()]) == {
             key: row for key, row in expected.items() if key[0] == "x"
         }
@@ -102,6 +111,10 @@ def test_events_that_are_not_whole_are_refused_and_nothing_is_written(spark, tab
     ):
         with pytest.raises(InputError, match=words):
             table.stream("a").upsert(rows)
+    with pytest.raises(InputError, match="give the write the number of its batch"):
+        table.stream("c").upsert(
+            frame("id string, city string, c_at long, c long, c2 array<string>", "x", "x", 1, 1, [])
+        )
     assert table.read().count() == 0
     with pytest.raises(InputError, match="through them only"):
         table.upsert(frame("id string, city string, a_at long, a long, a2 string", "x", "x", 1, 1, ""))

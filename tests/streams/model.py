@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakelatch.streams import CLEARED, DELETED, UPSERT, Stream
 
 Row = dict[str, Any]
+MERGED: dict[str, Callable[[list[Any]], Any]] = {
+    "sum": sum,
+    "count": sum,
+    "min": min,
+    "max": max,
+    "bool_or": any,
+    "collect_set(2)": lambda lists: sorted({each for some in lists for each in some})[:2],
+    "top_n(2)": lambda lists: sorted({each for some in lists for each in some}, reverse=True)[:2],
+}
 
 
 @dataclass
 class State:
-    """One key: whether it has a row, the newest ordering value of each stream, the values."""
+    """One key: whether it has a row, the newest ordering value of each stream, the values; of a column with a merger a list
+    of what events have contributed since it was emptied, with the newest value that its stream had then."""
 
     there: bool = False
     newest: dict[str, Any] = field(default_factory=dict)
+    emptied: dict[str, Any] = field(default_factory=dict)
     values: Row = field(default_factory=dict)
 
 
@@ -31,6 +43,27 @@ class Model:
 
     def apply(self, name: str, kind: str, batch: list[Row]) -> None:
         stream = self.streams[name]
+        self._set(stream, kind, batch)
+        if kind == UPSERT:
+            for event in batch:
+                self._contribute(stream, event)
+
+    def _contribute(self, stream: Stream, event: Row) -> None:
+        """Also late ones, unless they are older than what emptied the columns."""
+        state = self.states[tuple(event[each] for each in self.keys)]
+        floor = state.emptied.get(stream.name)
+        if floor is not None and event[stream.ordering] < floor:
+            return
+        for column, merger in stream.merge:
+            if column in stream.columns and column in event:
+                value = event[column]
+                if merger == "count":
+                    value = int(value is not None)
+                if value is not None:
+                    state.values[column] = [*(state.values.get(column) or []), value]
+
+    def _set(self, stream: Stream, kind: str, batch: list[Row]) -> None:
+        name = stream.name
         for event in self._folded(stream, kind, batch):
             key = tuple(event[each] for each in self.keys)
             state = self.states.setdefault(key, State())
@@ -42,13 +75,15 @@ class Model:
                 if not state.there:
                     state.there, state.values = True, self._defaults()
                 for column in stream.columns:
-                    if column in event and (event[column] is not None or stream.null == "write"):
+                    merged = column in dict(stream.merge)
+                    if not merged and column in event and (event[column] is not None or stream.null == "write"):
                         state.values[column] = event[column]
-            elif kind == CLEARED and state.there:
-                for column in stream.columns:
+            elif kind == CLEARED:
+                state.emptied[name] = event[stream.ordering]
+                for column in stream.columns if state.there else ():
                     state.values[column] = self._defaults().get(column)
             elif kind == DELETED:
-                state.there, state.values = False, {}
+                state.there, state.values, state.emptied = False, {}, dict(state.newest)
 
     def _folded(self, stream: Stream, kind: str, batch: list[Row]) -> list[Row]:
         found: dict[tuple[Any, ...], Row] = {}
@@ -60,7 +95,9 @@ class Model:
         return list(found.values())
 
     def _defaults(self) -> Row:
-        return {each.column: each.value for stream in self.streams.values() for each in stream.defaults}
+        merged = {column for stream in self.streams.values() for column, _ in stream.merge}
+        defaults = [each for stream in self.streams.values() for each in stream.defaults]
+        return {each.column: [each.value] if each.column in merged else each.value for each in defaults}
 
     def rows(self) -> dict[tuple[Any, ...], Row]:
         """The rows there are, by key: all columns of all streams."""
@@ -68,5 +105,8 @@ class Model:
         for key, state in self.states.items():
             if state.there:
                 row = {column: state.values.get(column) for each in self.streams.values() for column in each.columns}
+                for column, merger in [pair for each in self.streams.values() for pair in each.merge]:
+                    if column in row:
+                        row[column] = MERGED[merger](row[column]) if row[column] else None
                 found[key] = row | {each.ordering: state.newest.get(each.name) for each in self.streams.values()}
         return found

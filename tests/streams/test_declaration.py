@@ -11,12 +11,14 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import ConfigError, ConflictError, InputError
+from lakelatch.mergers import Laws
 from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import FaultStore, On, Refuse
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("part", pa.string())]
     + [(name, pa.int64()) for name in ("a", "a_at", "b", "b_at", "c")]
+    + [("wide", pa.float64()), ("small", pa.int32())]
     + [("flags", pa.list_(pa.int64())), ("day", pa.date32()), ("ratio", pa.decimal128(5, 2)), ("ok", pa.bool_())]
 )
 MADE = {
@@ -50,6 +52,36 @@ def test_every_writer_knows_a_stream_that_one_has_declared(table):
         )
     text = table.store.body(".hoodie/hoodie.properties").decode()
     assert "hoodie.table.partial.update.mode=IGNORE_DEFAULTS" in text
+
+
+def test_mergers_are_declared_with_their_stream_and_stay(table):
+    given = {"columns": ["a"], "ordering": "a_at", "foreign_readers": False}
+    table.stream("one", **given, merge={"a": "sum"})
+    plain = table.stream("two", columns=["b"], ordering="b_at", merge={"b": "last"}).declaration
+    assert plain.merge == (), "what every column has without a merger, which Hudi's readers follow"
+    assert "merge" not in plain.to_json()
+    with lakelatch.open(table.url, env=table.env) as other:
+        assert other.stream("one").declaration.merge == (("a", "sum"),)
+        assert "a merged by sum" in repr(other.stream("one"))
+        more = {**given, "columns": ["a", "c"], "merge": {"a": "sum", "c": "min"}}
+        assert other.stream("one", **more).declaration.merge == (("a", "sum"), ("c", "min"))
+        for merge in (None, {"a": "max", "c": "min"}, {"a": "sum"}):
+            with pytest.raises(
+                InputError, match="is declared otherwise: a, c by a_at; on delete clear; a merged by sum"
+            ):
+                other.stream("one", **{**more, "merge": merge})
+    table.stream("three", columns=["ok"], ordering="small", foreign_readers=False)
+    with pytest.raises(InputError, match="merges no columns yet, so what was compacted"):
+        table.stream("three", columns=["ok", "day"], ordering="small", merge={"day": "max"}, foreign_readers=False)
+
+
+def test_a_column_with_a_merger_may_become_wider(table):
+    table.stream("one", columns=["small"], ordering="a_at", merge={"small": "max"}, foreign_readers=False)
+    table.stream("one").upsert([row(small=7, a_at=1)])
+    table.widen_column("small", "int64")
+    for value, most in ((5, 7), (2**40, 2**40)):
+        table.stream("one").upsert([row(small=value, a_at=1)])
+        assert [each["small"] for each in table.read().to_pylist()] == [most]
 
 
 def test_a_declaration_survives_the_epochs_of_the_log(table):
@@ -104,7 +136,51 @@ def test_a_default_is_for_rows_that_appear_after_it_was_declared(table):
     assert sorted((each["id"], each["b"]) for each in table.read().to_pylist()) == [("x", 7), ("y", 7)]
 
 
+class Liar:
+    """Says that the order is of no account, and that a value may come twice."""
+
+    def __init__(self, how="text"):
+        self.how = how
+
+    def laws(self, kind):
+        return Laws(commutative=True, associative=True, idempotent=self.how == "twice")
+
+    def merge(self, values, groups):
+        parts = [values.to_pylist()[a:b] for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
+        of = {"order": lambda p: p[0], "ahead": len, "twice": sum}[self.how]
+        return pa.array([of(part) for part in parts], values.type)
+
+
+ME = f"{__name__}:Liar"
+MERGED = {"foreign_readers": False}
 REFUSED = [
+    (
+        {"merge": {"a": "last_non_null"}, **MERGED},
+        r"(?s)'order', and events come late.*1 +0\n2 +1\n.*or none: without one",
+    ),
+    (
+        {"columns": ["wide"], "merge": {"wide": "sum"}, **MERGED},
+        r"(?s)'order', and .*in the order 1 3 2: value=1\.7.*take a column of decimals",
+    ),
+    (
+        {"columns": ["small"], "merge": {"small": "sum"}, **MERGED},
+        "take a column of int64, or of decimals of at least 18",
+    ),
+    (
+        {"columns": ["ratio"], "merge": {"ratio": "sum"}, **MERGED},
+        "take a column of int64, or of decimals of at least 18",
+    ),
+    ({"columns": ["small"], "merge": {"small": "count"}, **MERGED}, "take a column of int64"),
+    ({"merge": {"a": f"{ME}('order')"}, **MERGED}, r"(?s)Liar.*breaks the law 'order'"),
+    ({"merge": {"a": f"{ME}('ahead')"}, **MERGED}, r"(?s)Liar.*breaks the law '(order|one_at_a_time|compaction)'"),
+    ({"merge": {"a": f"{ME}('twice')"}, **MERGED}, r"(?s)a value may come twice, and .*breaks the law 'replay'"),
+    ({"merge": {"a": "sum"}}, "merges a, of which Hudi's own readers would show .*; say foreign_readers=False"),
+    ({"merge": {"a": "sum"}, "default": {"a": -(2**63)}, **MERGED}, "is more than a thousandth of what int64 holds"),
+    ({"merge": {"a_at": "max"}, **MERGED}, "merge names 'a_at', which is no value of the stream"),
+    (
+        {"name": "two", "columns": ["b", "c"], "ordering": "b_at", "on_delete": "row", "merge": {"c": "max"}, **MERGED},
+        "otherwise",
+    ),
     ({"name": ""}, "name='' is no text"),
     ({"name": 5}, "name=5 is no text"),
     ({"name": "\ud800"}, "half of a surrogate pair"),
@@ -213,7 +289,9 @@ def test_a_declaration_of_a_newer_version_stops_this_one(table, streams):
 
 
 def test_rows_that_are_there_already_are_older_than_every_event(table):
-    table.upsert([row(a=1, a_at=9, b=1, b_at=None, c=3, flags=None, day=None, ratio=None, ok=None)])
+    table.upsert(
+        [row(a=1, a_at=9, b=1, b_at=None, c=3, wide=None, small=None, flags=None, day=None, ratio=None, ok=None)]
+    )
     table.stream("one", columns=["a"], ordering="a_at")
     table.stream("two", columns=["b"], ordering="b_at")
     table.stream("one").upsert([row(a=2, a_at=8)])

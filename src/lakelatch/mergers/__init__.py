@@ -18,14 +18,17 @@ from .named import BUILT_IN, find
 from .order import ranks, refuse_unordered
 from .rows import Ties, combine, join, top_n_per_key
 from .rule import EVERY, Rule
+from .totals import Count, Sum
 
 __all__ = [
     "BUILT_IN",
     "EVERY",
+    "Count",
     "Groups",
     "Laws",
     "Merger",
     "Rule",
+    "Sum",
     "Ties",
     "combine",
     "find",

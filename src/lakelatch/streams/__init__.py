@@ -1,5 +1,6 @@
 """Streams: several jobs fill one wide row, each its own columns, in the order of its own events."""
 
+from .contributions import needs_batch, refuse_mergers
 from .declaration import (
     CLEAR,
     IGNORE,
@@ -48,9 +49,11 @@ __all__ = [
     "floors_to_footer",
     "folded",
     "joined",
+    "needs_batch",
     "of_name",
     "refuse_columns",
     "refuse_incomplete",
+    "refuse_mergers",
     "refuse_table",
     "slice_rows",
     "slot_order",

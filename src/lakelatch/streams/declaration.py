@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ class Stream:
         null: ``keep``: a null leaves the value that was there. ``write``: it takes its place.
         foreign_readers: whether Hudi's own readers shall see what they can see of it before a compaction.
         defaults: what stands in columns that no event has set.
+        merge: columns and their mergers; the others have the value of the newest event.
     """
 
     name: str
@@ -50,27 +51,34 @@ class Stream:
     null: str = KEEP
     foreign_readers: bool = True
     defaults: tuple[Default, ...] = ()
+    merge: tuple[tuple[str, str], ...] = ()
 
     @property
     def own(self) -> tuple[str, ...]:
         """All columns that it writes, the ordering column first."""
         return (self.ordering, *self.columns)
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a log entry. Without ``merge`` earlier versions of this library know it."""
+        return {name: value for name, value in asdict(self).items() if name != "merge" or value}
+
     @classmethod
     def from_json(cls, value: Any) -> Stream:
-        """From the plain values of a log entry (`dataclasses.asdict`). `ConfigError` for what is none."""
+        """The reverse of `to_json`. `ConfigError` for what is no declaration."""
         try:
             made = cls(
                 **value
                 | {
                     "columns": tuple(value["columns"]),
                     "defaults": tuple(Default(**each) for each in value.get("defaults", ())),
+                    "merge": tuple((column, merger) for column, merger in value.get("merge", ())),
                 }
             )
-        except (TypeError, KeyError) as e:
+        except (TypeError, KeyError, ValueError) as e:
             raise ConfigError(f"{value!r:.80} declares no stream that this version knows; upgrade lakelatch") from e
         strange = made.on_delete not in ON_DELETE or made.null not in NULL
-        if strange or not all(isinstance(each, str) for each in (made.name, *made.own)):
+        told = (made.name, *made.own, *(each for pair in made.merge for each in pair))
+        if strange or not all(isinstance(each, str) for each in told):
             raise ConfigError(f"stream {made.name!r} is declared as this version cannot read it; upgrade lakelatch")
         return made
 
@@ -83,6 +91,7 @@ def declared(
     on_delete: Any = CLEAR,
     null: Any = KEEP,
     default: Mapping[str, Any] | None = None,
+    merge: Mapping[str, str] | None = None,
     foreign_readers: Any = True,
 ) -> Stream:
     """The declaration that these arguments of `Table.stream` make; nothing of it is compared with a table yet.
@@ -103,6 +112,12 @@ def declared(
         )
     if default is not None and not isinstance(default, Mapping):
         raise InputError(f'default={default!r} is no dict; give values by column, as {{"clicks": 0}}')
+    mergers = _mergers(merge, given)
+    if mergers and foreign_readers:
+        raise InputError(
+            f"stream {name!r} merges {', '.join(column for column, _ in mergers)}, of which Hudi's own readers would show what "
+            "one event contributed, until the table is compacted; say foreign_readers=False if only this library reads the table"
+        )
     return Stream(
         text(name, "stream name"),
         given,
@@ -111,7 +126,22 @@ def declared(
         null,
         foreign_readers,
         tuple(Default(column, _plain(column, value), "") for column, value in (default or {}).items()),
+        mergers,
     )
+
+
+def _mergers(merge: Any, columns: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """As they are stored; ``last`` is what a column has without one."""
+    pairs = dict(merge) if isinstance(merge, Mapping) else {}
+    if not (merge is None or isinstance(merge, Mapping)) or not all(isinstance(v, str) and v for v in pairs.values()):
+        raise InputError(f'merge={merge!r} is no dict of mergers; give their names by column, as {{"clicks": "sum"}}')
+    if strange := [column for column in pairs if column not in columns]:
+        raise InputError(
+            f"merge names {strange[0]!r}, which is no value of the stream; it has {', '.join(columns) or 'no columns'}"
+        )
+    if bad := [each for each in pairs.values() if not encodable(each)]:
+        raise InputError(f"merger {bad[0]!r} holds half of a surrogate pair, which UTF-8 cannot hold; leave it out")
+    return tuple(sorted((column, spec) for column, spec in pairs.items() if spec != "last"))
 
 
 def _plain(column: Any, value: Any) -> Any:
@@ -141,7 +171,7 @@ def refuse_incomplete(name: Any, said: Mapping[str, Any]) -> None:
     Args:
         said: each of these arguments and its value.
     """
-    usual = {"on_delete": CLEAR, "null": KEEP, "default": None, "foreign_readers": True}
+    usual = {"on_delete": CLEAR, "null": KEEP, "default": None, "merge": None, "foreign_readers": True}
     if other := [what for what, value in said.items() if type(value) is not type(usual[what]) or value != usual[what]]:
         raise InputError(
             f"stream {name!r}: {', '.join(other)} declares something of a stream, and no columns are named; give columns and "
@@ -184,23 +214,30 @@ def _extended(old: Stream, wanted: Stream, table: str) -> Stream:
     asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
     # In Python False is 0, and in a table it is not.
     same = all(n in now and now[n] == v and isinstance(now[n], bool) == isinstance(v, bool) for n, v in asked.items())
-    bare = [replace(each, columns=(), defaults=()) for each in (old, wanted)]
-    if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not same:
+    bare = [replace(each, columns=(), defaults=(), merge=()) for each in (old, wanted)]
+    merged = tuple(each for each in wanted.merge if each[0] in old.columns) == old.merge
+    if bare[0] != bare[1] or not set(old.columns) <= set(wanted.columns) or not (same and merged):
         raise InputError(
             f"stream {old.name!r} of {table} is declared otherwise: {described(old)}; more columns can be given to it, and "
             "nothing else changed"
         )
     more = tuple(each for each in wanted.columns if each not in old.columns)
     new = tuple(each for each in wanted.defaults if each.column in more)
-    return replace(old, columns=(*old.columns, *more), defaults=(*old.defaults, *new))
+    if wanted.merge and not old.merge:
+        raise InputError(
+            f"stream {old.name!r} of {table} merges no columns yet, so what was compacted does not tell what emptied it: late "
+            f"events of {wanted.merge[0][0]} could not be told from those that must not count; give it to another stream"
+        )
+    return replace(old, columns=(*old.columns, *more), defaults=(*old.defaults, *new), merge=wanted.merge)
 
 
 def described(stream: Stream) -> str:
     """The declaration in words."""
     more = [f"null {stream.null}"] * (stream.null != KEEP) + ["for our readers alone"] * (not stream.foreign_readers)
     defaults = [f"{each.column} = {each.value!r} by default" for each in stream.defaults]
+    mergers = [f"{column} merged by {merger}" for column, merger in stream.merge]
     what = [f"{', '.join(stream.columns) or 'no columns'} by {stream.ordering}", f"on delete {stream.on_delete}"]
-    return "; ".join((*what, *defaults, *more))
+    return "; ".join((*what, *mergers, *defaults, *more))
 
 
 # --- and the table ---------------------------------------------------------------------------------------------------

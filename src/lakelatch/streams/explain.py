@@ -6,18 +6,23 @@ These are the rules of `merge`, told row by row instead of column by column; a t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..errors import InputError, TableError
 from ..hudi.files import LogFile
 from ..hudi.table import META_COLUMNS, RECORD_KEY
 from ..hudi.timeline import FileSlice
+from ..mergers import Groups
 from ..storage import Store
-from .declaration import KEEP, Stream
+from .contributions import mergers_of
+from .declaration import KEEP, Stream, scalar
 from .events import events_of
 from .notes import CLEARED, UPSERT, floors_of
 
@@ -31,6 +36,7 @@ class Event:
     Attributes:
         instant, completion: T and C of its commit.
         counted: whether it did something; otherwise the stream had a larger ordering value then.
+        late: it had one, and the event has contributed to columns with a merger all the same.
     """
 
     stream: str
@@ -39,6 +45,7 @@ class Event:
     instant: str
     completion: str
     counted: bool
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class Cell:
         instant, completion: T and C of the commit that set it; C is "" for a value that is in the base file.
         why: how it came there.
         beat: what stood there before, oldest first: values with their T.
+        parts: of a column with a merger, what the value is made of, in slot order: values with their ordering values and T. A
+            default has neither, and what a base file has of it no ordering value.
     """
 
     column: str
@@ -61,6 +70,7 @@ class Cell:
     completion: str
     why: str
     beat: tuple[tuple[Any, str], ...] = ()
+    parts: tuple[tuple[Any, Any, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,25 +88,41 @@ class RowHistory:
 class _Row:
     there: bool = False
     newest: dict[str, Any] = field(default_factory=dict)
+    emptied: dict[str, Any] = field(default_factory=dict)  # the newest value at which each stream with mergers was
     cells: dict[str, Cell] = field(default_factory=dict)
+    kinds: dict[str, pa.DataType] = field(default_factory=dict)
+
+    def empty(self, stream: Stream) -> None:
+        """What is older does not contribute any more."""
+        if stream.merge and stream.name in self.newest:
+            self.emptied[stream.name] = self.newest[stream.name]
 
 
 def explained(store: Store, streams: Sequence[Stream], group: FileSlice, key: str) -> RowHistory | None:
-    """What made the row of a record key in a slice; None where nothing is known of that key there."""
+    """What made the row of a record key in a slice; None where nothing is known of that key there.
+
+    Raises:
+        ConfigError: a merger cannot be imported here.
+        TableError: what events have contributed does not fit together.
+    """
     row, events = _of_base(store, streams, group, key), []
     for block in events_of(store, streams, group.logs):
+        row.kinds |= {each.name: each.type for each in block.schema}
         for values in block.rows.filter(pc.equal(block.rows.column(RECORD_KEY), key)).to_pylist():
-            order, before = values[block.stream.ordering], row.newest.get(block.stream.name)
-            counts = before is None or bool(order >= before)
-            events.append(
-                Event(block.stream.name, block.note.kind, order, block.log.instant, block.log.completed, counts)
-            )
-            if counts:
-                row.newest[block.stream.name] = order
-                _apply(row, streams, block.stream, block.note.kind, block.note.columns, values, block.log)
+            stream, kind, log = block.stream, block.note.kind, block.log
+            order, before = values[stream.ordering], row.newest.get(stream.name)
+            floor = row.emptied.get(stream.name)
+            wins = before is None or bool(order >= before)
+            late = bool(not wins and stream.merge and kind == UPSERT and (floor is None or order >= floor))
+            events.append(Event(stream.name, kind, order, log.instant, log.completed, wins or late, late))
+            if wins:
+                row.newest[stream.name] = order
+                _apply(row, streams, stream, kind, block.note.columns, values, log)
+            if (wins or late) and kind == UPSERT:
+                _contribute(row, stream, block.note.columns, values, log)
     if not (events or row.there or row.newest):
         return None
-    cells = _cells(row, streams) if row.there else []
+    cells = _cells(row, streams, group) if row.there else []
     return RowHistory(group.partition, group.file_id, row.there, tuple(cells), tuple(events))
 
 
@@ -108,18 +134,39 @@ def _of_base(store: Store, streams: Sequence[Stream], group: FileSlice, key: str
         file = pq.ParquetFile(stream)
         found = file.read(use_threads=False)
         floors = floors_of(file.metadata.metadata, group.base.path)
+    row.kinds = {each.name: each.type for each in found.schema}
     found = found.filter(pc.equal(found.column(RECORD_KEY), key))
     if floors is not None:
         for values in floors.filter(pc.equal(floors.column(RECORD_KEY).cast(pa.string()), key)).to_pylist():
             row.newest = _newest(streams, values)
+            for each in streams:
+                row.empty(each)
     for values in found.to_pylist():
         row.there, row.newest = True, _newest(streams, values)
         for name, value in values.items():
             if name not in META_COLUMNS:
                 owner = _owner(streams, name)
                 order = row.newest.get(owner)
-                row.cells[name] = Cell(name, value, owner, order, values[COMMIT_TIME], "", f"in {group.base.path}")
+                parts: tuple[tuple[Any, Any, str], ...] = ()
+                if _merges(streams, name) and value is not None:
+                    parts = ((value, None, values[COMMIT_TIME]),)
+                why = f"in {group.base.path}"
+                row.cells[name] = Cell(name, value, owner, order, values[COMMIT_TIME], "", why, parts=parts)
     return row
+
+
+def _merges(streams: Sequence[Stream], column: str) -> bool:
+    return any(column == name for each in streams for name, _ in each.merge)
+
+
+def _contribute(row: _Row, stream: Stream, columns: Sequence[str], values: dict[str, Any], log: LogFile) -> None:
+    """What one event adds to the columns with a merger; the value is made at the end."""
+    order = values[stream.ordering]
+    for name in columns:
+        if name in dict(stream.merge) and values.get(name) is not None:
+            parts = row.cells[name].parts if name in row.cells else ()
+            parts = (*parts, (values[name], order, log.instant))
+            row.cells[name] = Cell(name, None, stream.name, order, log.instant, log.completed, "merged", parts=parts)
 
 
 def _newest(streams: Sequence[Stream], values: dict[str, Any]) -> dict[str, Any]:
@@ -139,14 +186,8 @@ def _apply(
     values: dict[str, Any],
     log: LogFile,
 ) -> None:
-    order = values[stream.ordering]
-
-    def put(column: str, value: Any, why: str) -> None:
-        old = row.cells.get(column)
-        beat = (*old.beat, (old.value, old.instant)) if old else ()
-        row.cells[column] = Cell(column, value, _owner(streams, column), order, log.instant, log.completed, why, beat)
-
-    defaults = {each.column: each.value for one in streams for each in one.defaults if each.since < log.completed}
+    order, defaults = values[stream.ordering], _defaults(row, streams, log)
+    put = partial(_put, row, streams, order, log)
     if kind == UPSERT:
         if not row.there:
             row.there = True
@@ -156,18 +197,40 @@ def _apply(
             for name, value in defaults.items():
                 put(name, value, "default of a row that appeared")
         for name in (*columns, stream.ordering):
-            if values.get(name) is not None or stream.null != KEEP:
+            if not _merges(streams, name) and (values.get(name) is not None or stream.null != KEEP):
                 put(name, values.get(name), "set")
     elif kind == CLEARED:
-        for name in columns if row.there else ():
-            put(name, defaults.get(name), "cleared")
         if row.there:
+            for name in columns:
+                put(name, defaults.get(name), "cleared")
             put(stream.ordering, order, "cleared")
+        row.empty(stream)
     else:
         row.there, row.cells = False, {}
+        for each in streams:
+            row.empty(each)
 
 
-def _cells(row: _Row, streams: Sequence[Stream]) -> list[Cell]:
+def _put(row: _Row, streams: Sequence[Stream], order: Any, log: LogFile, column: str, value: Any, why: str) -> None:
+    old = row.cells.get(column)
+    beat = (*old.beat, (old.value, old.instant)) if old else ()
+    parts: tuple[tuple[Any, Any, str], ...] = ()
+    if _merges(streams, column):  # begins anew
+        beat, parts = (), () if value is None else ((value, None, ""),)
+    owner = _owner(streams, column)
+    row.cells[column] = Cell(column, value, owner, order, log.instant, log.completed, why, beat, parts)
+
+
+def _defaults(row: _Row, streams: Sequence[Stream], log: LogFile) -> dict[str, Any]:
+    """What stands in columns that a commit has emptied."""
+    defaults = [each for one in streams for each in one.defaults if each.since < log.completed]
+    return {
+        each.column: scalar(each, row.kinds[each.column]).as_py() if each.column in row.kinds else each.value
+        for each in defaults
+    }
+
+
+def _cells(row: _Row, streams: Sequence[Stream], group: FileSlice) -> list[Cell]:
     """Of all columns, also those that nothing has set in this row."""
     cells = dict(row.cells)
     for each in streams:
@@ -177,4 +240,11 @@ def _cells(row: _Row, streams: Sequence[Stream]) -> list[Cell]:
                 value, why = (order, "kept when the row was deleted") if name == each.ordering else (None, "")
                 why = "no event has set it" if order is None else why or "not set since the row appeared"
                 cells[name] = Cell(name, value, each.name, order, "", "", why)
+        for name, merger in mergers_of(each, [name for name in each.columns if cells[name].why == "merged"]).items():
+            values = pa.array([value for value, _, _ in cells[name].parts], row.kinds[name])
+            try:
+                (value,) = merger.merge(values, Groups(np.array([0, len(values)]))).to_pylist()
+            except InputError as e:
+                raise TableError(f"column {name!r} of {group.group} cannot be merged: {e}", column=name) from e
+            cells[name] = replace(cells[name], value=value, why=f"{dict(each.merge)[name]} of {len(values)}")
     return list(cells.values())

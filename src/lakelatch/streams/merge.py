@@ -6,9 +6,12 @@
     delete    the row is gone under the same condition, with the values of all streams, but not their ordering values: what is
               older than these stays lost
 
-So a row is its values and the newest ordering value of each stream, nothing else decides what an event does. Both are in
-the base file: an ordering column is a column of the row, and keys without a row are in its floors (`notes`). Hence it is the
-same before and after a compaction, which holds exactly the blocks before a slot.
+In a column with a merger an event counts unless it is older than what emptied the column. That is the newest ordering value
+that the stream had when a clear or a delete did so; before that all events count, however late they come.
+
+So a row is its values and two ordering values of each stream, its newest one and the one at which it was emptied. Nothing else
+decides what an event does. They are in the base file: an ordering column is a column of the row, and the rest is in its floors
+(`notes`). Hence it is the same before and after a compaction, which holds exactly the blocks before a slot.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..errors import CorruptTableError
+from ..errors import CorruptTableError, InputError, TableError
 from ..hudi.merge import alike, merged_rows
-from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig
+from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, shown
 from ..hudi.timeline import FileSlice
+from ..mergers import Groups
 from ..storage import Store
+from .contributions import mergers_of
 from .declaration import KEEP, Stream, scalar, shared_columns
 from .events import Events, events_of
 from .notes import CLEARED, UPSERT, floors_of
@@ -37,7 +42,7 @@ _NULL, _DEFAULT = -1, -2  # instead of the place of a value
 
 @dataclass(frozen=True)
 class Stitched:
-    """Rows with meta columns, and the floors of keys without a row: key and ordering columns."""
+    """Rows with meta columns, and the floors (`notes`): key and ordering columns."""
 
     rows: pa.Table
     floors: pa.Table
@@ -69,7 +74,12 @@ def stitched(
     columns: Collection[str] | None = None,
     strict: bool = False,
 ) -> Stitched:
-    """The rows and floors of a slice. Raises as `events_of` does."""
+    """The rows and floors of a slice.
+
+    Raises as `events_of` does, and:
+        ConfigError: a merger of a column that is read cannot be imported here.
+        TableError: what events have contributed to a column does not fit together.
+    """
     needed = None if columns is None else {*columns, *META_COLUMNS, *(each.ordering for each in streams)}
     base, floors = _base(store, group, needed)
     blocks = list(events_of(store, streams, group.logs, columns=needed, strict=strict))
@@ -84,6 +94,21 @@ def stitched(
             "from a copy",
             path=group.logs[-1].path,
         ) from e
+    except _Unmerged as e:
+        raise TableError(
+            f"column {e.column!r} of {group.group} cannot be merged: {e.why} (record keys {shown(e.keys)}). Other columns can be "
+            "read. Empty it with an event: a delete of its stream for these keys, no older than their newest one",
+            column=e.column,
+            keys=e.keys.to_pylist(),
+        ) from e
+
+
+class _Unmerged(Exception):
+    """Of these keys the values of a column do not fit together."""
+
+    def __init__(self, column: str, keys: pa.Array, why: str) -> None:
+        super().__init__(why)
+        self.column, self.keys, self.why = column, keys, why
 
 
 def _base(store: Store, group: FileSlice, needed: set[str] | None) -> tuple[pa.Table | None, pa.Table | None]:
@@ -136,6 +161,9 @@ class _Slice:
             places[first] = np.arange(old)
         self._there[first] = True
         self._orders = {each.name: _Order(each, self._rows, floors, self._codes, old, count) for each in streams}
+        self._given: dict[str, list[_Given]] = {column: [] for each in streams for column, _ in each.merge}
+        # By key: after which block the columns of a stream with mergers were emptied last; the base file counts as block -1.
+        self._emptied = {each.name: np.full(count, -1, np.int64) for each in streams if each.merge}
 
     def _with_defaults(
         self, blocks: Sequence[Events], streams: Sequence[Stream], columns: Collection[str] | None
@@ -153,7 +181,10 @@ class _Slice:
     def apply(self, number: int, events: Events) -> None:
         """What one block does."""
         at = np.arange(self._ends[number], self._ends[number + 1])
-        wins = self._orders[events.stream.name].advance(self._codes[at], at)
+        order = self._orders[events.stream.name]
+        if events.stream.merge and events.note.kind == UPSERT:
+            self._contribute(number, events, at[order.counts(self._codes[at], at)])
+        wins = order.advance(self._codes[at], at)
         at = at[wins]
         keys = self._codes[at]
         if events.note.kind == UPSERT:
@@ -164,10 +195,25 @@ class _Slice:
                 defaulted = self._defaulted(events.stream, name, events)
                 self._places[name][keys] = np.where(there, _DEFAULT if defaulted else _NULL, _NULL)
             self._touched[keys[there]] = at[there]
+            self._empty(number, events.stream.name, keys)
         else:
             self._there[keys] = False
             for name in self._values:
                 self._places[name][keys] = _NULL
+            for stream in self._streams:
+                self._empty(number, stream, keys)
+
+    def _contribute(self, number: int, events: Events, at: _Places) -> None:
+        """Late events count too, but for rows that are there: without one nothing was written since it was emptied."""
+        self._touched[self._codes[at]] = at
+        for name in self._of(events):
+            if name in self._given:
+                self._given[name].append(_Given(number, at))
+
+    def _empty(self, number: int, stream: str, keys: _Places) -> None:
+        if stream in self._emptied:
+            self._emptied[stream][keys] = number
+            self._orders[stream].empty(keys)
 
     def _upsert(self, events: Events, keys: _Places, at: _Places) -> None:
         new = ~self._there[keys]
@@ -178,6 +224,8 @@ class _Slice:
         for name in self._shared:
             self._places[name][keys[new]] = at[new]
         for name in self._of(events):
+            if name in self._given:
+                continue
             if events.stream.null == KEEP:
                 set_ = np.asarray(pc.is_valid(self._rows.column(name).take(pa.array(at))))
                 self._places[name][keys[set_]] = at[set_]
@@ -201,18 +249,66 @@ class _Slice:
             if name in META_COLUMNS:
                 found[name] = _taken(self._rows.column(name), self._touched[there])
             elif name in self._places and (columns is None or name in columns):
-                found[name] = self._column(name, self._places[name][there])
+                found[name] = self._merged(name, there)
             elif columns is None or name in columns:
                 order = next(each for each in self._orders.values() if each.column == name)
                 found[name] = order.values(there)
         for order in self._orders.values():  # no row that was read has it, but a floor may
             if order.column not in found and order.known and (columns is None or order.column in columns):
                 found[order.column] = order.values(there)
+        return Stitched(pa.table(found), self._floors())
+
+    def _floors(self) -> pa.Table:
+        """Of keys without a row the newest ordering values, of the others those at which they were emptied."""
         orders = [each for each in self._orders.values() if each.known]
-        gone = np.flatnonzero(~self._there)
-        gone = gone[np.any([order.ranks[gone] >= 0 for order in orders], axis=0)] if orders else gone[:0]
-        floors = {RECORD_KEY: self._keys.take(pa.array(gone))} | {each.column: each.values(gone) for each in orders}
-        return Stitched(pa.table(found), pa.table(floors))
+        known = [np.where(self._there, order.floors, order.ranks) >= 0 for order in orders]
+        kept = np.flatnonzero(np.any(known, axis=0)) if orders else np.zeros(0, np.int64)
+        kept = np.concatenate([kept[~self._there[kept]], kept[self._there[kept]]])
+        count = int((~self._there[kept]).sum())
+        values = {
+            each.column: pa.chunked_array(
+                [*each.values(kept[:count]).chunks, *each.emptied(kept[count:]).chunks], each.kind
+            )
+            for each in orders
+        }
+        return pa.table({RECORD_KEY: self._keys.take(pa.array(kept))} | values)
+
+    def _merged(self, name: str, there: _Places) -> pa.ChunkedArray:
+        """A column of the rows that are there; one with a merger with what events have contributed since it was emptied."""
+        column = self._column(name, self._places[name][there])
+        if not (given := self._given.get(name)):
+            return column
+        stream = next(each for each in self._streams.values() if name in each.columns)
+        emptied, place = self._emptied[stream.name], np.full(len(self._there), _NULL, np.int64)
+        place[there] = np.arange(len(there))
+        at = np.concatenate([each.at[emptied[self._codes[each.at]] < each.block] for each in given])
+        owner = place[self._codes[at]]
+        at, owner = at[owner >= 0], owner[owner >= 0]
+        if not len(at):
+            return column
+        rows = np.unique(owner)
+        values = [*column.take(pa.array(rows)).chunks, *self._rows.column(name).take(pa.array(at)).chunks]
+        owner = np.concatenate([rows, owner])
+        order = np.argsort(owner, kind="stable")  # what was there first, then in slot order
+        ends = np.flatnonzero(np.append(np.diff(owner[order]) > 0, [True])) + 1
+        groups = Groups(np.concatenate([[0], ends]))
+        merged = self._made(name, stream, pa.concat_arrays(values).take(pa.array(order)), groups, there[rows])
+        places = np.arange(len(there))
+        places[rows] = len(there) + np.arange(len(rows))
+        return pa.chunked_array([*column.chunks, merged], column.type).take(pa.array(places))
+
+    def _made(self, name: str, stream: Stream, values: pa.Array, groups: Groups, keys: _Places) -> pa.Array:
+        merger = mergers_of(stream, [name])[name]
+        try:
+            return merger.merge(values, groups)
+        except InputError as error:
+            bad = []
+            for number, (start, end) in enumerate(zip(groups.offsets[:-1], groups.offsets[1:], strict=True)):
+                try:
+                    merger.merge(values.slice(start, end - start), Groups(np.array([0, end - start])))
+                except InputError:
+                    bad.append(keys[number])
+            raise _Unmerged(name, self._keys.take(pa.array(bad, pa.int64())), str(error)) from error
 
     def _column(self, name: str, places: _Places) -> pa.ChunkedArray:
         column = _taken(self._rows.column(name), np.where(places == _DEFAULT, _NULL, places))
@@ -222,14 +318,25 @@ class _Slice:
         return pc.if_else(pa.array(defaulted), scalar(default, column.type), column)
 
 
+@dataclass(frozen=True)
+class _Given:
+    """The rows of a block that contribute to a column."""
+
+    block: int
+    at: _Places
+
+
 class _Order:
     """The newest ordering value of each key in one stream: as a rank among all that there are, and where it stands.
 
     Attributes:
         column: its name.
-        known: whether some row or floor has the column.
+        known: whether some row or floor has the column; ``kind`` is its type then.
         ranks: by key; -1 where no event has come yet.
+        floors: by key, in a stream with mergers: the rank at which it was emptied; -1 where it never was.
     """
+
+    kind: pa.DataType
 
     def __init__(
         self, stream: Stream, rows: pa.Table, floors: pa.Table | None, codes: _Places, old: int, count: int
@@ -240,9 +347,10 @@ class _Order:
         ]
         self.known = bool(pieces)
         self.ranks, self._places = np.full(count, -1, np.int64), np.full(count, _NULL, np.int64)
+        self.floors, self._emptied = np.full(count, -1, np.int64), np.full(count, _NULL, np.int64)
         if not self.known:
             return
-        kind = pieces[0].type if self.column in rows.column_names else pieces[-1].type
+        self.kind = kind = pieces[0].type
         before = rows.num_rows if self.column in rows.column_names else 0
         self._offset = before
         self._all = pa.chunked_array([chunk for piece in pieces for chunk in piece.cast(kind).chunks], kind)
@@ -252,7 +360,12 @@ class _Order:
         if before:
             self._set(codes[:old], np.arange(old))
         if floors is not None and self.column in floors.column_names:
-            self._set(codes[rows.num_rows :], np.arange(before, len(self._all)))
+            keys, at = codes[rows.num_rows :], np.arange(before, len(self._all))
+            newer = self._ranked[at] > self.ranks[keys]  # not so of a key with a row, which has its newest value there
+            self._set(keys[newer], at[newer])
+            if stream.merge:
+                self.floors[keys] = self._ranked[at]
+                self._emptied[keys] = np.where(self._ranked[at] >= 0, at, _NULL)
 
     def _set(self, keys: _Places, at: _Places) -> None:
         self.ranks[keys] = self._ranked[at]
@@ -264,9 +377,22 @@ class _Order:
         self._set(keys[wins], at[wins])
         return wins
 
+    def counts(self, keys: _Places, at: _Places) -> npt.NDArray[np.bool_]:
+        """Marks those of these places that are not older than what emptied their key."""
+        found: npt.NDArray[np.bool_] = self._ranked[at] >= self.floors[keys]
+        return found
+
+    def empty(self, keys: _Places) -> None:
+        """These keys are empty; what is older than all that came until now does not count any more."""
+        self.floors[keys], self._emptied[keys] = self.ranks[keys], self._places[keys]
+
     def values(self, keys: _Places) -> pa.ChunkedArray:
-        """The ordering values of keys."""
+        """The newest ordering values of keys."""
         return _taken(self._all, self._places[keys])
+
+    def emptied(self, keys: _Places) -> pa.ChunkedArray:
+        """The ordering values at which keys were emptied."""
+        return _taken(self._all, self._emptied[keys])
 
 
 def _taken(column: pa.Array | pa.ChunkedArray, places: _Places) -> pa.ChunkedArray:

@@ -1,10 +1,11 @@
-"""What a block of a stream's log file says of itself, and what a base file keeps of rows that it does not hold.
+"""What a block of a stream's log file says of itself, and what a base file keeps that no row of it says.
 
 Both stand in the key-value metadata of a Parquet footer, which Hudi's readers pass over.
 
     lakelatch.stream      of a block: the stream, what its rows do, and the columns that they carry
     lakelatch.floors      of a base file: keys without a row, each with the newest ordering value of every stream, so that
-                          an event older than a delete stays lost after the compaction
+                          an event older than a delete stays lost after the compaction; and keys with a row of which a
+                          stream with mergers was emptied, each with the ordering value at which it was
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def floors_of(metadata: Mapping[bytes, bytes] | None, path: str) -> pa.Table | N
     try:
         return pa.ipc.open_stream(base64.b64decode(stored, validate=True)).read_all()
     except (ValueError, pa.ArrowException) as e:
-        raise _damaged(path, "floors of deleted rows that cannot be read") from e
+        raise _damaged(path, "floors of rows that cannot be read") from e
 
 
 def _damaged(path: str, what: str) -> CorruptTableError:

@@ -15,7 +15,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.table import Table
 from lakelatch.storage.local import LocalStore
 from lakelatch.testing import FakeEnvironment
-from lakelatch.testing.faults import PUTS, At, FaultStore, Late, LoseReply, Refuse
+from lakelatch.testing.faults import PUTS, At, FaultStore, Late, LoseReply, On, Pause, Refuse
 
 from ...thorough import some
 
@@ -69,6 +69,49 @@ def test_events_that_are_not_whole_are_refused_before_anything_is_written(table,
         table.stream(stream).upsert(rows)
     assert not list_data_files(table.store).logs
     assert content(table) == {}
+
+
+def test_what_may_not_count_twice_is_written_with_the_number_of_its_batch(tmp_path):
+    url = str(tmp_path / "t")
+    with make(url) as table:
+        table.add_column("n", "int64")
+        table.add_column("n_at", "int64")
+        table.stream("n", columns="n", ordering="n_at", merge={"n": "sum"}, default={"n": 0}, foreign_readers=False)
+        events = [row(n=2, n_at=5), row(n=3, n_at=4), row("y", n=4, n_at=1)]
+        for write in (
+            lambda: table.stream("n").upsert(events),
+            lambda: table.stream("n").delete([row(n_at=1)]),
+            lambda: table.run(lambda txn: txn.stream("n").upsert(events), operation="upsert"),
+        ):
+            with pytest.raises(InputError, match=r"merges n by sum.* as batch=.*; nothing was written"):
+                write()
+        assert not list_data_files(table.store).logs
+        for again in (False, True):
+            assert table.stream("n").upsert(events, batch=("web", 1)).repeated == again
+        table.run(lambda txn: txn.stream("n").upsert(events), operation="upsert", batch=("web", 2))
+        table.stream("a").upsert([row("z", a=1, a_at=1)])  # of other streams nothing is asked
+        assert {each["id"]: each["n"] for each in table.read().to_pylist()} == {"x": 10, "y": 8, "z": 0}
+    assert not check(LocalStore(url)).findings
+
+
+def test_what_lands_while_a_compaction_looks_around_is_in_its_plan_once(tmp_path):
+    """Simulator: a plan that saw it, and was told of it then, had its log file twice, and a sum counted twice."""
+    url = str(tmp_path / "t")
+    given = {"columns": "a", "ordering": "a_at", "merge": {"a": "sum"}, "foreign_readers": False}
+    settings = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1, "env": FakeEnvironment(seed=1)}
+    with lakelatch.create(url, record_key="id", partition_by="part", schema=SCHEMA, **settings) as other:
+        other.stream("a", **given).upsert([row(a=1, a_at=1)], batch=("web", 1))
+        store = FaultStore(LocalStore(url))
+        with Table(store, env=FakeEnvironment(seed=2)) as table:
+            landed = []
+
+            def beside():
+                landed.append(other.stream("a").upsert([row(a=10, a_at=1)], batch=("web", 2)))
+
+            store.add(Pause(On("list", "timeline"), call=beside))
+            table.compact()
+            assert landed
+            assert [each["a"] for each in table.read().to_pylist()] == [11]
 
 
 def test_a_delete_is_an_event_with_an_ordering_value(table):

@@ -1,11 +1,12 @@
 """``lakelatch streams``.
 
 JSON of ``add``, and of ``list`` a list of it: ``name``, ``columns``, ``ordering``, ``on_delete``, ``null``,
-``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``). Of ``explain``: a list, one for each partition that knows
-the key, of ``partition``, ``file_id``, ``there``, ``cells`` (``column``, ``value``, ``stream``, ``ordering``, ``instant``,
-``completion``, ``slot``, ``why``, ``beat``: pairs of value and T) and ``events`` (``stream``, ``kind``, ``ordering``,
-``instant``, ``completion``, ``slot``, ``counted``). ``slot`` is null for values of base files, and where the log does not
-reach back so far. Values that JSON lacks are texts.
+``foreign_readers``, ``defaults`` (``column``, ``value``, ``since``), ``merge`` (pairs of column and merger). Of ``explain``: a
+list, one for each partition that knows the key, of ``partition``, ``file_id``, ``there``, ``cells`` (``column``, ``value``,
+``stream``, ``ordering``, ``instant``, ``completion``, ``slot``, ``why``, ``beat``: pairs of value and T, ``parts``: value,
+ordering value and T of each contribution) and ``events`` (``stream``, ``kind``, ``ordering``, ``instant``, ``completion``,
+``slot``, ``counted``, ``late``). ``slot`` is null for values of base files, and where the log does not reach back so far.
+Values that JSON lacks are texts.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _print(row: RowHistory, slots: dict[str, int]) -> None:
     place = f"partition {row.partition}, " if row.partition else ""
     say(f"{place}file group {row.file_id}: " + ("a row" if row.there else "no row"))
     if row.there:
-        headers = ["column", "value", "stream", "ordering", "slot", "why", "beat"]
+        headers = ["column", "value", "stream", "ordering", "slot", "why", "beat", "made of"]
         cells = [
             [
                 each.column,
@@ -103,10 +104,11 @@ def _print(row: RowHistory, slots: dict[str, int]) -> None:
                 str(slots.get(each.instant, "")) if each.completion else "",
                 each.why,
                 ", ".join(f"{value!r} of {instant}" for value, instant in each.beat),
+                ", ".join(_part(*part) for part in each.parts),
             ]
             for each in row.cells
         ]
-        print_table(headers, cells, right=["slot"], fold=["value", "why", "beat"])
+        print_table(headers, cells, right=["slot"], fold=["value", "why", "beat", "made of"])
     if row.events:
         say()
         events = [
@@ -116,8 +118,13 @@ def _print(row: RowHistory, slots: dict[str, int]) -> None:
                 each.kind,
                 str(each.ordering),
                 each.instant,
-                "" if each.counted else "too old",
+                "late" if each.late else "" if each.counted else "too old",
             ]
             for each in row.events
         ]
         print_table(["slot", "stream", "event", "ordering", "T", ""], events, right=["slot"])
+
+
+def _part(value: Any, ordering: Any, instant: str) -> str:
+    at = "" if ordering is None else f" at {ordering}"
+    return f"{value!r}{at}" + (f" of {instant}" if instant else " by default")

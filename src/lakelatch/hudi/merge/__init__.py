@@ -1,6 +1,7 @@
 """Which version of a record wins, and how rows of a base file and of log files are combined."""
 
 from .dictionaries import TEXTS, cast, filled, holds, plain, stored_texts, without_unused
+from .laws import Broken, Tried, subject_of
 from .log_records import (
     LogChanges,
     alike,
@@ -33,9 +34,11 @@ from .rows import (
 
 __all__ = [
     "TEXTS",
+    "Broken",
     "Effects",
     "LogChanges",
     "Merged",
+    "Tried",
     "alike",
     "alone",
     "body_of",
@@ -59,6 +62,7 @@ __all__ = [
     "rule_of",
     "standing",
     "stored_texts",
+    "subject_of",
     "supersedes",
     "told_of_torn",
     "unrepeated",

@@ -1,0 +1,153 @@
+"""Columns of a stream that have a merger: what events contribute to them, and which mergers can be there.
+
+Events come late, and some are compacted before others arrive. So a merger has to give the same whatever the order, and
+whether or not a compaction has merged some of the values ahead. A null contributes nothing: a row that was emptied before a
+compaction has one after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InputError, LakeLatchError
+from ..hudi.merge import Broken, Tried, subject_of
+from ..mergers import Count, Groups, Laws, Merger, Sum, find
+from .declaration import Stream, scalar
+
+_WANTED = ("order", "one_at_a_time", "compaction", "replay")
+_SHARE = 1000  # so many of the largest contributions fit into a sum, because nobody sees the total who adds to it
+_DIGITS = 18  # of a decimal that has room for that
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """A merger to which a null contributes nothing."""
+
+    inner: Merger
+
+    def laws(self, kind: pa.DataType) -> Laws:
+        """Its own."""
+        return self.inner.laws(kind)
+
+    def lift(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Its own."""
+        return self.inner.lift(values, kind)
+
+    def merge(self, values: pa.Array, groups: Groups) -> pa.Array:
+        """What it makes of the values that are there; null where none is."""
+        if not values.null_count or not len(groups):
+            return self.inner.merge(values, groups)
+        counts = np.add.reduceat(np.asarray(values.is_valid()).astype(np.int64), groups.starts)
+        some = counts > 0
+        if not some.any():
+            return pa.nulls(len(groups), values.type)
+        found = self.inner.merge(values.drop_null(), Groups(np.concatenate([[0], np.cumsum(counts[some])])))
+        return found.take(pa.array(np.cumsum(some) - 1, mask=~some))
+
+
+def mergers_of(stream: Stream, columns: Iterable[str]) -> dict[str, Contributed]:
+    """The mergers of those of the columns that have one. `ConfigError` when one cannot be imported here."""
+    specs = dict(stream.merge)
+    return {column: Contributed(find(specs[column])) for column in columns if column in specs}
+
+
+def lifted(stream: Stream, rows: pa.Table) -> pa.Table:
+    """The rows with what each contributes.
+
+    Raises:
+        ConfigError: a merger cannot be imported here.
+        InputError: a value contributes nothing, or too much.
+    """
+    for name, merger in mergers_of(stream, rows.column_names).items():
+        place = rows.schema.get_field_index(name)
+        kind = rows.schema.field(name).type
+        column = rows.column(place).combine_chunks()
+        values = merger.lift(column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks), kind)
+        _refuse_too_much(name, merger.inner, values)
+        rows = rows.set_column(place, pa.field(name, kind), values)
+    return rows
+
+
+def _refuse_too_much(column: str, merger: Merger, values: pa.Array) -> None:
+    if not isinstance(merger, Sum | Count):
+        return
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        most = pa.scalar(Decimal(10) ** (kind.precision - kind.scale) / _SHARE)
+        values = values.cast(pa.decimal256(76, kind.scale))
+    else:
+        most = pa.scalar((2**64 if kind == pa.uint64() else 2**63) // _SHARE, kind)
+    beyond = pc.greater(values, most)
+    if kind != pa.uint64():
+        beyond = pc.or_(beyond, pc.less(values, pc.negate(most)))
+    if pc.any(beyond, min_count=0).as_py():
+        some = values.filter(beyond)[0].as_py()
+        raise InputError(
+            f"column {column!r}: {some} is more than a thousandth of what {kind} holds, and is added to a sum that its writer "
+            "has not seen, which a few of its kind would make too large for the column; send smaller ones, or take a "
+            "column of a wider type; nothing was written",
+            column=column,
+        )
+
+
+def needs_batch(stream: Stream, schema: pa.Schema) -> str:
+    """The column to which an event would contribute twice that comes twice; "" when there is none."""
+    for name, merger in mergers_of(stream, [column for column in stream.columns if column in schema.names]).items():
+        if not merger.laws(schema.field(name).type).idempotent:
+            return name
+    return ""
+
+
+def refuse_mergers(stream: Stream, schema: pa.Schema) -> None:
+    """Raise `InputError` for a merger that these columns cannot have, with records that show why where some are known."""
+    for column, spec in stream.merge:
+        kind, what = (
+            schema.field(column).type,
+            f"stream {stream.name!r}: column {column!r} of {schema.field(column).type}",
+        )
+        try:
+            merger = Contributed(find(spec))
+            said = merger.laws(kind)
+        except LakeLatchError as e:
+            raise InputError(f"{what} can't have the merger {spec}: {e}", column=column, merger=spec) from e
+        narrow = kind.bit_width < 64 if pa.types.is_integer(kind) else getattr(kind, "precision", _DIGITS) < _DIGITS
+        if isinstance(merger.inner, Sum | Count) and narrow:
+            raise InputError(
+                f"{what} can't have the merger {spec}: who adds to it has not seen the total, so one that does not fit would be "
+                f"found when it is read; take a column of int64, or of decimals of at least {_DIGITS} digits",
+                column=column,
+                merger=spec,
+            )
+        if broken := _broken(merger, kind, said, f"{spec} of {kind}"):
+            raise InputError(f"{what} can't have the merger {spec}: {broken}", column=column, merger=spec)
+        for each in stream.defaults:
+            if each.column == column:
+                _refuse_too_much(column, merger.inner, pa.array([scalar(each, kind).as_py()], kind))
+
+
+def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> str:
+    try:
+        tried = Tried(*subject_of(merger, kind), Laws(True, True, said.idempotent), event_time=False, name=name)
+        found: Broken | None = next(iter(tried.broken(_WANTED)), None)
+    except InputError:
+        found = None  # no values of the type are known: what it says has to do
+    if found is None and said.commutative and said.associative:
+        return ""
+    law = found.law if found else "order" if not said.commutative else "compaction"
+    shown = f"\n{found}\n" if found else f", as it says itself of {kind}. "
+    if law == "replay":
+        return f"it says that a value may come twice, and it does not keep that law ('replay').{shown}Let its laws() tell so"
+    step = (
+        "Use a merger whose result does not depend on the order (sum, count, min, max, bool_and, bool_or, collect_set, top_n), "
+        "or none: without one the column has the value of the newest event"
+    )
+    if pa.types.is_floating(kind) and said.commutative:
+        step = "Floats are rounded with every addition; take a column of decimals, or of whole numbers"
+    why = "events come late" if law == "order" else "a compaction merges some values ahead of others"
+    return f"it does not keep the law {law!r}, and {why}.{shown}{step}"
