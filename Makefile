@@ -8,10 +8,11 @@ PYTEST := $(BIN)/python -m pytest -q
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo demo-streams test test-fast thorough test-spark test-jvm extras soak mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv demo demo-cluster demo-streams test test-fast thorough test-spark test-jvm extras soak mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
+	@echo "make demo-cluster  the same on a Spark cluster, the table in S3, the lock in Redis; a driver and an executor killed"
 	@echo "make demo-streams  four jobs fill one wide row at once, one killed, compared with the join (ARGS=\"--plain --rows 0\")"
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
@@ -37,6 +38,10 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 demo: venv
 	@scripts/ensure_tools.sh java
 	@$(BIN)/python -m lakelatch.cli.demo $(ARGS)
+
+demo-cluster: venv
+	@scripts/ensure_tools.sh cluster
+	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/python -m lakelatch.cli.demo_cluster --s3a .cache/tools/s3a/jars $(ARGS)
 
 demo-streams: venv
 	@scripts/ensure_tools.sh java

@@ -111,7 +111,7 @@ def main() -> int:
     import lakelatch.spark
 
     jars = given["jars"]
-    spark = (
+    builder = (
         SparkSession.builder.master(master)
         .appName("lakelatch-cluster")
         .config("spark.driver.host", "127.0.0.1")
@@ -133,8 +133,10 @@ def main() -> int:
         .config("spark.eventLog.compress", "false")
         .config("spark.eventLog.dir", f"file://{given['events']}")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
+    for name, value in given.get("settings", {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     with lakelatch.open(given["url"], storage=given["storage"]) as table:
         sizes = lakelatch.spark.JobSizes(small_rows=0, tasks_per_core=2)
         t = lakelatch.spark.open(spark, table, sizes=sizes)
