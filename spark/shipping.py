@@ -44,7 +44,7 @@ def shipped(task: Callable[[Iterable[Any]], Iterator[Any]]) -> Callable[[Iterabl
             known = pickle.loads(body) if there == version else None  # noqa: S301 - written by our own driver
         except ModuleNotFoundError as e:
             missing = e.name or str(e)
-            raise RuntimeError(f"{worker} has no module {missing!r}, which lakelatch needs; {instead}") from None
+            raise RuntimeError(f"{worker} has no module {missing!r}; {instead}") from None
         if known is None:
             raise RuntimeError(f"{worker} has lakelatch {there} and the driver {version}; {instead}")
         yield from known(batches)

@@ -2,7 +2,8 @@
 
     python -m tests.spark.cluster_job MASTER FOLDER STEP...     # the place of the table as JSON on standard input
 
-Each step is a write; it ends with a line on standard output. ``FOLDER`` has the flags that tasks leave for each other.
+Each step is a write; it ends with a line on standard output: how many of its rows are there, or the error. ``FOLDER`` has
+the flags that tasks leave for each other.
 """
 
 from __future__ import annotations
@@ -146,8 +147,11 @@ def main() -> int:
             if kind in ("dying", "slow", "waiting"):
                 through = {"dying": dying, "slow": slow, "waiting": waiting}[kind](folder, step)
                 frame = frame.mapInArrow(through, frame.schema)
-            getattr(t, verb)(frame)
-            print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
+            try:
+                getattr(t, verb)(frame)
+                print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
+            except lakelatch.LakeLatchError as e:
+                print(step, type(e).__name__, e, flush=True)
     spark.stop()
     return 0
 

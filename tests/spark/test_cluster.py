@@ -7,20 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakelatch
+from lakelatch.demo.cluster import Cluster, until
 from lakelatch.occ.check import check
 
 from ..jvm.readers import by_hudi_rs
 from ..servers import KEY, Bucket, missing, versitygw
 from ..servers.redis_server import redis_server
-from ..servers.spark_cluster import S3A, Cluster, spark_cluster, until
+from ..servers.spark_cluster import S3A, spark_cluster
 from .cluster_job import ROWS
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +56,7 @@ class Stage:
             "events": str(self.folder / "events"),
         }
 
-    def job(self, place: dict[str, Any], *steps: str) -> subprocess.Popen[str]:
+    def job(self, place: dict[str, Any], *steps: str, python: str = sys.executable) -> subprocess.Popen[str]:
         log = (self.folder / f"driver-{place['url'].rpartition('/')[2]}").open("w")
         given = self.folder / "place.json"
         given.write_text(json.dumps(place))
@@ -61,12 +64,20 @@ class Stage:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.cluster_job", self.cluster.url, str(self.folder), *steps],
                 cwd=ROOT,
-                env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+                env=os.environ | {"PYSPARK_PYTHON": python},
                 stdin=told,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
+
+    def done(self, place: dict[str, Any], *steps: str, **more: str) -> tuple[str, str]:
+        """What a job printed, and the end of its log."""
+        out, _ = self.job(place, *steps, **more).communicate(timeout=300)
+        return out, self.log(place)
+
+    def log(self, place: dict[str, Any]) -> str:
+        return (self.folder / f"driver-{place['url'].rpartition('/')[2]}").read_text()[-3000:]
 
     def flag(self, name: str) -> Path:
         return self.folder / name
@@ -94,19 +105,34 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(cluster, bucket, folder, redis.url)
 
 
+@pytest.fixture
+def bare(tmp_path: Path) -> str:
+    """A Python that has nothing but pyarrow and numpy."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for name in ("pyarrow", "numpy"):
+        package = Path(str(find_spec(name).origin)).parent  # type: ignore[union-attr]
+        for each in package.parent.glob(f"{name}*"):
+            (folder / each.name).symlink_to(each)
+    venv.create(tmp_path / "venv", symlinks=True)
+    inside = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    (inside / "packages.pth").write_text(f"{folder}\n")
+    return str(tmp_path / "venv/bin/python")
+
+
 def test_executors_that_die_and_tasks_that_run_twice_leave_each_row_once(stage: Stage) -> None:
     place = stage.create("executors")
     steps = ["dying+insert", "dying+upsert", "slow+insert"]
-    job = stage.job(place, *steps)
-    out, _ = job.communicate(timeout=300)
-    said = (stage.folder / "driver-executors").read_text()[-3000:]
-    assert job.returncode == 0, said
+    out, said = stage.done(place, *steps)
     assert out.split("\n")[:-1] == [f"{step} {ROWS}" for step in steps], said
     assert stage.flag("slow+insert-copy").exists()  # a second run of the slow task has begun, on the other host
     stage.judge(place, steps)
-    events = b"".join(each.read_bytes() for each in stage.flag("events").rglob("*") if each.is_file())
-    assert b"lakelatch" in events
-    assert KEY.encode() not in events
+    # What stays: event logs, and the logs and work folders of workers and executors.
+    written = [*stage.flag("events").rglob("*"), *stage.folder.glob("worker*/**/*")]
+    said = b"".join(each.read_bytes() for each in written if each.is_file())
+    assert b"lakelatch-cluster" in said
+    assert b"CoarseGrainedExecutorBackend" in said
+    assert KEY.encode() not in said
 
 
 def test_what_a_killed_driver_left_is_rolled_back_and_a_worker_that_is_gone_is_done_without(stage: Stage) -> None:
@@ -123,8 +149,24 @@ def test_what_a_killed_driver_left_is_rolled_back_and_a_worker_that_is_gone_is_d
     stage.cluster.workers[1].kill()
     stage.flag("waiting+upsert-on").touch()
     out, _ = second.communicate(timeout=300)
-    said = (stage.folder / "driver-drivers").read_text()[-3000:]
-    assert (second.returncode, out) == (0, f"waiting+upsert {ROWS}\n"), said
+    assert (second.returncode, out) == (0, f"waiting+upsert {ROWS}\n"), stage.log(place)
     with lakelatch.open(place["url"], storage=place["storage"]) as table:
         table.rollback_failed_writes()  # what the second driver found too early to be sure of
     stage.judge(place, ["waiting+upsert"])
+
+
+def test_a_worker_without_the_package_says_so_and_runs_with_the_archive(stage: Stage, bare: str) -> None:
+    place = stage.create("bare")
+    out, said = stage.done(place, "plain+insert", python=bare)
+    assert out.startswith("plain+insert ConfigError the Python of worker ")
+    assert "has no module 'lakelatch'; nothing was written by this task. Install one version" in out, said
+    stage.judge(place, [])
+
+    archive = stage.folder / "worker.zip"
+    run = subprocess.run(
+        [sys.executable, "-m", "lakelatch.cli", "worker-zip", str(archive)], capture_output=True, text=True, check=True
+    )
+    settings = dict(word.split("=", 1) for word in run.stdout.split("\n")[-2].split() if "=" in word)
+    out, said = stage.done(place | {"settings": settings}, "plain+insert", "plain+upsert", python=bare)
+    assert out == f"plain+insert {ROWS}\nplain+upsert {ROWS}\n", said
+    stage.judge(place, ["plain+insert", "plain+upsert"])
