@@ -154,7 +154,7 @@ def test_a_leader_that_slept_past_its_lease_learns_it_and_stands_in_line_again(s
     assert follower.next_round()
     leader.process.send_signal(signal.SIGCONT)
     assert leader.process.stderr is not None
-    assert "is not held any more" in leader.process.stderr.readline()
+    assert "this process was paused" in leader.process.stderr.readline()
     assert scene.roles() == (follower, leader)
 
 

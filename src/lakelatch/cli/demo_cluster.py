@@ -47,8 +47,8 @@ def _run(console: Console, folder: Path, options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         url, storage, objects = stack.enter_context(cluster.s3_server(servers))
         lock = stack.enter_context(cluster.redis_server(servers))
-        # Each Spark writer has an executor of one core, the one that loses one has two, on two hosts.
-        cores = sum(1 + task.loses_executor for task in told.tasks if task.spark)
+        # Each Spark writer has one executor of one core, on either host: also the one that takes the place of the dead one.
+        cores = sum(task.spark for task in told.tasks)
         spark = stack.enter_context(cluster.spark_cluster(servers, cores=cores))
         place = Place(
             f"{url}/flights",

@@ -238,15 +238,15 @@ class Stage:
             self._losing, self._executor_of = instant, name
 
     def _kill_executor(self, table: Table) -> None:
-        """End one executor once a task of its writer has begun to write a file."""
+        """End the writer's executor once a task has begun to write a file."""
         files = len(table.store.list(f"{_MARKERS}/{self._losing}", recursive=True))
         cluster, name = self._place.cluster, self._executor_of
         if not files or cluster is None:
             return
-        executors = cluster.executors(self._applications[name])
-        os.kill(executors[0], signal.SIGKILL)
+        for executor in cluster.executors(self._applications[name]):
+            os.kill(executor, signal.SIGKILL)
         self._losing = ""
-        self._screen.state(name, f"loses 1 of {len(executors)} executors by SIGKILL, {files} files are being written")
+        self._screen.state(name, f"loses its executor by SIGKILL; {files} files had been begun")
 
     def executor_finding(self) -> Finding:
         """Whether the executor has died where it matters."""

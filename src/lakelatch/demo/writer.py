@@ -113,9 +113,7 @@ def with_spark(table: Table, task: Task, facts: dict[str, Any], events: Events) 
     """The writers that are PySpark jobs."""
     from .. import spark as latch
 
-    settings = dict(facts["spark"])
-    if settings and task.loses_executor:
-        settings["spark.cores.max"] = "2"
+    settings = facts["spark"]
     session = session_in(facts["scratch"], task.name, settings)
     events.tell("session", application=session.sparkContext.applicationId)
     # On a cluster it is the executors that write, also few rows.
