@@ -24,7 +24,7 @@ from ...errors import InputError, StorageError
 from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import Location, check_path
 from .hadoop import hadoop_options
-from .requests import Failure, Requests, Verdict, connect
+from .requests import Failure, Requests, Verdict, connect, next_step
 
 __all__ = ["CloudStore"]
 
@@ -198,7 +198,7 @@ class CloudStore:
 
     def _refuse(self, failure: Failure, path: str, what: str) -> NoReturn:
         raise StorageError(
-            f"{self.uri(path)} {what}: {failure.text}. Check that the bucket exists and that this user may use it",
+            f"{self.uri(path)} {what}: {failure.text}. {next_step(failure)}",
             path=path,
         ) from failure
 

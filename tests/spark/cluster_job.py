@@ -144,14 +144,14 @@ def main() -> int:
         for step in steps:
             frame = rows(spark, step)
             kind, _, verb = step.partition("+")
-            if kind in ("dying", "slow", "waiting"):
-                through = {"dying": dying, "slow": slow, "waiting": waiting}[kind](folder, step)
+            if kind != "plain":
+                through = {"dying": dying, "slow": slow}.get(kind, waiting)(folder, step)
                 frame = frame.mapInArrow(through, frame.schema)
             try:
                 getattr(t, verb)(frame)
                 print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
-            except lakelatch.LakeLatchError as e:
-                print(step, type(e).__name__, e, flush=True)
+            except Exception as e:
+                print(step, type(e).__name__, " ".join(str(e).split("\n", 1)), flush=True)
     spark.stop()
     return 0
 
