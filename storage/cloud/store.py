@@ -15,13 +15,14 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO, Any, NoReturn
 
 from ...errors import InputError, StorageError
-from ..interface import Durable, Entry, Outcome, Put, Stored
+from ..interface import DISK_FULL, Durable, Entry, Outcome, Put, Stored
 from ..location import Location, check_path
 from .hadoop import hadoop_options
 from .requests import Failure, Requests, Verdict, connect, next_step
@@ -99,6 +100,10 @@ class CloudStore:
             upload = _Upload(self, path, file)
             try:
                 yield upload
+            except OSError as error:
+                if error.errno in DISK_FULL:  # raised by a write to the stream
+                    upload.refuse(error)
+                raise
             finally:
                 upload.close()
 
@@ -217,13 +222,17 @@ class _Upload:
         try:
             self.stream.close()
         except OSError as error:
-            raise StorageError(
-                f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()}. "
-                "Make room there or set TMPDIR",
-                path=self._path,
-            ) from error
+            self.refuse(error)
         self._file.seek(0)
         return self._store.put_if_absent(self._path, self._file.read(), durable=durable)
+
+    def refuse(self, error: OSError) -> NoReturn:
+        """The temporary file does not take the bytes."""
+        raise StorageError(
+            f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()} of "
+            f"{platform.node()}. Make room there or set TMPDIR",
+            path=self._path,
+        ) from error
 
     def close(self) -> None:
         with suppress(OSError):  # unpublished bytes that the disk did not take

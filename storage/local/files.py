@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, NoReturn
 
 from ...errors import InputError, StorageError
-from ..interface import Durable, Outcome, Put
+from ..interface import DISK_FULL, Durable, Outcome, Put
 
 Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
 
@@ -29,7 +29,6 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # From linux/fcntl.h and linux/fs.h.
 _GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x00020000
 _SPREAD = {".hoodie", ".lakelatch"}
 
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
 _NEXT_STEP = {
     errno.ENOSPC: "Make room on the disk and run it again",

@@ -23,10 +23,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import IO
 
 from ...errors import InputError
-from ..interface import Durable, Entry, Outcome, Put, Stored
+from ..interface import DISK_FULL, Durable, Entry, Outcome, Put, Stored
 from ..location import check_path, parse
 from .files import (
-    DISK_FULL,
     TEMP_PREFIX,
     Flush,
     NewFile,

@@ -45,9 +45,7 @@ def worker_zip(file: str) -> None:
         written.unlink(missing_ok=True)
     python = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sysconfig.get_platform()}"
     names = ", ".join(name for name in (*_NEEDED, *_OF_CLOUD) if _is_there(name))
-    say(
-        f"lakelatch {__version__} with {names}, for {python}; the workers need pyarrow and numpy besides. Start Spark with"
-    )
+    say(f"lakelatch {__version__} with {names}, for {python}; the workers need pyarrow and numpy besides", err=True)
     typer.echo(f"--conf spark.archives={file}#{FOLDER} --conf spark.executorEnv.PYTHONPATH={FOLDER}")
 
 
