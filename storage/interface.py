@@ -14,15 +14,11 @@ permission). UNKNOWN means that no answer came: the write may have happened, or 
 from __future__ import annotations
 
 import builtins
-import errno
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Literal, Protocol, runtime_checkable
-
-# The errors of a local disk that takes no more bytes.
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 # True: bytes and name are on disk when the write is done. "bytes": a power cut may take the name away, but never leaves
 # a torn object, and the next durable write into the same folder secures the name as well. False: it may take both.

@@ -22,8 +22,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import IO, Any, NoReturn
 
 from ...errors import InputError, StorageError
-from ..interface import DISK_FULL, Durable, Entry, Outcome, Put, Stored
+from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import Location, check_path
+from ..stream import stream_into
 from .hadoop import hadoop_options
 from .requests import Failure, Requests, Verdict, connect, next_step
 
@@ -100,10 +101,6 @@ class CloudStore:
             upload = _Upload(self, path, file)
             try:
                 yield upload
-            except OSError as error:
-                if error.errno in DISK_FULL:  # raised by a write to the stream
-                    upload.refuse(error)
-                raise
             finally:
                 upload.close()
 
@@ -215,19 +212,14 @@ class _Upload:
         self._store = store
         self._path = path
         self._file = file
-        # On a descriptor of its own: a Parquet writer may close it before the object is published.
-        self.stream: IO[bytes] = os.fdopen(os.dup(file.fileno()), "wb")
+        self.stream = stream_into(file.fileno(), self._refuse)
 
     def publish(self, *, durable: Durable = True) -> Put:
-        try:
-            self.stream.close()
-        except OSError as error:
-            self.refuse(error)
+        self.stream.close()
         self._file.seek(0)
         return self._store.put_if_absent(self._path, self._file.read(), durable=durable)
 
-    def refuse(self, error: OSError) -> NoReturn:
-        """The temporary file does not take the bytes."""
+    def _refuse(self, error: OSError) -> NoReturn:
         raise StorageError(
             f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()} of "
             f"{platform.node()}. Make room there or set TMPDIR",
@@ -235,7 +227,7 @@ class _Upload:
         ) from error
 
     def close(self) -> None:
-        with suppress(OSError):  # unpublished bytes that the disk did not take
+        with suppress(OSError, StorageError):  # unpublished bytes that the disk did not take
             self.stream.close()
 
 

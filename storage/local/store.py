@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import IO
 
 from ...errors import InputError
-from ..interface import DISK_FULL, Durable, Entry, Outcome, Put, Stored
+from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import check_path, parse
 from .files import (
     TEMP_PREFIX,
@@ -94,12 +94,7 @@ class LocalStore:
     @contextmanager
     def create(self, path: str) -> Iterator[NewFile]:
         with self._new(path, durable=True) as new:
-            try:
-                yield new
-            except OSError as error:
-                if error.errno in DISK_FULL:  # raised by a write to the stream; reported as for every other write
-                    refuse(error, new.full, "was not written")
-                raise
+            yield new
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         with self._named(path, body, durable) as temp, temp.naming(durable) as folder:

@@ -96,7 +96,7 @@ def spark_cluster(
             worker = [*run, "org.apache.spark.deploy.worker.Worker", "--host", host, "--port", str(free_port())]
             worker += ["--webui-port", str(free_port()), "--cores", str(cores), "--memory", f"{cores}g"]
             worker += ["--work-dir", str(work), f"spark://{HOSTS[0]}:{at}"]
-            own = variables | of_host[number]
+            own = {**variables, **of_host[number]}
             workers.append(stack.enter_context(running(worker, work / "log", own, lambda: True)))
         yield Cluster(f"spark://{HOSTS[0]}:{at}", workers)
 
