@@ -151,7 +151,7 @@ def main() -> int:
                 getattr(t, verb)(frame)
                 print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
             except Exception as e:
-                print(step, type(e).__name__, " ".join(str(e).split("\n", 1)), flush=True)
+                print(step, type(e).__name__, " | ".join(str(e).splitlines()), flush=True)
     spark.stop()
     return 0
 
