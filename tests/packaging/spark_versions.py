@@ -19,7 +19,7 @@ from pathlib import Path
 from .extras import ROOT, Failed, run, uv
 
 LINES = ("4.0", "4.1", "4.2")
-CORE = ("writes", "reads", "transactions", "conditions", "merge_on_read", "sink", "concurrency", "sessions", "shipping")
+CORE = ("writes", "reads", "merge_on_read", "sink", "sessions", "shipping")
 _CONNECT = """
 import sys
 from pyspark.sql import SparkSession
