@@ -47,6 +47,11 @@ def drawn(batch: Any) -> Any:
     return batch.set_column(place, "drawn", pa.array([uuid.uuid4().hex for _ in range(batch.num_rows)], pa.string()))
 
 
+def plain(_folder: str, _name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Rows as they come."""
+    return lambda batches: map(drawn, batches)
+
+
 def dying(folder: str, name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Rows as they come; once, after the first batch, the executor dies."""
 
@@ -144,9 +149,8 @@ def main() -> int:
         for step in steps:
             frame = rows(spark, step)
             kind, _, verb = step.partition("+")
-            if kind != "plain":
-                through = {"dying": dying, "slow": slow}.get(kind, waiting)(folder, step)
-                frame = frame.mapInArrow(through, frame.schema)
+            through = {"plain": plain, "dying": dying, "slow": slow}.get(kind, waiting)(folder, step)
+            frame = frame.mapInArrow(through, frame.schema)
             try:
                 getattr(t, verb)(frame)
                 print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
