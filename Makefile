@@ -8,16 +8,18 @@ PYTEST := $(BIN)/python -m pytest -q
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
-.PHONY: help venv demo demo-streams test test-fast thorough test-spark test-jvm extras soak mutants lint types bench bench-docs docs dist clean
+.PHONY: help venv demo demo-cluster demo-streams test test-fast thorough test-spark test-jvm extras matrix-spark soak mutants lint types bench bench-docs docs dist clean
 
 help:
 	@echo "make demo       many writers, one table, one killed, all checked (ARGS=\"--writers 8 --rows 50000 --seed 7\")"
+	@echo "make demo-cluster  the same on a Spark cluster, the table in S3, the lock in Redis; a driver and an executor killed"
 	@echo "make demo-streams  four jobs fill one wide row at once, one killed, compared with the join (ARGS=\"--plain --rows 0\")"
 	@echo "make test       lint, types and all tests; installs what they need"
 	@echo "make test-fast  the tests without Spark and the JVM reader"
 	@echo "make thorough   the tests again, with whole enumerations where make test takes a part (tests/thorough.py)"
 	@echo "make test-jvm   the tests with the JVM Hudi reader alone"
 	@echo "make extras     the wheel with each extra alone, lowest and newest versions, Python 3.11 to 3.13 (ARGS=\"--extra redis\")"
+	@echo "make matrix-spark  the core of the Spark tests with PySpark 4.0, 4.1 and 4.2 (ARGS=\"--spark 4.0\")"
 	@echo "make soak       simulated schedules and random tables of new seeds (SECONDS=600 STORIES=510 SEED=1 KEEPERS=1)"
 	@echo "make mutants    breaks each rule of the protocol; the simulator has to notice"
 	@echo "make bench      the short benchmarks (docs/benchmarks.md tells of the long ones)"
@@ -37,6 +39,10 @@ $(STAMP): pyproject.toml scripts/make_venv.sh
 demo: venv
 	@scripts/ensure_tools.sh java
 	@$(BIN)/python -m lakelatch.cli.demo $(ARGS)
+
+demo-cluster: venv
+	@scripts/ensure_tools.sh cluster
+	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/python -m lakelatch.cli.demo_cluster --s3a .cache/tools/s3a/jars $(ARGS)
 
 demo-streams: venv
 	@scripts/ensure_tools.sh java
@@ -80,6 +86,11 @@ test-jvm: venv
 extras: venv
 	@scripts/ensure_tools.sh all
 	$(BIN)/python -m tests.packaging.extras $(ARGS)
+
+# Some 500 MB for each version of PySpark, so it is no part of `make test` either.
+matrix-spark: venv
+	@scripts/ensure_tools.sh java
+	$(BIN)/python -m tests.packaging.spark_versions $(ARGS)
 
 # docs/simulation.md. Both end with an error when something is found, or not found.
 SECONDS ?= 60

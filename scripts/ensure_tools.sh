@@ -2,6 +2,7 @@
 # What the demo and the tests need beyond Python, put in place where that is possible; quiet when all is there.
 #
 #   scripts/ensure_tools.sh java   Java 17, for Spark (make demo); fails if there is none afterwards
+#   scripts/ensure_tools.sh cluster and what `make demo-cluster` runs on: an S3 server, Redis, Hadoop's S3 file system
 #   scripts/ensure_tools.sh all    and the servers of the tests; what cannot be had is one sentence, and its tests skip
 #                                  (or fail where CI=true)
 #
@@ -14,6 +15,13 @@ alone "$TOOLS/.lock"
 
 case "${1:-all}" in
   java) ensure_java ;;
+  cluster)
+    ensure_java || exit 1
+    ensure_versitygw
+    ensure_redis
+    ensure_s3a
+    true
+    ;;
   all)
     ensure_java   # first: some servers run on it
     for part in scripts/tools/*.sh; do
@@ -23,7 +31,7 @@ case "${1:-all}" in
     true
     ;;
   *)
-    say "say java or all"
+    say "say java, cluster or all"
     exit 2
     ;;
 esac

@@ -36,7 +36,7 @@ ORDER = (
     "occ.rebase", "occ.turns", "occ.workspace", "occ.writing", "occ.landing", "occ.transaction", "occ.services", "occ.history",
     "occ.doctor", "occ.table",
     "lakelatch",
-    "testing", "spark.tasks", "spark.reading", "spark.writing", "spark", "server", "demo", "bench", "cli",
+    "testing", "spark.shipping", "spark.tasks", "spark.reading", "spark.writing", "spark", "server", "demo", "bench", "cli",
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import platform
 import zlib
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
@@ -21,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ..errors import ConfigError, LakeLatchError
+from ..errors import LakeLatchError
 from ..hudi.files import FileGroupId
 from ..hudi.merge import Merged, alone, remove_where
 from ..hudi.table import RECORD_KEY, partition_paths, record_keys
@@ -79,41 +78,21 @@ def packed(task: Any, store: Store) -> str:
     return b64encode(zlib.compress(body.getvalue(), 1)).decode()
 
 
-def _version() -> str:
-    import lakelatch
-
-    return lakelatch.__version__
-
-
 def _answered(answer: Answer) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(answer)], pa.binary())], ["answer"])
 
 
 @dataclass
 class TaskOfJob:
-    """Runs the task that the job's property `JOB_TASK` holds, on this store, with this way to the server for markers.
-
-    ``version``: of the driver's package. A worker with another one may understand tasks and files otherwise.
-    """
+    """Runs the task that the job's property `JOB_TASK` holds, on this store, with this way to the server for markers."""
 
     store: Store
     desk: MarkerDesk | None = None
-    version: str = field(default_factory=_version)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """As `Task`."""
         from pyspark import TaskContext
 
-        if self.version != _version():
-            yield _answered(
-                Answer(
-                    error=ConfigError(
-                        f"the driver has lakelatch {self.version} and the worker {platform.node()} has {_version()}; nothing was "
-                        "written by this task. Install one version on all hosts, or ship it with spark.archives"
-                    )
-                )
-            )
-            return
         context = TaskContext.get()
         assert context is not None
         text = context.getLocalProperty(JOB_TASK)

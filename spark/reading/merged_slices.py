@@ -16,6 +16,7 @@ from ...hudi.timeline import FileSlice
 from ...occ.table import Table
 from ...storage import Store
 from ...streams import Stream, slice_rows
+from ..shipping import shipped
 from ..tasks import FILE_COLUMN, ROW_COLUMN, name_of
 from .columns import spark_schema
 
@@ -59,4 +60,4 @@ def merged(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Sch
     tasks = max(1, min(len(slices), int(spark.sparkContext.defaultParallelism) * 4))
     columns = [*schema, *([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())] if named else [])]
     task = MergeSlices(table.store, table.config, schema, named=named, streams=table.streams)
-    return spark.createDataFrame(packed).repartition(tasks).mapInArrow(task, spark_schema(pa.schema(columns)))
+    return spark.createDataFrame(packed).repartition(tasks).mapInArrow(shipped(task), spark_schema(pa.schema(columns)))

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...occ.liveness import MarkerDesk
 from ...storage import Store
 from ..reading import arrow_schema
+from ..shipping import shipped, workers_refusals
 from ..tasks import ANSWER, Packed, TaskOfJob, unpacked
 
 _SMALL_BYTES = (
@@ -40,7 +41,7 @@ class Shuffled:
 
     def collect(self, store: Store, desk: MarkerDesk | None = None) -> Any:
         """What the job's task answers for these rows; of several calls the first one's ``store`` and ``desk`` count."""
-        answers, self._answers = self._answers or self.rows.mapInArrow(TaskOfJob(store, desk), ANSWER), None
+        answers, self._answers = self._answers or self.rows.mapInArrow(shipped(TaskOfJob(store, desk)), ANSWER), None
         found = answers.collect()
         self._answers = answers  # only now: Spark does not run a frame again of which a stage failed or was cancelled
         return found
@@ -107,7 +108,9 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
     if plan.nodeName() == "LocalRelation":  # in this process already
         found = few.toArrow()
     else:  # after a limit they are in one task, which looks at what they are
-        found = unpacked(few.mapInArrow(Packed(_BROUGHT_BYTES_MAX), ANSWER).collect(), arrow_schema(rows.schema))
+        with workers_refusals():
+            packed = few.mapInArrow(shipped(Packed(_BROUGHT_BYTES_MAX)), ANSWER).collect()
+        found = unpacked(packed, arrow_schema(rows.schema))
     fits = found is not None and found.num_rows <= rows_max and found.nbytes <= _BROUGHT_BYTES_MAX
     return found if fits else None
 

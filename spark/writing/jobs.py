@@ -17,6 +17,7 @@ from ...occ.staging import refuse_if_over
 from ...occ.transaction import Transaction
 from ...progress import Told
 from ...storage import Store
+from ..shipping import shipped, workers_refusals
 from ..tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 from .incoming import Shuffled
 from .job_progress import JobProgress
@@ -62,16 +63,17 @@ def collect(
         BaseException: what ``told`` raised; the jobs are cancelled.
         RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
         ConflictError: it gives way to another one (``early_conflict_detection``); its jobs are cancelled.
+        ConfigError: a worker has no package, or another version of it.
         LakeLatchError: what a task met.
     """
     watching = JobProgress(spark.sparkContext, tag_of(txn.instant), told, what).watching() if told else nullcontext()
-    with tagged(spark, store, txn, text), watching:
+    with tagged(spark, store, txn, text), watching, workers_refusals():
         if isinstance(rows, Shuffled) and len(carried := packed(task, store)) <= sizes.property_bytes:
             spark.sparkContext.setLocalProperty(JOB_TASK, carried)
             answers = rows.collect(store, txn.session.desk)
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
-            answers = frame.mapInArrow(task, ANSWER).collect()
+            answers = frame.mapInArrow(shipped(task), ANSWER).collect()
     return unpack(answers)
 
 

@@ -8,6 +8,7 @@ ends with it.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import threading
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from ...errors import ConfigError
 from ..location import Location
 from .loop_thread import Helper, line_of
 
-__all__ = ["Client", "Failure", "Found", "Requests", "Verdict", "connect"]
+__all__ = ["Client", "Failure", "Found", "Requests", "Verdict", "connect", "next_step"]
 
 Found = tuple[str, int, float]  # path, size, modification time
 _CLIENT_OPTIONS = {
@@ -38,6 +39,19 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 # reqwest's words for a connection that never came about: nothing was sent.
 _NOT_SENT = re.compile(r"client error \(Connect\)|tcp connect error|dns error|URL scheme is not allowed|BadScheme")
+
+# What to do about a refusal; the host is named, since many may work on one table.
+_NEXT_STEPS = (
+    (re.compile("RequestTimeTooSkewed"), "The clock of {host} differs from the server's; set it right"),
+    (
+        re.compile(r"169\.254\.169\.254"),
+        "{host} was given no keys, and found none; give them to `open`, or to its environment",
+    ),
+    (
+        re.compile("ExpiredToken|InvalidToken|InvalidAccessKeyId|SignatureDoesNotMatch"),
+        "The keys that {host} uses are wrong or have expired; give others, or let it find such as are renewed (docs/storage.md)",
+    ),
+)
 
 _PAGE = 1000  # objects, of all services
 _LAST = "zzzz"  # what comes later in a hidden folder is listed and dropped
@@ -60,6 +74,14 @@ class Failure(Exception):
         super().__init__(verdict, text)
         self.verdict = verdict
         self.text = text
+
+
+def next_step(failure: Failure) -> str:
+    """What a person can do about a request that was refused."""
+    for reason, step in _NEXT_STEPS:
+        if reason.search(failure.text):
+            return step.format(host=platform.node())
+    return "Check that the bucket exists and that this user may use it"
 
 
 class Requests(Protocol):

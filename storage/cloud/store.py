@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -23,8 +24,9 @@ from typing import IO, Any, NoReturn
 from ...errors import InputError, StorageError
 from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import Location, check_path
+from ..stream import stream_into
 from .hadoop import hadoop_options
-from .requests import Failure, Requests, Verdict, connect
+from .requests import Failure, Requests, Verdict, connect, next_step
 
 __all__ = ["CloudStore"]
 
@@ -198,7 +200,7 @@ class CloudStore:
 
     def _refuse(self, failure: Failure, path: str, what: str) -> NoReturn:
         raise StorageError(
-            f"{self.uri(path)} {what}: {failure.text}. Check that the bucket exists and that this user may use it",
+            f"{self.uri(path)} {what}: {failure.text}. {next_step(failure)}",
             path=path,
         ) from failure
 
@@ -210,23 +212,22 @@ class _Upload:
         self._store = store
         self._path = path
         self._file = file
-        # On a descriptor of its own: a Parquet writer may close it before the object is published.
-        self.stream: IO[bytes] = os.fdopen(os.dup(file.fileno()), "wb")
+        self.stream = stream_into(file.fileno(), self._refuse)
 
     def publish(self, *, durable: Durable = True) -> Put:
-        try:
-            self.stream.close()
-        except OSError as error:
-            raise StorageError(
-                f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()}. "
-                "Make room there or set TMPDIR",
-                path=self._path,
-            ) from error
+        self.stream.close()
         self._file.seek(0)
         return self._store.put_if_absent(self._path, self._file.read(), durable=durable)
 
+    def _refuse(self, error: OSError) -> NoReturn:
+        raise StorageError(
+            f"{self._store.uri(self._path)} was not written: {error.strerror} in {tempfile.gettempdir()} of "
+            f"{platform.node()}. Make room there or set TMPDIR",
+            path=self._path,
+        ) from error
+
     def close(self) -> None:
-        with suppress(OSError):  # unpublished bytes that the disk did not take
+        with suppress(OSError, StorageError):  # unpublished bytes that the disk did not take
             self.stream.close()
 
 

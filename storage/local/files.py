@@ -17,6 +17,7 @@ from typing import IO, NoReturn
 
 from ...errors import InputError, StorageError
 from ..interface import Durable, Outcome, Put
+from ..stream import stream_into
 
 Flush = Callable[[int], None]  # `os.fsync`, or what a test hands in
 
@@ -29,7 +30,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # From linux/fcntl.h and linux/fs.h.
 _GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x00020000
 _SPREAD = {".hoodie", ".lakelatch"}
 
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}  # what kernels and file systems without O_TMPFILE answer
 _NEXT_STEP = {
     errno.ENOSPC: "Make room on the disk and run it again",
@@ -57,8 +58,7 @@ class NewFile:
     @property
     def stream(self) -> IO[bytes]:
         if self._stream is None:
-            # On a descriptor of its own: a Parquet writer may close it before the object is published.
-            self._stream = os.fdopen(os.dup(self._fd), "wb")
+            self._stream = stream_into(self._fd, lambda error: refuse(error, self.full, "was not written"))
         return self._stream
 
     def write(self, body: bytes) -> None:
@@ -166,7 +166,7 @@ class NewFile:
 
     def close(self) -> None:
         if self._stream is not None:
-            with suppress(OSError):  # bytes that nobody published and the disk would not take
+            with suppress(OSError, StorageError):  # bytes that nobody published and the disk would not take
                 self._stream.close()
         os.close(self._fd)
 
@@ -186,7 +186,7 @@ class NewFile:
         except FileExistsError:
             raise
         except OSError as error:
-            if error.errno in DISK_FULL | {errno.EROFS, errno.ENAMETOOLONG}:
+            if error.errno in _DISK_FULL | {errno.EROFS, errno.ENAMETOOLONG}:
                 raise
             # No /proc, a sandbox that forbids this, or the folder was pruned while we wrote: the slow way decides.
             with temporary(self.full, self._temp_folder, durable, self._flush) as copy:

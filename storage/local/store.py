@@ -27,7 +27,6 @@ from ...errors import InputError
 from ..interface import Durable, Entry, Outcome, Put, Stored
 from ..location import check_path, parse
 from .files import (
-    DISK_FULL,
     TEMP_PREFIX,
     Flush,
     NewFile,
@@ -96,12 +95,7 @@ class LocalStore:
     @contextmanager
     def create(self, path: str) -> Iterator[NewFile]:
         with self._new(path, durable=True) as new:
-            try:
-                yield new
-            except OSError as error:
-                if error.errno in DISK_FULL:  # raised by a write to the stream; reported as for every other write
-                    refuse(error, new.full, "was not written")
-                raise
+            yield new
 
     def put(self, path: str, body: bytes, *, durable: Durable = False) -> Put:
         with self._named(path, body, durable) as temp, temp.naming(durable) as folder:

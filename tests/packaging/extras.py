@@ -178,7 +178,7 @@ def interpreter(version: str) -> str | None:
 
 def build(folder: Path) -> Path:
     """The wheel."""
-    _run([sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)])
+    run([sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)])
     return next(folder.glob("*.whl"))
 
 
@@ -187,14 +187,14 @@ def install(wheel: Path, extra: str, python: str, versions: str, folder: Path) -
     needs = folder / "needs.txt"
     only = [word for name in _FROM_SOURCE for word in ("--no-binary", name)]
     with_extra = ["--extra", extra] if extra else []
-    _uv("venv", "--python", python, str(folder))
-    _uv(
+    uv("venv", "--python", python, str(folder))
+    uv(
         "pip", "compile", str(ROOT / "pyproject.toml"), *with_extra, "--resolution", VERSIONS[versions],
         "--only-binary", ":all:", *only, "--python", python, "--no-header", "--no-annotate", "--output-file", str(needs),
     )  # fmt: skip
     into = ["--python", str(folder / "bin/python")]
-    _uv("pip", "install", *into, "--requirements", str(needs))
-    _uv("pip", "install", *into, "--no-deps", str(wheel))
+    uv("pip", "install", *into, "--requirements", str(needs))
+    uv("pip", "install", *into, "--no-deps", str(wheel))
     return dict(line.split("==") for line in needs.read_text().splitlines() if "==" in line)
 
 
@@ -206,10 +206,10 @@ def prove(environment: Path, extra: str, folder: Path) -> None:
         path = f"{environment / 'bin'}{os.pathsep}{clean['PATH']}"
         work = folder / "work"
         work.mkdir()
-        _run([str(environment / "bin/python"), "-c", program], cwd=work, env=clean | variables | {"PATH": path})
+        run([str(environment / "bin/python"), "-c", program], cwd=work, env=clean | variables | {"PATH": path})
 
 
-def _uv(*words: str) -> None:
+def uv(*words: str) -> None:
     environment = dict(os.environ)
     if "UV_DEFAULT_INDEX" not in environment:  # the place that pip is told, of which uv does not know
         asked = subprocess.run(
@@ -218,14 +218,14 @@ def _uv(*words: str) -> None:
         )  # fmt: skip
         if asked.returncode == 0 and asked.stdout.strip():
             environment["UV_DEFAULT_INDEX"] = asked.stdout.strip()
-    _run([sys.executable, "-m", "uv", *words, "--quiet"], env=environment)
+    run([sys.executable, "-m", "uv", *words, "--quiet"], env=environment)
 
 
 class Failed(AssertionError):
     """A program of the matrix ended with an error."""
 
 
-def _run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         raise Failed(

@@ -77,11 +77,14 @@ def missing(reason: str) -> NoReturn:
 
 
 @contextmanager
-def versitygw(folder: Path) -> Iterator[Bucket]:
-    """An S3 server that keeps its objects as files below ``folder``."""
+def versitygw(folder: Path, *, users: bool = False) -> Iterator[Bucket]:
+    """An S3 server that keeps its objects as files below ``folder``; with ``users`` it may have more than its root."""
     program, port, objects = require("versitygw"), free_port(), folder / "objects"
     (objects / BUCKET).mkdir(parents=True)  # a folder is a bucket
     command = [program, "--port", f"127.0.0.1:{port}", "posix", str(objects)]
+    if users:
+        (folder / "users").mkdir()
+        command[1:1] = ["--iam-dir", str(folder / "users"), "--iam-cache-disable"]
     environment = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": KEY}
     with running(command, port, folder, environment):
         options = {"access_key_id": KEY, "secret_access_key": KEY, "region": "us-east-1", "allow_http": "true"}

@@ -2,7 +2,8 @@
 
     python -m tests.spark.cluster_job MASTER FOLDER STEP...     # the place of the table as JSON on standard input
 
-Each step is a write; it ends with a line on standard output. ``FOLDER`` has the flags that tasks leave for each other.
+Each step is a write; it ends with a line on standard output: how many of its rows are there, or the error. ``FOLDER`` has
+the flags that tasks leave for each other.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ def drawn(batch: Any) -> Any:
 
     place = batch.schema.get_field_index("drawn")
     return batch.set_column(place, "drawn", pa.array([uuid.uuid4().hex for _ in range(batch.num_rows)], pa.string()))
+
+
+def plain(_folder: str, _name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Rows as they come."""
+    return lambda batches: map(drawn, batches)
 
 
 def dying(folder: str, name: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -111,7 +117,7 @@ def main() -> int:
     import lakelatch.spark
 
     jars = given["jars"]
-    spark = (
+    builder = (
         SparkSession.builder.master(master)
         .appName("lakelatch-cluster")
         .config("spark.driver.host", "127.0.0.1")
@@ -133,19 +139,23 @@ def main() -> int:
         .config("spark.eventLog.compress", "false")
         .config("spark.eventLog.dir", f"file://{given['events']}")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
+    for name, value in given.get("settings", {}).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     with lakelatch.open(given["url"], storage=given["storage"]) as table:
         sizes = lakelatch.spark.JobSizes(small_rows=0, tasks_per_core=2)
         t = lakelatch.spark.open(spark, table, sizes=sizes)
         for step in steps:
             frame = rows(spark, step)
             kind, _, verb = step.partition("+")
-            if kind in ("dying", "slow", "waiting"):
-                through = {"dying": dying, "slow": slow, "waiting": waiting}[kind](folder, step)
-                frame = frame.mapInArrow(through, frame.schema)
-            getattr(t, verb)(frame)
-            print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
+            through = {"plain": plain, "dying": dying, "slow": slow}.get(kind, waiting)(folder, step)
+            frame = frame.mapInArrow(through, frame.schema)
+            try:
+                getattr(t, verb)(frame)
+                print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
+            except Exception as e:
+                print(step, type(e).__name__, " | ".join(str(e).splitlines()), flush=True)
     spark.stop()
     return 0
 

@@ -117,16 +117,3 @@ class OfConnect:
 def test_a_session_that_cannot_work_is_refused_before_the_table_is_looked_at(session: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         lakelatch.spark.open(session, "/there/is/no/such/table")
-
-
-def test_a_worker_with_another_version_refuses_its_task_and_names_both(spark, tmp_path):
-    import lakelatch
-    from lakelatch.errors import ConfigError
-    from lakelatch.spark.tasks import ANSWER, TaskOfJob, unpack
-
-    with lakelatch.create(str(tmp_path / "t"), record_key="id") as table:
-        task = TaskOfJob(table.store, version="0.0.1")
-        with pytest.raises(
-            ConfigError, match=f"driver has lakelatch 0.0.1 and the worker .* has {lakelatch.__version__}"
-        ):
-            unpack(spark.range(3).mapInArrow(task, ANSWER).collect())

@@ -3,6 +3,8 @@
 import logging
 import os
 import pickle
+import re
+import resource
 import signal
 import threading
 import uuid
@@ -13,7 +15,7 @@ import pytest
 
 from lakelatch.errors import ConfigError, InputError, StorageError
 from lakelatch.storage import Outcome, open_store
-from lakelatch.storage.cloud.requests import Relay
+from lakelatch.storage.cloud.requests import Failure, Relay, Verdict, next_step
 
 from ..servers import Wire, free_port
 
@@ -246,3 +248,36 @@ def test_a_listing_without_hidden_folders_goes_past_them(imitation, caplog):
         assert [each.path for each in store.list("", recursive=True, hidden=False)] == ["day=1/file"]
     asked = [record.getMessage() for record in caplog.records if "list-type=2" in record.getMessage()]
     assert ["start-after" in each and ".hoodie/zzzz" in each for each in asked] == [False, True]
+
+
+def test_a_disk_too_full_for_the_bytes_on_their_way_is_told_with_the_host_and_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = open_store("s3://bucket/t", **KEYS)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+
+    def write(at_once):
+        with store.create("p/f") as new:
+            new.stream.writelines([bytes(at_once)] * ((1 << 20) // at_once))
+            new.publish()
+
+    try:
+        for at_once in (1 << 20, 1 << 10):  # a write that does not fit, and one that the flush of a buffer brings out
+            with pytest.raises(StorageError, match=f"File too large in {tmp_path} of .* set TMPDIR") as caught:
+                write(at_once)
+            assert caught.value.path == "p/f"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        ("403 Forbidden (RequestTimeTooSkewed)", "The clock of .* differs from the server's; set it right"),
+        ("PUT http://169.254.169.254/latest/api/token: 403", "was given no keys, and found none"),
+        ("403 Forbidden (InvalidAccessKeyId)", "wrong or have expired"),
+        ("404 Not Found (NoSuchBucket)", "Check that the bucket exists"),
+    ],
+)
+def test_a_refusal_says_what_to_do_about_it(said, step):
+    assert re.search(step, next_step(Failure(Verdict.REFUSED, said)))

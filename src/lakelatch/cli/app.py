@@ -371,6 +371,20 @@ def server(
     )
 
 
+@app.command("worker-zip")
+@plainly
+def worker_zip(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The archive to write; it ends with .zip.")],
+) -> None:
+    """Write an archive with which Spark workers run that have pyarrow and numpy, and not this package.
+
+    Of this Python and its platform: the workers' have to be the same.
+    """
+    from .worker_zip import worker_zip as command
+
+    command(file)
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
 @plainly
 def demo(context: typer.Context) -> None:

@@ -6,10 +6,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from .performance import add_keep, perform
+
+if TYPE_CHECKING:
+    from ..demo.stage import Place
+    from ..demo.story import Story
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -30,19 +35,28 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) -> int:
-    from ..demo import stage, story, verdict
+    from ..demo import story
+    from ..demo.cluster import java_or_refuse
+    from ..demo.stage import Place
+
+    java_or_refuse()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder.resolve() / "flights"
+    return act(console, folder.resolve(), story.tell(writers=writers, rows=rows, seed=seed), Place(str(path), path))
+
+
+def act(console: Console, folder: Path, told: Story, place: Place) -> int:
+    """Let the story happen at a place, show it, and judge the table; 0 when it is what it must be, 1 when not."""
+    from ..demo import stage, verdict
     from ..demo.show import Screen
     from ..occ.table import open as open_table
 
-    stage.java_or_refuse()
-    folder.mkdir(parents=True, exist_ok=True)
-    told = story.tell(writers=writers, rows=rows, seed=seed)
     screen = Screen(console, {task.name: task.title for task in told.tasks})
     for task in told.tasks:
-        end = ", will be killed" if task.doomed else ""
+        end = ", will be killed" if task.doomed else ", loses an executor" if task.loses_executor else ""
         months = f" ({task.months[0]} to {task.months[-1]})" if task.months else ""
         console.print(f"{task.name:<12}{task.title}{months}{end}", highlight=False)
-    play = stage.Stage(told, folder.resolve(), screen)
+    play = stage.Stage(told, folder, screen, place)
     play.make_table()
     try:
         with screen:
@@ -50,10 +64,12 @@ def _run(console: Console, folder: Path, *, writers: int, rows: int, seed: int) 
     except stage.WriterFailed as e:
         console.print(f"WRONG  {e}", style="red", soft_wrap=True, markup=False)
         return 1
-    with open_table(str(play.path)) as table:
+    with open_table(place.url, storage=place.storage) as table:
         screen.transactions(play.rows(table))
-        findings = []
-        for finding in verdict.judge(table, told, list(table.session.log.entries()), play.path):
+        findings = [play.executor_finding()] if place.cluster else []
+        for finding in findings:
+            screen.finding(finding)
+        for finding in verdict.judge(table, told, list(table.session.log.entries()), place.files):
             screen.finding(finding)
             findings.append(finding)
     right = all(f.right for f in findings)

@@ -28,7 +28,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(console: Console, folder: Path, *, rows: int, seed: int, plain: bool) -> int:
-    from ..demo.stage import java_or_refuse
+    from ..demo.cluster import java_or_refuse
     from ..demo.stream_stage import VICTIM, JobFailed, StreamStage
     from ..demo.wide_row import sources
 

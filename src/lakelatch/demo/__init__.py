@@ -7,7 +7,11 @@
     verdict    every row compared, an independent reader asked, files counted
     show       progress and the final table
 
-`lakelatch demo` and `make demo` run it. `make demo-streams` runs another one, of streams:
+`lakelatch demo` and `make demo` run it; `make demo-cluster` runs it on
+
+    cluster    a Spark standalone cluster, an S3 server, Redis
+
+`make demo-streams` runs another one, of streams:
 
     wide_row       four sources, their events late and twice, and the join of them
     stream_job     one job

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import re
 import signal
 import subprocess
 import sys
@@ -21,21 +20,43 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..errors import ConfigError
 from ..occ.entries import Begin, Commit, End
 from ..occ.table import Table, create
 from ..occ.table import open as open_table
+from .cluster import Cluster
 from .show import Row, Screen
 from .story import KEY, ORDERING, PARTITION, Story, Task
-from .verdict import outcome_of, writers_of
+from .verdict import Finding, outcome_of, writers_of
 
 _PATIENCE_S = 300.0
+_MARKERS = ".hoodie/.temp"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the table lies, and what its writers run on.
+
+    Attributes:
+        files: the folder of this machine in which the table's objects are files, for readers that share no code with us.
+        storage: options of the store.
+        settings: of the table, beside those of the story.
+        spark: of the writers' Spark sessions; none for sessions of one process.
+        cluster: on which they run.
+    """
+
+    url: str
+    files: Path
+    storage: dict[str, str] = field(default_factory=dict, repr=False)
+    settings: dict[str, Any] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
+    cluster: Cluster | None = None
 
 
 class WriterFailed(Exception):
@@ -45,13 +66,15 @@ class WriterFailed(Exception):
 class Writer:
     """One writer process and the thread that listens to it."""
 
-    def __init__(self, task: Task, folder: Path, url: str, events: queue.Queue[dict[str, Any]]) -> None:
+    def __init__(self, task: Task, folder: Path, place: Place, events: queue.Queue[dict[str, Any]]) -> None:
         self.task, self.log = task, folder / f"{task.name}.log"
         job = folder / f"{task.name}.json"
         scratch = folder / "spark" / task.name
         scratch.mkdir(parents=True, exist_ok=True)
         facts = {
-            "table": url,
+            "table": place.url,
+            "storage": place.storage,
+            "spark": place.spark,
             "task": task.to_json(),
             "rows": str(folder / f"{task.name}.parquet"),
             "scratch": str(scratch),
@@ -100,9 +123,8 @@ class Writer:
 class Stage:
     """One run of the demonstration on one table."""
 
-    def __init__(self, story: Story, folder: Path, screen: Screen) -> None:
-        self._story, self._folder, self._screen = story, folder, screen
-        self.path = folder / "flights"
+    def __init__(self, story: Story, folder: Path, screen: Screen, place: Place) -> None:
+        self._story, self._folder, self._screen, self._place = story, folder, screen, place
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._writers: dict[str, Writer] = {}
         self._running: set[str] = set()
@@ -112,21 +134,26 @@ class Stage:
         self._lost: dict[str, dict[str, Any]] = {}
         self._attempts: dict[str, int] = {}
         self._killed = ""
+        self._applications: dict[str, str] = {}  # Spark's ids
+        self._losing = ""  # the transaction whose executor is to be killed
+        self._executor_of = ""  # the writer whose executor was killed
+        self._lost_tasks = 0
         self._released = False
 
     def make_table(self) -> None:
         """The table with its first rows, one file group for each month."""
         first = self._story.first
+        settings = {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 2.0, **self._place.settings}
         table = create(
-            str(self.path),
+            self._place.url,
             record_key=KEY,
             partition_by=PARTITION,
             ordering_field=ORDERING,
             schema=first.schema,
-            heartbeat_interval_s=0.5,
-            heartbeat_timeout_s=2.0,
             rebase=False,  # or nobody would lose: what two upserts changed is merged again by itself
             writer="departures",
+            storage=self._place.storage,
+            **settings,
         )
         with table, table.transaction("insert") as txn:
             for month in sorted(first[PARTITION].unique().to_pylist()):
@@ -134,14 +161,14 @@ class Stage:
                     new.write(first.filter(pc.equal(first[PARTITION], month)))
         for name, rows in self._story.incoming.items():
             pq.write_table(rows, self._folder / f"{name}.parquet")
-        self._screen.say(f"made {self.path} with {first.num_rows:,} flights, one file group for each month")
+        self._screen.say(f"made {self._place.url} with {first.num_rows:,} flights, one file group for each month")
 
     def perform(self) -> None:
         """Run all writers; all transactions are over when this returns."""
-        with open_table(str(self.path), writer="stage") as table:
+        with open_table(self._place.url, writer="stage", storage=self._place.storage) as table:
             try:
                 for task in self._story.tasks:
-                    self._writers[task.name] = Writer(task, self._folder, str(self.path), self._events)
+                    self._writers[task.name] = Writer(task, self._folder, self._place, self._events)
                     self._running.add(task.name)
                 self._direct(table)
             finally:
@@ -155,7 +182,9 @@ class Stage:
             if time.monotonic() > deadline:
                 raise WriterFailed(f"no end after {_PATIENCE_S:g} s; still running: {', '.join(sorted(self._running))}")
             with suppress(queue.Empty):
-                self._heard(self._events.get(timeout=0.1))
+                self._heard(self._events.get(timeout=0.01 if self._losing else 0.1))
+            if self._losing:
+                self._kill_executor(table)
             if self._killed and not rolled_back:
                 rolled_back = self._look_for_rollback(table)
             if rolled_back and not self._released and len(self._written) == len(self._writers):
@@ -168,6 +197,7 @@ class Stage:
         say = self._screen.state
         if kind == "began":
             self._attempts[event["instant"]] = event["attempt"]
+            self._aim(name, event["instant"])
             again = f" again, attempt {event['attempt']}" if event["attempt"] > 1 else ""
             say(name, f"began {event['instant']}{again}")
         elif kind == "written":
@@ -188,6 +218,9 @@ class Stage:
                 for other, writer in self._writers.items():
                     if other != name and not writer.task.doomed:
                         writer.go()
+        elif kind in ("session", "executors"):
+            self._applications[name] = event.get("application", "")
+            self._lost_tasks += event.get("lost_tasks", 0)
         elif kind == "ended":
             self._ended(name, event["code"])
 
@@ -199,6 +232,26 @@ class Stage:
         elif code or name not in self._landed:
             tail = "\n".join(writer.log.read_text(errors="replace").splitlines()[-15:])
             raise WriterFailed(f"{name} ended with code {code}:\n{tail}")
+
+    def _aim(self, name: str, instant: str) -> None:
+        if self._writers[name].task.loses_executor and not self._executor_of:
+            self._losing, self._executor_of = instant, name
+
+    def _kill_executor(self, table: Table) -> None:
+        """End the writer's executor once a task has begun to write a file."""
+        files = len(table.store.list(f"{_MARKERS}/{self._losing}", recursive=True))
+        cluster, name = self._place.cluster, self._executor_of
+        if not files or cluster is None:
+            return
+        for executor in cluster.executors(self._applications[name]):
+            os.kill(executor, signal.SIGKILL)
+        self._losing = ""
+        self._screen.state(name, f"loses its executor by SIGKILL; {files} files had been begun")
+
+    def executor_finding(self) -> Finding:
+        """Whether the executor has died where it matters."""
+        what = "an executor has died in the middle of its writes"
+        return Finding(what, self._lost_tasks > 0, f"{self._lost_tasks} of its tasks ran again on another one")
 
     def _look_for_rollback(self, table: Table) -> bool:
         if table.session.log.outcome(self._killed) != "rollback":
@@ -236,19 +289,3 @@ class Stage:
                 row.cleaned = f"{files} files"
             rows.append(row)
         return rows
-
-
-def java_or_refuse() -> None:
-    """Raise `ConfigError` when Spark could not start."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-        version = re.search(r'version "(\d+)', said)
-    except OSError:
-        version = None
-    if version is None or int(version[1]) < 17:
-        raise ConfigError(
-            f"the demo's Spark writers need Java 17 or newer, and {java} is {version[1] if version else 'not there'}: "
-            "`apt-get install openjdk-17-jre-headless` on Debian and Ubuntu, or point JAVA_HOME at one"
-        )

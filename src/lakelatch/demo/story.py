@@ -10,6 +10,8 @@ The table starts with what is known at departure. Then, at the same time:
     doomed        no Spark: killed when its data files are written
     checker-N     no Spark: more writers that mark flights of two months, when more are asked for
 
+On a cluster `doomed` is a Spark upsert, so that a driver dies, and `corrections` loses an executor while its tasks write.
+
 The same numbers always tell the same story.
 """
 
@@ -53,13 +55,17 @@ _CORRECTED_EARLY, _ARRIVED, _CORRECTED_LATE = 300, 600, 900
 
 @dataclass(frozen=True)
 class Task:
-    """One writer: ``kind`` is upsert, delete or mark; ``months`` those that it touches, none for all."""
+    """One writer: ``kind`` is upsert, delete or mark; ``months`` those that it touches, none for all.
+
+    ``doomed``: it is killed before it commits. ``loses_executor``: one of its Spark executors is, while it writes.
+    """
 
     name: str
     kind: str
     months: tuple[str, ...] = ()
     carrier: str = ""
     doomed: bool = False
+    loses_executor: bool = False
 
     @property
     def spark(self) -> bool:
@@ -139,13 +145,14 @@ def flights() -> pa.Table:
     )
 
 
-def tell(*, writers: int, rows: int, seed: int) -> Story:
+def tell(*, writers: int, rows: int, seed: int, cluster: bool = False) -> Story:
     """Who writes what. The same numbers give the same story.
 
     Args:
         writers: processes at once, at least `WRITERS_MIN`.
         rows: flights to start from, chosen by the seed; 0 for all.
         seed: chooses rows, months and the carrier to delete; 0 for those that the documentation shows.
+        cluster: for Spark jobs on a cluster.
     """
     chance = random.Random(seed)
     known = flights()
@@ -159,10 +166,10 @@ def tell(*, writers: int, rows: int, seed: int) -> Story:
 
     tasks = [
         Task("arrivals", "upsert", tuple(months[:6])),
-        Task("corrections", "upsert", tuple(months[4:8])),
+        Task("corrections", "upsert", tuple(months[4:8]), loses_executor=cluster),
         Task("privacy", "delete", carrier=carrier),
         Task("cancelled", "mark", tuple(months[7:11])),
-        Task("doomed", "mark", tuple(months[2:4]), doomed=True),
+        Task("doomed", "upsert" if cluster else "mark", tuple(months[2:4]), doomed=True),
     ]
     for number in range(1, writers - len(tasks) + 1):
         start = chance.randrange(len(months))
@@ -172,7 +179,13 @@ def tell(*, writers: int, rows: int, seed: int) -> Story:
     late = pc.and_(pc.equal(_remainder(numbers, _LATE), 0), _in(known, tasks[0].months))
     first = _without_arrival(known.filter(pc.invert(late)))
     arrivals = _aged(known.filter(_in(known, tasks[0].months)), _ARRIVED)
-    return Story(first, tuple(tasks), {"arrivals": arrivals, "corrections": _corrections(known, late, tasks[1])})
+    incoming = {"arrivals": arrivals, "corrections": _corrections(known, late, tasks[1])}
+    if cluster:
+        rows_of = first.filter(_in(first, tasks[4].months))
+        note = pa.repeat(pa.scalar(mark(tasks[4])[1]), rows_of.num_rows)
+        unseen = rows_of.set_column(rows_of.column_names.index("note"), "note", note)
+        incoming["doomed"] = _aged(unseen, _CORRECTED_LATE)
+    return Story(first, tuple(tasks), incoming)
 
 
 def _corrections(known: pa.Table, late: pa.Array, task: Task) -> pa.Table:

@@ -42,10 +42,10 @@ def judge(table: Table, story: Story, log: list[LogEntry], folder: Path) -> Iter
     yield _files(folder, wanted)
     from ..occ.check import check
 
-    report = check(table.store)
+    report = check(table.store, deep=True)
     bad = [f for f in report.findings if f.severity != "note"]
     seen = "; ".join(f"{f.path}: {f.message}" for f in bad[:3]) or f"{len(report.findings)} findings"
-    yield Finding("`lakelatch check` finds nothing wrong", not bad, seen)
+    yield Finding("`lakelatch check --deep` finds nothing wrong", not bad, seen)
 
 
 def writers_of(log: list[LogEntry]) -> dict[str, str]:

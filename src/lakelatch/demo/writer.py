@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,8 +62,8 @@ class Losses(logging.Handler):
 class WatchedTable(Table):
     """A table that tells what its transactions do, and holds the first attempt before its commit."""
 
-    def __init__(self, url: str, writer: str, events: Events) -> None:
-        super().__init__(open_store(url), writer=writer)
+    def __init__(self, url: str, storage: dict[str, str], writer: str, events: Events) -> None:
+        super().__init__(open_store(url, **storage), writer=writer)
         self._events = events
 
     def run(self, work: Callable[[Transaction], T], **options: Any) -> RunResult[T]:
@@ -85,12 +85,12 @@ class WatchedTable(Table):
         return result
 
 
-def session_in(scratch: str, name: str) -> Any:
-    """A small Spark session of this process that keeps its files in a folder."""
+def session_in(scratch: str, name: str, settings: Mapping[str, str] | None = None) -> Any:
+    """A small Spark session of this process that keeps its files in a folder; ``settings`` win, ``spark.master`` too."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from pyspark.sql import SparkSession
 
-    return (
+    builder = (
         # One core and a small heap each: several of these run on one machine.
         SparkSession.builder.master("local[1]")
         .appName(f"lakelatch-demo-{name}")
@@ -103,21 +103,35 @@ def session_in(scratch: str, name: str) -> Any:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
-def with_spark(table: Table, task: Task, rows: str, scratch: str) -> None:
+def with_spark(table: Table, task: Task, facts: dict[str, Any], events: Events) -> None:
     """The writers that are PySpark jobs."""
     from .. import spark as latch
 
-    session = session_in(scratch, task.name)
-    flights = latch.open(session, table)
+    settings = facts["spark"]
+    session = session_in(facts["scratch"], task.name, settings)
+    events.tell("session", application=session.sparkContext.applicationId)
+    # On a cluster it is the executors that write, also few rows.
+    flights = latch.open(session, table, sizes=latch.JobSizes(small_rows=0) if settings else latch.JobSizes())
     if task.kind == "upsert":
-        flights.upsert(session.read.parquet(rows))
+        flights.upsert(session.read.parquet(facts["rows"]))
     else:
         flights.delete_where(f"carrier = '{task.carrier}'")
+    if task.loses_executor:
+        events.tell("executors", lost_tasks=tasks_of_the_dead(session))
     session.stop()
+
+
+def tasks_of_the_dead(session: Any) -> int:
+    """How many tasks executors had begun and not ended when they died."""
+    found = session.sparkContext._jsc.sc().statusStore().executorList(False)
+    executors = [found.apply(number) for number in range(found.size())]
+    return sum(int(each.failedTasks()) for each in executors if not each.isActive())
 
 
 def with_pyarrow(table: Table, task: Task) -> None:
@@ -156,10 +170,10 @@ def main(job: str) -> int:
     retries.addHandler(Losses(events))
     facts = json.loads(Path(job).read_text())
     task = Task.from_json(facts["task"])
-    with WatchedTable(facts["table"], task.name, events) as table:
+    with WatchedTable(facts["table"], facts["storage"], task.name, events) as table:
         events.tell("started", pid=os.getpid())
         if task.spark:
-            with_spark(table, task, facts["rows"], facts["scratch"])
+            with_spark(table, task, facts, events)
         else:
             with_pyarrow(table, task)
     events.tell("done")

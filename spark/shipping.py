@@ -1,0 +1,63 @@
+"""How a task gets to Spark's Python workers, and what is said where a worker cannot run it.
+
+A worker finds functions by import. One without the package would fail at that, with a traceback of pickle's. So what it gets
+is one function by value, which imports the package itself and says in a sentence what is missing or differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import ConfigError
+
+_CANNOT = re.compile(r"the Python of worker [^\n]*")
+
+
+def shipped(task: Callable[[Iterable[Any]], Iterator[Any]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """The task as a function for ``mapInArrow`` that a worker without the package can read, and refuses there.
+
+    A worker with another version of the package refuses too: it may understand tasks and files otherwise.
+    """
+    from pyspark import cloudpickle
+
+    import lakelatch
+
+    version, body = lakelatch.__version__, cloudpickle.dumps(task)
+
+    # Travels by value, since it lies in a function; so it uses nothing of this module.
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pickle
+        import platform
+        import sys
+
+        worker = f"the Python of worker {platform.node()} ({sys.executable})"
+        instead = (
+            "nothing was written by this task. Install one version on all hosts, or ship it with `lakelatch worker-zip`"
+        )
+        try:
+            import lakelatch
+
+            there = lakelatch.__version__
+            known = pickle.loads(body) if there == version else None  # noqa: S301 - written by our own driver
+        except ModuleNotFoundError as e:
+            missing = e.name or str(e)
+            raise RuntimeError(f"{worker} has no module {missing!r}; {instead}") from None
+        if known is None:
+            raise RuntimeError(f"{worker} has lakelatch {there} and the driver {version}; {instead}")
+        yield from known(batches)
+
+    return run
+
+
+@contextmanager
+def workers_refusals() -> Iterator[None]:
+    """Raise `ConfigError` with the worker's sentence, in place of Spark's report, where a worker could not run a task."""
+    try:
+        yield
+    except Exception as e:
+        if found := _CANNOT.search(str(e)):
+            raise ConfigError(found[0]) from e
+        raise

@@ -1,0 +1,81 @@
+"""``lakelatch worker-zip``: the package and what it imports, for Spark workers whose Python has pyarrow and numpy only.
+
+An archive that Spark unpacks, and not one for ``--py-files``: from a zip Python imports no compiled module, and the client of
+S3 is one.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import typer
+
+from .. import __version__
+from ..errors import InputError
+from .output import say
+
+FOLDER = "lakelatch-worker"  # in which Spark unpacks it, beside the executor
+_NEEDED = ("fastavro", "sqlglot", "tenacity")
+_OF_CLOUD = ("obstore", "typing_extensions")
+_TIME = (1980, 1, 1, 0, 0, 0)  # the same content is the same file
+
+
+def worker_zip(file: str) -> None:
+    """Write the archive and print the settings of Spark that use it."""
+    target = Path(file)
+    if target.suffix != ".zip":
+        raise InputError(f"{file} does not end with .zip, by which Spark knows what to unpack; name it so")
+    if target.is_dir() or not target.resolve().parent.is_dir():
+        raise InputError(f"{file} cannot be written: it is a folder, or its folder is not there")
+    known = dict(sorted(_files()))
+    written = target.with_name(f".{target.name}.new")
+    try:
+        with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, path in known.items():
+                archive.writestr(zipfile.ZipInfo(name, _TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
+        written.replace(target)
+    except OSError as e:
+        raise InputError(f"{file} was not written: {e.strerror or e}") from e
+    finally:
+        written.unlink(missing_ok=True)
+    python = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sysconfig.get_platform()}"
+    names = ", ".join(name for name in (*_NEEDED, *_OF_CLOUD) if _is_there(name))
+    say(f"lakelatch {__version__} with {names}, for {python}; the workers need pyarrow and numpy besides", err=True)
+    typer.echo(f"--conf spark.archives={file}#{FOLDER} --conf spark.executorEnv.PYTHONPATH={FOLDER}")
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """By name in the archive, where each file is."""
+    package = Path(__file__).parents[1]
+    for path in _below(package):
+        yield f"lakelatch/{path.relative_to(package).as_posix()}", path
+    for name in (*_NEEDED, *_OF_CLOUD):
+        if not _is_there(name):
+            continue
+        for each in distribution(name).files or ():
+            path = Path(str(each.locate()))
+            if ".." not in each.parts and path.suffix != ".pyc" and path.is_file():
+                yield each.as_posix(), path
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    # In the source tree the parts are links, which a glob does not follow.
+    for path in folder.iterdir():
+        if path.is_dir():
+            if path.name != "__pycache__":
+                yield from _below(path)
+        else:
+            yield path
+
+
+def _is_there(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
