@@ -69,7 +69,17 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
         struck += block(number).struck
         outcomes += block(number).outcomes
         also += block(number).also
-    assert not [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
+
+    def missed() -> list[str]:
+        return [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
+
+    # The rarest strike three times in these schedules, so now and then not at all: then some more are run.
+    for first in range(BLOCKS * SEEDS, (BLOCKS + 5) * SEEDS, 50):
+        if missed():
+            more = tally(first, 50)
+            assert not more.failed, more.failed[0][1]
+            struck += more.struck
+    assert not missed()
     assert {fault for fault, _ in struck} == set(FAULTS)
     assert all(
         also[each] for each in ("power cuts", "names lost in them", "archivals", "compactions", "tables with buckets")
