@@ -24,7 +24,7 @@ TOP = ("storage", "locks", "conflict", "occ", "spark")  # folders beside src/, l
 # From the ground up. Where a room has sub-rooms, its own modules may stand below them (an interface) or above (a registry).
 ORDER = (
     "plain_text", "errors", "arguments", "progress", "environment", "ahead", "tracing", "conditions",
-    "storage.interface", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
+    "storage.interface", "storage.stream", "storage.location", "storage.local", "storage.cloud", "storage", "storage.probe",
     "mergers",
     "hudi.table", "hudi.files", "hudi.timeline", "hudi.merge",
     "streams",

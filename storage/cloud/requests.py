@@ -81,7 +81,9 @@ def next_step(failure: Failure) -> str:
     for reason, step in _NEXT_STEPS:
         if reason.search(failure.text):
             return step.format(host=platform.node())
-    return "Check that the bucket exists and that this user may use it"
+    # The answer to a HEAD has no body, so a refused one has no reason.
+    host = platform.node()
+    return f"Check that the bucket exists, that this user may use it, and that the clock of {host} is right"
 
 
 class Requests(Protocol):

@@ -22,7 +22,7 @@ from ..errors import ConfigError
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 BUCKET = "latch"
-_KEY = "latchlatch"  # of a server that nobody else reaches, for a minute
+_KEY = "demodemo"  # of a server that nobody else reaches, for a minute
 _START_S_MAX = 60.0
 _END_S_MAX = 20.0
 
