@@ -4,6 +4,9 @@
     table.upsert(df)
     table.read(filter="origin = 'JFK'").groupBy("carrier").count().show()
 
+    lakelatch.spark.register(spark)
+    spark.readStream.format("lakelatch").load("file:///data/flights")
+
 Each write is one transaction, run again by itself when it loses against another writer. The driver holds the
 transaction; Spark's Python workers write the data files with Arrow; reads are plain DataFrames on Spark's own scan.
 """
@@ -15,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..occ.transaction import WriteResult
-    from .table import SparkTable, open  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
+    from .table import SparkTable, open, register  # noqa: A004 - lakelatch.spark.open, as lakelatch.open
     from .transaction import SparkTransaction
     from .writing import JobSizes, SparkStream
 
-__all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open"]
+__all__ = ["JobSizes", "SparkStream", "SparkTable", "SparkTransaction", "WriteResult", "open", "register"]
 
 # Imported when first used: a worker needs only what writes files.
 _LAZY = {
@@ -29,6 +32,7 @@ _LAZY = {
     "SparkTransaction": ".transaction",
     "WriteResult": "..occ.transaction",
     "open": ".table",
+    "register": ".table",
 }
 
 if __name__ != "lakelatch.spark":

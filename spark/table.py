@@ -9,15 +9,17 @@ from typing import Any, TypeVar
 from ..errors import InputError
 from ..hudi.timeline import Time
 from ..occ.scan import Explanation
+from ..occ.services import Executed, Round
 from ..occ.session import Partition
 from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, WriteResult
+from ..progress import Told
 from .reading import ScanLease, one_of
 from .reading import read as reads
 from .session import settle
 from .transaction import SparkTransaction
-from .writing import SIZES, JobSizes, SparkStream, Writes, Writing, each_once
+from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once
 
 T = TypeVar("T")
 SINKS = ("upsert", "insert", "bulk_insert", "delete", "overwrite", "overwrite_table")
@@ -54,7 +56,9 @@ class SparkTable(Writing):
             ConflictError: of the last attempt.
         """
         return self.table.run(
-            lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes)), operation=operation, **bounds
+            lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes, self._lease)),
+            operation=operation,
+            **bounds,
         )
 
     # Streams -----------------------------------------------------------------------------------------------------
@@ -83,6 +87,43 @@ class SparkTable(Writing):
         if write not in SINKS:
             raise InputError(f"sink({write!r}): a micro-batch is written by {', '.join(SINKS)}; name one of them")
         return each_once(partial(getattr(self, write), **options), source)
+
+    # Services ----------------------------------------------------------------------------------------------------
+
+    def cluster(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+        """Join small files and lay out rows, by tasks of Spark; None when there is nothing to do.
+
+        A plan whose files have `JobSizes.driver_bytes` together or less is executed by the driver alone, as all of these. Any
+        executor may finish what another one has begun, with Spark or without it.
+
+        Args:
+            progress: told how many tasks have ended, or file groups where the driver works alone. What it raises, as does
+                Ctrl-C and whoever cancels the job, cancels the plan.
+            options: of `Table.cluster`.
+        """
+        return self.table.cluster(runner=self._services(progress), **options)
+
+    def compact(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+        """Merge log files into base files, by tasks of Spark; as `cluster`, with the options of `Table.compact`."""
+        return self.table.compact(runner=self._services(progress), **options)
+
+    def clean(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+        """Delete superseded files, by tasks of Spark; as `cluster`, with the options of `Table.clean`.
+
+        What is planned is decided: an interrupted clean is finished by the next.
+        """
+        return self.table.clean(runner=self._services(progress), **options)
+
+    def execute(self, instant: str, *, progress: Told | None = None) -> Executed:
+        """Execute a pending plan by tasks of Spark, whoever made it. See `Table.execute`."""
+        return self.table.execute(instant, runner=self._services(progress))
+
+    def run_services(self, **options: Any) -> Round:
+        """Run what is due, once, by tasks of Spark; options of `Table.run_services`."""
+        return self.table.run_services(runner=self._services(None), **options)
+
+    def _services(self, told: Told | None) -> ServiceJobs:
+        return ServiceJobs(self.spark, self._sizes, told)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -182,3 +223,15 @@ def open(  # noqa: A001 - lakelatch.spark.open, as lakelatch.open
     """
     settle(spark)
     return SparkTable(spark, open_table(table, **options) if isinstance(table, str) else table, sizes)
+
+
+def register(spark: Any) -> None:
+    """Make ``spark.read.format("lakelatch")`` and ``spark.readStream.format("lakelatch")`` known to a Spark session.
+
+    Raises:
+        ConfigError: a session of Spark Connect, or Spark below 4.
+    """
+    settle(spark)
+    from .reading.data_source import register as made_known  # only here: it needs what Spark's planners import
+
+    made_known(spark)

@@ -11,7 +11,16 @@ from ..hudi.timeline import FileSlice
 from ..occ.session import Partition, chosen_partitions
 from ..occ.table import Table
 from ..occ.transaction import Transaction
-from .reading import comparisons, in_spark, matching_partitions, narrowed, one_of, pinned_partitions, with_meta
+from .reading import (
+    ScanLease,
+    comparisons,
+    in_spark,
+    matching_partitions,
+    narrowed,
+    one_of,
+    pinned_partitions,
+    with_meta,
+)
 from .writing import SIZES, JobSizes, SparkStream, Writes, Writing
 
 
@@ -24,8 +33,11 @@ class SparkTransaction(Writing):
         txn: the transaction, for anything beyond reads and writes; its ``current`` state is what is read.
     """
 
-    def __init__(self, spark: Any, table: Table, txn: Transaction, sizes: JobSizes = SIZES) -> None:
+    def __init__(
+        self, spark: Any, table: Table, txn: Transaction, sizes: JobSizes = SIZES, lease: ScanLease | None = None
+    ) -> None:
         self.txn, self._spark, self._table = txn, spark, table
+        self._lease = lease or ScanLease(spark, table.session)
         super().__init__(Writes(spark, table, sizes, txn))
 
     def read(
@@ -40,6 +52,7 @@ class SparkTransaction(Writing):
         """Return the rows of the snapshot, with the transaction's own writes so far, as a DataFrame.
 
         Isolation above ``snapshot`` protects what the snapshot holds.
+        Its files are kept as those of `SparkTable.read` are, also when the transaction has ended.
         Put conditions into ``filter`` rather than a later ``where``: other writers may then change
         whatever it excludes by partition or file statistics. Arguments as for `SparkTable.read`.
         """
@@ -57,7 +70,11 @@ class SparkTransaction(Writing):
             table, now = self._table, self.txn.current
             chosen = set(chosen_partitions(table.store, table.config, schema, now, partitions))
         slices = self._declared(schema, filter, chosen)
-        return narrowed(self._spark, self._table, slices, with_meta(schema) if meta else schema, filter, columns)
+        rows = narrowed(self._spark, self._table, slices, with_meta(schema) if meta else schema, filter, columns)
+        if slices:
+            # No commit completes at T, so the state at that time is the one that the transaction began with.
+            self._lease.hold(rows, self.txn.instant)
+        return rows
 
     def stream(self, name: str) -> SparkStream:
         """A stream of the table, whose events land with this transaction. It writes nothing else then."""

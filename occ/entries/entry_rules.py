@@ -206,7 +206,8 @@ def _places(content: Mapping[str, Any]) -> Iterator[str]:
     for partition, names in content.get("slices", {}).items():
         yield from _in(partition, names)
     for group in content.get("groups", ()):
-        yield from _in(group["partition"], (group["file_id"], *group.get("files", ()), *group.get("logs", ())))
+        ids = (group["file_id"], *group.get("more_ids", ()))
+        yield from _in(group["partition"], (*ids, *group.get("files", ()), *group.get("logs", ())))
         yield from _in(group["partition"], [name for name in (group.get("base"),) if name])
 
 

@@ -4,6 +4,7 @@ from .difference import Difference, differences
 from .explanation import Explanation, ScannedFile
 from .feed import ChangeFeed, change_feed
 from .of_table import changes, scan, scan_slices, scan_view, seen, wanted_of
+from .parts import ScanPart
 from .pruning import only_partitions, partitions_that_may_match
 from .scan import Scan
 
@@ -12,6 +13,7 @@ __all__ = [
     "Difference",
     "Explanation",
     "Scan",
+    "ScanPart",
     "ScannedFile",
     "change_feed",
     "changes",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -129,20 +129,27 @@ def changes(session: Session, *, after: Time | None, until: Time | None, columns
     columns = [*dict.fromkeys([*wanted.columns, COMMIT_TIME])]
     groups = {(stat.partition, stat.file_id) for _, commit in commits for stat in commit.stats}
     slices = [each for each in view.snapshot.file_slices() if tuple(each.group) in groups]
-
-    def finish(rows: pa.Table) -> pa.Table:
-        place = pc.index_in(rows.column(COMMIT_TIME), value_set=pa.array(list(known), pa.string()))
-        completed = pa.array(list(known.values()), pa.string()).take(place)
-        return rows.select(list(wanted.columns)).append_column(COMPLETION, completed)
-
     return Scan(
         session,
         slices,
         Wanted(wanted.table, tuple(columns), of_commits),
         completion=last,
         hold=partial(held, session, last),
-        finish=finish,
+        finish=_WithCompletion(known, wanted.columns),
     )
+
+
+@dataclass(frozen=True)
+class _WithCompletion:
+    """These columns of rows, and C of the commit that wrote each, by its T."""
+
+    known: Mapping[str, str]
+    columns: tuple[str, ...]
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        place = pc.index_in(rows.column(COMMIT_TIME), value_set=pa.array(list(self.known), pa.string()))
+        completed = pa.array(list(self.known.values()), pa.string()).take(place)
+        return rows.select(list(self.columns)).append_column(COMPLETION, completed)
 
 
 def wanted_of(session: Session, schema: pa.Schema | None, columns: Sequence[str] | None, where: Any) -> Wanted:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +24,11 @@ from ...streams import slice_rows
 from ..entries import of_footer
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ...environment import Environment
+    from ...hudi.files import Footers
+    from ...hudi.table import TableConfig
+    from ...storage import Store
+    from ...streams import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,28 @@ class Wanted:
         return list(dict.fromkeys((*self.asked, *self.columns)))
 
 
+class Source(Protocol):
+    """Where rows are read from: an open table, or what another process knows of it."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def env(self) -> Environment: ...
+    @property
+    def store(self) -> Store: ...
+    @property
+    def config(self) -> TableConfig: ...
+    @property
+    def streams(self) -> tuple[Stream, ...]: ...
+    @property
+    def footers(self) -> Footers: ...
+
+
 class RowReader:
     """Reads one scan's rows; several threads may call it."""
 
-    def __init__(self, session: Session, wanted: Wanted) -> None:
-        self._session, self._wanted = session, wanted
+    def __init__(self, source: Source, wanted: Wanted) -> None:
+        self._session, self._wanted = source, wanted
         self._terms = where_of(wanted.condition.terms) if wanted.condition else ()
 
     def tables(self, slices: Sequence[FileSlice], at_once: int) -> Iterator[pa.Table]:

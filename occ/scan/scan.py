@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from ...ahead import in_order
+from ...arguments import number
 from ...conditions import condition_on
 from ...errors import ConfigError, InputError, StorageError
 from ...hudi.timeline import FileSlice
 from ...progress import Reporter, Told
 from ..session import some
 from .explanation import Explanation, ScannedFile
+from .parts import BATCH_ROWS_MAX, ScanPart
 from .pruning import partitions_that_may_match
 from .row_groups import RowReader, Wanted
 
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
     from ..session import Session
 
 Hold = Callable[[], AbstractContextManager[object]]
-BATCH_ROWS_MAX = 131_072
+
+
+def _as_they_are(rows: pa.Table) -> pa.Table:
+    return rows
 
 
 class Scan:
@@ -51,7 +56,7 @@ class Scan:
         pruned: Callable[[], Sequence[ScannedFile]] = tuple,
         completion: str | None = None,
         hold: Hold = nullcontext,
-        finish: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+        finish: Callable[[pa.Table], pa.Table] = _as_they_are,
     ) -> None:
         self._session, self._slices, self._wanted, self._pruned = session, tuple(slices), wanted, pruned
         self._hold, self._finish, self.completion = hold, finish, completion
@@ -123,6 +128,25 @@ class Scan:
             "a Scan is not iterable, because its rows are not read yet: go through `scan.to_batches()` for Arrow batches, "
             "or `scan.to_pylist()` for rows"
         )
+
+    def parts(self, bytes_max: int) -> list[ScanPart]:
+        """The scan for other processes: slices in their order, together as long as their files have no more bytes.
+
+        Nothing keeps their files but retention and whoever holds a lease (`Table.pinned`).
+        """
+        number(bytes_max, "bytes_max", least=1, whole=True)
+        parts: list[list[FileSlice]] = []
+        size = bytes_max
+        for each in self._slices:
+            if size + each.total_size > bytes_max:
+                parts.append([])
+                size = 0
+            parts[-1].append(each)
+            size += each.total_size
+        of = self._session
+        return [
+            ScanPart(of.store, of.config, of.streams, self._wanted, tuple(slices), self._finish) for slices in parts
+        ]
 
     # --- telling ---------------------------------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
 from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS
+from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
 from .rewriting import Damaged
@@ -12,6 +14,7 @@ from .savepoint import delete_savepoint, savepoint
 from .scheduling import Executed, Find, cancel, execute, finish_decided, perform, schedule
 
 __all__ = [
+    "LINEAR",
     "MIN_LOGS",
     "RETAIN_COMMITS",
     "SMALL_BYTES",
@@ -19,12 +22,16 @@ __all__ = [
     "Archival",
     "Damaged",
     "Executed",
+    "Executing",
     "Find",
     "Keep",
+    "Layout",
+    "Part",
     "PinnedView",
     "Restored",
     "Retention",
     "Round",
+    "Runner",
     "Savepoint",
     "Sizes",
     "cancel",
@@ -32,8 +39,10 @@ __all__ = [
     "execute",
     "finish_decided",
     "kept_from",
+    "one_by_one",
     "perform",
     "pinned",
+    "refuse_no_runner",
     "remove_undone",
     "restore",
     "run_round",

@@ -1,4 +1,4 @@
-"""Clustering: the small files of a partition become few. For tables that one process can read; executed with Arrow.
+"""Clustering: the small files of a partition become few, and rows are laid out by columns. Executed with Arrow.
 
 A file slice with log files gives its merged rows. Whoever appends to a file group of the plan waits for it or ends it, as
 whoever writes it anew does, so that no log file is left behind with a file group that is replaced.
@@ -6,6 +6,7 @@ whoever writes it anew does, so that no log file is left behind with a file grou
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from ...hudi.merge import ordering_of
 from ...hudi.timeline import FileSlice
 from ..entries import by_partition
 from ..log import LogState
-from .rewriting import free_slices, refuse_types, rows_of, slices_of
+from .layout import NOTE, Layout
+from .parts import Part
+from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 100 << 20  # Apache Hudi's hoodie.parquet.small.file.limit
 TARGET_BYTES = 120 << 20  # and its hoodie.parquet.max.file.size
+_TOGETHER = 8  # files whose rows are laid out together: each is read again for each new one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,13 @@ def find(
     state: LogState,
     sizes: Sizes,
     partitions: Iterable[str] | None,
+    layout: Layout | None = None,
     but: Collection[FileGroupId] = (),
 ) -> dict[str, Any] | None:
     """The content of a clustering plan on the table as it is; None when there are not two small files together.
 
-    ``but`` are left.
+    With a layout also files that are not laid out so, whatever their size: several share their rows among them then. ``but``
+    are left.
     """
     if session.settings.bucket_count is not None:
         raise UnsupportedTableError(
@@ -66,46 +72,75 @@ def find(
         )
     view = session.view()
     schema = view.arrow_schema()
-    small: dict[str, list[FileSlice]] = defaultdict(list)
+    if layout is not None and schema is not None:
+        layout.refuse(schema, session.url)
+    chosen: dict[str, list[FileSlice]] = defaultdict(list)
+    unsorted = set[FileSlice]()
     for each in free_slices(session, state, view, partitions, but):
-        if each.total_size < sizes.small:
-            small[each.partition].append(each)
-    groups, chosen = [], list[FileSlice]()
-    for partition in sorted(small):
-        for slices in _joined(small[partition], sizes.target):
-            read = [path for each in slices for path in each.paths]
-            names = by_partition(read)[partition]
-            groups.append({"partition": partition, "files": names, "file_id": new_file_id(session.env.uuid())})
-            chosen += slices
+        if layout is not None and not _is_laid_out(session, each, layout):
+            unsorted.add(each)
+        if each.total_size < sizes.small or each in unsorted:
+            chosen[each.partition].append(each)
+    groups, found = [], list[FileSlice]()
+    for partition in sorted(chosen):
+        for slices in _joined(chosen[partition], sizes.target if layout is None else _TOGETHER * sizes.target):
+            size = sum(each.total_size for each in slices)
+            files = 1 if layout is None else max(1, size // sizes.target)
+            if files >= len(slices) and unsorted.isdisjoint(slices):
+                continue
+            ids = [new_file_id(session.env.uuid()) for _ in range(files)]
+            names = by_partition(path for each in slices for path in each.paths)[partition]
+            group: dict[str, Any] = {"partition": partition, "files": names, "file_id": ids[0], "bytes": size}
+            groups.append(group | ({"more_ids": ids[1:]} if files > 1 else {}))
+            found += slices
     if not groups:
         return None
-    if schema is not None and any(each.logs for each in chosen):
+    if schema is None:
+        raise UnsupportedTableError(
+            f"{session.url} has no schema, so that its files cannot be joined here; nothing was planned. Write some rows first",
+            table=session.url,
+        )
+    if any(each.logs for each in found):
         ordering_of(session.config)
         refuse_types(session, schema, "cluster")
-    return {"groups": groups, "slices": by_partition(path for each in chosen for path in each.paths)}
+    content = {"groups": groups, "slices": by_partition(path for each in found for path in each.paths)}
+    return content | ({"layout": layout.said} if layout is not None else {})
 
 
-def _joined(slices: list[FileSlice], target: int) -> list[list[FileSlice]]:
-    """The smallest first, two or more together."""
+def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
+    """Whether the footer says so; whoever has written the file anew since says nothing."""
+    if slice_.logs:
+        return False
+    said = (session.footers.of(slice_.path).metadata or {}).get(NOTE.encode())
+    try:
+        return said is not None and bool(json.loads(said) == layout.said)
+    except ValueError:  # of whatever writer
+        return False
+
+
+def _joined(slices: list[FileSlice], most: int) -> list[list[FileSlice]]:
+    """The smallest first, together as long as they have no more bytes."""
     found: list[list[FileSlice]] = []
-    size = target
+    size = most
     for each in sorted(slices, key=lambda s: (s.total_size, s.file_id)):
-        if size + each.total_size > target:
+        if size + each.total_size > most:
             found.append([])
             size = 0
         found[-1].append(each)
         size += each.total_size
-    return [group for group in found if len(group) > 1]
+    return found
 
 
 def run(execution: Execution) -> None:
     """Write the joined files and stage them."""
-    workspace = execution.workspace
-    execution.report.of(len(execution.content["groups"]))
+    spec, layout = execution.file_spec(), Layout.planned(execution.content)
+    parts, gone = list[Part](), list[FileSlice]()
     for group in execution.content["groups"]:
-        slices = slices_of(group["partition"], group["files"])
-        with workspace.new_file(group["partition"], file_id=group["file_id"]) as file:
-            for each in slices:
-                file.write(rows_of(execution, each))
-        workspace.drop_file_groups(slices)
-        execution.report.add()
+        partition, slices = group["partition"], slices_of(group["partition"], group["files"])
+        ids = [group["file_id"], *group.get("more_ids", ())]
+        for place, file_id in enumerate(ids):
+            share, size = (place, len(ids)), group.get("bytes")
+            parts.append(Rewrite(spec, partition, file_id, tuple(slices), bytes=size, layout=layout, share=share))
+        gone += slices
+    execution.carry_out(parts)
+    execution.workspace.drop_file_groups(gone)

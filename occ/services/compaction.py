@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...hudi.files import FileGroupId
 from ...hudi.merge import ordering_of
-from ...streams import floors_to_footer, stitched
 from ..entries import by_partition
 from ..log import LogState
-from .rewriting import free_slices, in_columns, refuse_types, rows_of, slices_of
+from .parts import Part
+from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -46,6 +46,7 @@ def find(
                 "base": _name(each.base.path) if each.base else "",
                 "logs": [_name(log.path) for log in each.logs],
                 "log_bytes": sum(log.size for log in each.logs),
+                "bytes": each.total_size,
             }
             | ({"completed": [log.completed for log in each.logs]} if session.streams else {})
             for each in chosen
@@ -71,6 +72,7 @@ def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any])
             group["logs"] = [*group["logs"], _name(stat["path"])]
             group["completed"] = [*group["completed"], completion]
             group["log_bytes"] += stat.get("file_size", 0)
+            group["bytes"] += stat.get("file_size", 0)
             paths.append(stat["path"])
     slices = {partition: list(names) for partition, names in content["slices"].items()}
     for partition, names in by_partition(paths).items():
@@ -80,23 +82,13 @@ def grown(content: Mapping[str, Any], completion: str, plain: Mapping[str, Any])
 
 def run(execution: Execution) -> None:
     """Write the merged base files and stage them."""
-    session, workspace = execution.session, execution.workspace
-    execution.report.of(len(execution.content["groups"]))
+    spec, parts = execution.file_spec(), list[Part]()
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
         times = dict(zip(group["logs"], group.get("completed", ()), strict=False))  # of streams alone
         (each,) = slices_of(group["partition"], names, times)
-        new = workspace.rewrite(each) if each.base else workspace.new_file(each.partition, file_id=each.file_id)
-        with new as file:
-            if session.streams:
-                made = execution.attempt.seen(
-                    lambda each=each: stitched(session.store, session.streams, each, strict=True)  # type: ignore[misc]
-                )
-                file.note(floors_to_footer(made.floors))
-                file.write(in_columns(execution, made.rows))
-            else:
-                file.write(rows_of(execution, each))
-        execution.report.add()
+        parts.append(Rewrite(spec, each.partition, each.file_id, (each,), each, group.get("bytes")))
+    execution.carry_out(parts)
 
 
 def _name(path: str) -> str:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ...conflict import Claim
 from ...errors import ConflictError
-from ...hudi.timeline import COMPLETED_AS
+from ...hudi.timeline import COMPLETED_AS, WriteStat
 from ...progress import Reporter
 from ..entries import Begin, Commit, Content, End, LogEntry, groups_of, held, hold, paths_of
 from ..landing import CommitValidator, Landing, staged_entry
-from ..liveness import delete_data_file
 from ..log import LogState
 from ..session import winner_facts
-from ..staging import Staged
+from ..staging import FileSpec, Staged
 from ..workspace import Attempt, Workspace
+from .parts import Deletion, Part, Runner, one_by_one
 
 if TYPE_CHECKING:
     from ..session import CommitResult, Session
@@ -111,10 +111,14 @@ class Execution:
         content: of the plan.
         workspace: for the files that it writes.
         report: is told how far it has come.
+
+    ``runner`` does the parts of its work.
     """
 
-    def __init__(self, session: Session, plan: Begin, report: Reporter | None = None) -> None:
-        self.report = report or Reporter()
+    def __init__(
+        self, session: Session, plan: Begin, report: Reporter | None = None, runner: Runner = one_by_one
+    ) -> None:
+        self.report, self._runner = report or Reporter(), runner
         assert plan.plan is not None
         self.session, self._plan, self.content = session, plan.plan, held(session.store, plan.plan)
         name = _NAMES[plan.action]
@@ -134,6 +138,16 @@ class Execution:
         )
 
     @property
+    def instant(self) -> str:
+        """T of the plan."""
+        return self.attempt.instant
+
+    @property
+    def operation(self) -> str:
+        """The service's name."""
+        return self.attempt.operation
+
+    @property
     def result(self) -> CommitResult | None:
         """How the plan landed, by whichever execution; None before that."""
         return self._landing.result
@@ -147,14 +161,33 @@ class Execution:
         """Raise `RolledBackError` when somebody else has executed or cancelled the plan."""
         self.attempt.check()
 
+    def file_spec(self) -> FileSpec:
+        """What the files that it writes have in common; they have the table's columns of the plan's time."""
+        schema = self.workspace.schema
+        assert schema is not None, "nothing is planned for a table without one"
+        return self.workspace.file_spec(schema)
+
+    def carry_out(self, parts: Sequence[Part]) -> None:
+        """All parts are done, by whom the caller has chosen, and their files are staged."""
+
+        def done() -> list[WriteStat]:
+            stats: list[WriteStat] = []
+            for each in self._runner(self, parts):
+                stats += each
+                self.report.add()
+            return stats
+
+        self.report.of(len(parts))
+        with self.workspace.staging():
+            self.workspace.add(self.attempt.seen(done))
+
     def delete_files(self, known: Callable[[str], bool]) -> None:
         """The files of a clean are gone, those that are ``known`` to be superseded. They may have been deleted before."""
         self.workspace.changes.named = groups_of(self.content)
-        paths = list(paths_of(self.content))
-        self.report.of(len(paths))
-        for path in paths:
+        parts = []
+        for path in paths_of(self.content):
             if known(path):
-                delete_data_file(self.session.store, path)
+                parts.append(Deletion(self.session.store, path))
             else:
                 _log.warning(
                     "%s: clean %s names %r, which no commit has superseded, and leaves it alone",
@@ -162,7 +195,7 @@ class Execution:
                     self.attempt.instant,
                     path,
                 )
-            self.report.add()
+        self.carry_out(parts)
 
     def __enter__(self) -> Self:
         self._block = self.attempt.trace.within()

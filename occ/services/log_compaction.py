@@ -155,7 +155,7 @@ def _write(execution: Execution, each: FileSlice, changes: LogChanges) -> None:
     writer = LogFileWriter(spec, each, token=token(0), numbers=RowNumbers(), merged=merged)
     try:
         if changes.rows is not None:
-            writer.write(in_columns(execution, changes.rows))
+            writer.write(in_columns(spec, changes.rows))
         if natural := [key for key, value in changes.deletes if value is NATURAL]:
             writer.delete(natural)
         if others := [(key, value) for key, value in changes.deletes if value is not NATURAL]:

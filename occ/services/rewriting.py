@@ -1,24 +1,33 @@
-"""What compactions and clustering share: file slices that nobody else rewrites, and their rows to be written anew."""
+"""What compaction and clustering share: file slices that nobody else rewrites, and their rows written anew.
+
+Memory of a part: a row group; of a slice with log files, or of rows that are laid out, those of the new file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ...errors import InputError, LakeLatchError, TableError, UnsupportedTableError
 from ...hudi.files import BaseFile, FileGroupId, LogFile, Torn, join, read_blocks
 from ...hudi.merge import body_of, merged_rows, widened
 from ...hudi.table import META_COLUMNS, storable
-from ...hudi.timeline import COMPLETED_AS, FileSlice, decode_container
+from ...hudi.timeline import COMPLETED_AS, FileSlice, WriteStat, decode_container
+from ...streams import floors_to_footer, stitched
 from ..entries import groups_of, held, paths_of
 from ..log import LogState
+from ..staging import BaseFileWriter, FileSpec, token
+from .layout import NOTE, Layout
 
 if TYPE_CHECKING:
     from ..session import Session, View
-    from .execution import Execution
 
 _UNKNOWN: Mapping[str, str] = {}
 
@@ -135,20 +144,125 @@ def slices_of(partition: str, names: Iterable[str], completed: Mapping[str, str]
     ]
 
 
-def rows_of(execution: Execution, slice_: FileSlice) -> pa.Table:
-    """The rows of a slice of the plan, with meta columns, so that an incremental reader does not see them again.
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A part of a plan: the rows of some slices become a new base file.
 
-    Raises:
-        CorruptTableError: a log file is torn. Readers leave the rest out, and written anew that would be final.
+    Attributes:
+        spec: of the plan's execution.
+        replaces: the slice whose file group gets its next version; None begins a group.
+        bytes: as of `Part`.
+        layout: the rows are laid out so, and of them the file gets its ``share``, (number, of how many).
     """
-    session, workspace = execution.session, execution.workspace
-    if not slice_.logs:
-        return workspace.read_slice(slice_, meta=True)
-    rows = execution.attempt.seen(lambda: merged_rows(session.store, session.config, slice_, strict=True))
-    return in_columns(execution, rows)
+
+    spec: FileSpec
+    partition: str
+    file_id: str
+    slices: tuple[FileSlice, ...]
+    replaces: FileSlice | None = None
+    bytes: int | None = None
+    layout: Layout | None = None
+    share: tuple[int, int] = (0, 1)
+
+    def run(self) -> list[WriteStat]:
+        """Write it. Raises `CorruptTableError` for a torn log file.
+
+        Readers leave the rest of one out, and written anew that would be final.
+        """
+        old = self.replaces if self.replaces is not None and self.replaces.base else None
+        writer = BaseFileWriter(
+            self.spec,
+            partition=self.partition,
+            file_id=self.file_id,
+            token=token(0),
+            io="MERGE" if old else "CREATE",
+            prev_commit=old.instant if old else None,
+            replaces=old.path if old else None,
+        )
+        with writer:
+            for rows in self._stitched(writer) if self.replaces and self.spec.streams else self._rows():
+                writer.write(rows)
+            if self.layout is not None:
+                writer.note({NOTE: json.dumps(self.layout.said)})
+        assert writer.stat is not None
+        return [writer.stat]
+
+    def _stitched(self, writer: BaseFileWriter) -> Iterator[pa.Table]:
+        spec, (each,) = self.spec, self.slices
+        made = stitched(spec.store, spec.streams, each, strict=True)
+        writer.note(floors_to_footer(made.floors))
+        yield in_columns(spec, made.rows)
+
+    def _rows(self) -> Iterator[pa.Table]:
+        if self.layout is not None:
+            return _laid_out(self.spec, self.slices, self.layout, self.share)
+        return (piece.rows() for each in self.slices for piece in _pieces(self.spec, each))
 
 
-def in_columns(execution: Execution, rows: pa.Table) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some rows of a slice, with meta columns, so that an incremental reader does not see them again."""
+
+    count: int
+    rows: Callable[[], pa.Table]
+
+
+def _pieces(spec: FileSpec, slice_: FileSlice, columns: Sequence[str] | None = None) -> Iterator[_Piece]:
+    """The rows of a slice by row groups, in the types of the table; of one with log files all at once."""
+    schema = _columns(spec) if columns is None else pa.schema([spec.schema.field(name) for name in columns])
+    if slice_.logs:
+        rows = merged_rows(spec.store, spec.config, slice_, columns=columns, strict=True)
+        yield _Piece(rows.num_rows, lambda: widened(rows, schema))
+        return
+    with spec.store.open(slice_.path) as stream:
+        file = pq.ParquetFile(stream)
+        names = [name for name in file.schema_arrow.names if name in schema.names]
+        for number in range(file.metadata.num_row_groups):
+            count = file.metadata.row_group(number).num_rows
+            yield _Piece(count, partial(_read, file, number, names, schema, count))
+
+
+def _read(file: pq.ParquetFile, number: int, names: list[str], schema: pa.Schema, count: int) -> pa.Table:
+    if not names:  # the file is older than all of these columns
+        return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
+    return widened(file.read_row_group(number, names, use_threads=False), schema)
+
+
+def _laid_out(
+    spec: FileSpec, slices: Sequence[FileSlice], layout: Layout, share: tuple[int, int]
+) -> Iterator[pa.Table]:
+    """A share of the rows in the order of a layout. First its columns alone are read, then the rows of the share."""
+    keys = [piece.rows() for each in slices for piece in _pieces(spec, each, layout.by)]
+    order = layout.order(pa.concat_tables(keys)) if keys else np.zeros(0, np.int64)
+    del keys
+    number, of = share
+    mine = order[len(order) * number // of : len(order) * (number + 1) // of]
+    places = np.sort(mine)
+    taken, start = [], 0
+    for piece in (piece for each in slices for piece in _pieces(spec, each)):
+        first, last = np.searchsorted(places, [start, start + piece.count])
+        if first < last:
+            rows = piece.rows().take(pa.array(places[first:last] - start))
+            taken.append(widened(rows, _long(rows.schema)))
+        start += piece.count
+    if not taken:
+        yield _columns(spec).empty_table()
+        return
+    whole, wanted = pa.concat_tables(taken), np.searchsorted(places, mine)
+    for begin in range(0, len(wanted), spec.row_group_rows):
+        yield widened(whole.take(pa.array(wanted[begin : begin + spec.row_group_rows])), _columns(spec))
+
+
+def _long(schema: pa.Schema) -> pa.Schema:
+    """Texts of many row groups together may have more bytes than Arrow's short types count."""
+    longer = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return pa.schema([field.with_type(longer.get(field.type, field.type)) for field in schema])
+
+
+def in_columns(spec: FileSpec, rows: pa.Table) -> pa.Table:
     """The rows with all columns of the table, meta columns first."""
-    workspace = execution.workspace
-    return widened(rows, pa.schema([*((name, pa.string()) for name in META_COLUMNS), *(workspace.schema or ())]))
+    return widened(rows, _columns(spec))
+
+
+def _columns(spec: FileSpec) -> pa.Schema:
+    return pa.schema([*((name, pa.string()) for name in META_COLUMNS), *spec.schema])

@@ -46,6 +46,7 @@ from ..session import undisturbed
 from . import archive, clustering, compaction, log_compaction
 from . import clean as cleaning
 from .execution import DECIDED, Execution, end_plan
+from .parts import Runner, one_by_one
 from .rewriting import Damaged
 
 if TYPE_CHECKING:
@@ -203,7 +204,12 @@ def _beside(session: Session, name: str, planned: Content, groups: frozenset[Fil
 
 
 def perform(
-    session: Session, name: str, find: Find, report: Reporter | None = None, damaged: Damaged | None = None
+    session: Session,
+    name: str,
+    find: Find,
+    report: Reporter | None = None,
+    damaged: Damaged | None = None,
+    runner: Runner = one_by_one,
 ) -> Executed | None:
     """Plan and execute in this process; None when there is nothing to do. What its like has left half is ended first.
 
@@ -215,7 +221,7 @@ def perform(
     damaged = damaged or Damaged()
     while (begin := schedule(session, name, find, executes=True)) is not None:
         try:
-            done = execute(session, begin.instant, report)
+            done = execute(session, begin.instant, report, runner)
         except BaseException as e:
             assert begin.plan is not None
             met = isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e)
@@ -262,8 +268,8 @@ def announce(session: Session, begin: Begin) -> None:
             )
 
 
-def execute(session: Session, instant: str, report: Reporter | None = None) -> Executed:
-    """Execute a pending plan, or be told who has.
+def execute(session: Session, instant: str, report: Reporter | None = None, runner: Runner = one_by_one) -> Executed:
+    """Execute a pending plan, or be told who has. ``runner`` does the parts of the work.
 
     Raises:
         InputError: there is no such plan.
@@ -275,7 +281,7 @@ def execute(session: Session, instant: str, report: Reporter | None = None) -> E
     assert begin.plan is not None
     files = extent(held(session.store, begin.plan))
     try:
-        with (run := Execution(session, begin, report)):
+        with (run := Execution(session, begin, report, runner)):
             try:
                 _RUN[begin.action](run)
             except (StorageError, CorruptTableError):

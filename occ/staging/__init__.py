@@ -16,6 +16,7 @@ from .apply_rows import (
     slices_by_partition,
     write_successor,
 )
+from .base_file import BaseFileWriter
 from .collected_facts import wanted_of
 from .file_spec import FileLookout, FileSpec, refuse_if_over, token
 from .key_spans import KeySpans
@@ -32,6 +33,7 @@ __all__ = [
     "NEW",
     "PARTITION_COLUMN",
     "SEQNO",
+    "BaseFileWriter",
     "Combine",
     "FileLookout",
     "FileSpec",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
@@ -21,6 +22,7 @@ from ..history import Account, Event, follow, why
 from ..log import EPOCH_SLOTS, LogState
 from ..scan import ChangeFeed, Scan, change_feed, changes, scan
 from ..services import (
+    LINEAR,
     MIN_LOGS,
     RETAIN_COMMITS,
     SMALL_BYTES,
@@ -30,10 +32,12 @@ from ..services import (
     Executed,
     Find,
     Keep,
+    Layout,
     PinnedView,
     Restored,
     Retention,
     Round,
+    Runner,
     Savepoint,
     Sizes,
     archive,
@@ -45,8 +49,10 @@ from ..services import (
     finish_decided,
     kept_from,
     log_compaction,
+    one_by_one,
     perform,
     pinned,
+    refuse_no_runner,
     remove_undone,
     restore,
     run_round,
@@ -667,6 +673,7 @@ class Table:
         retain_hours: float | None = None,
         wait: bool = False,
         progress: Told | None = None,
+        runner: Runner = one_by_one,
     ) -> Executed | None:
         """Delete superseded file slices, and files of replaced file groups; None when none may go.
 
@@ -675,11 +682,13 @@ class Table:
 
         Args:
             progress: called with a `Progress` for each file.
+            runner: as of `compact`.
         """
         report = Reporter(progress, "clean", "files")
+        refuse_no_runner(runner)
         planned = self.plan_clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
         remove_undone(session := self._ours(), session.leases)
-        return execute(session, planned, report) if planned else None
+        return execute(session, planned, report, runner) if planned else None
 
     # --- archival --------------------------------------------------------------------------------------------
 
@@ -748,19 +757,31 @@ class Table:
         small_bytes: int = SMALL_BYTES,
         target_bytes: int = TARGET_BYTES,
         partitions: Iterable[str] | None = None,
+        sort_by: Iterable[str] | str | None = None,
+        layout: str = LINEAR,
     ) -> str | None:
-        """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few."""
-        session, find = self._clustering(small_bytes, target_bytes, partitions, Damaged())
+        """Decide which small files are joined; anybody may `execute` it then. Returns T, None when there are too few.
+
+        Arguments as of `cluster`.
+        """
+        session, find = self._clustering(
+            small_bytes, target_bytes, partitions, Layout.asked(sort_by, layout), Damaged()
+        )
         begin = schedule(session, "cluster", find)
         return begin.instant if begin else None
 
     def _clustering(
-        self, small_bytes: int, target_bytes: int, partitions: Iterable[str] | None, damaged: Damaged
+        self,
+        small_bytes: int,
+        target_bytes: int,
+        partitions: Iterable[str] | None,
+        layout: Layout | None,
+        damaged: Damaged,
     ) -> tuple[Session, Find]:
         session = self._ours()
         session.refuse_if_unwritable()
         sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
-        return session, lambda state: clustering.find(session, state, sizes, wanted, damaged.groups)
+        return session, lambda state: clustering.find(session, state, sizes, wanted, layout, damaged.groups)
 
     def cluster(
         self,
@@ -768,15 +789,30 @@ class Table:
         small_bytes: int = SMALL_BYTES,
         target_bytes: int = TARGET_BYTES,
         partitions: Iterable[str] | None = None,
+        sort_by: Iterable[str] | str | None = None,
+        layout: str = LINEAR,
         progress: Told | None = None,
+        runner: Runner = one_by_one,
     ) -> Executed | None:
         """Join the small files of each partition, in this process; None when there are too few.
 
-        ``progress`` as of `compact`.
+        Args:
+            small_bytes: files that are smaller are joined,
+            target_bytes: to files of about this size.
+            partitions: paths; all partitions otherwise.
+            sort_by: columns by which rows are laid out, so that conditions on them read few row groups and files. Files that
+                are not laid out so yet are written anew, whatever their size.
+            layout: ``linear`` sorts by the columns one after another; ``z-order`` serves conditions on each of them.
+            progress: as of `compact`; ``runner`` too.
+
+        Raises:
+            InputError: no such column, or one of a type without an order.
         """
         report, damaged = Reporter(progress, "cluster", "file groups"), Damaged()
-        session, find = self._clustering(small_bytes, target_bytes, partitions, damaged)
-        return perform(session, "cluster", find, report, damaged)
+        refuse_no_runner(runner)
+        asked = Layout.asked(sort_by, layout)
+        session, find = self._clustering(small_bytes, target_bytes, partitions, asked, damaged)
+        return perform(session, "cluster", find, report, damaged, runner)
 
     # --- compaction ------------------------------------------------------------------------------------------
 
@@ -796,21 +832,29 @@ class Table:
         wanted = self._known(partitions)
         return session, lambda state: compaction.find(session, state, wanted, damaged.groups)
 
-    def compact(self, *, partitions: Iterable[str] | None = None, progress: Told | None = None) -> Executed | None:
+    def compact(
+        self,
+        *,
+        partitions: Iterable[str] | None = None,
+        progress: Told | None = None,
+        runner: Runner = one_by_one,
+    ) -> Executed | None:
         """Merge the log files of a merge-on-read table into base files, in this process; None when there are none.
 
         Args:
             partitions: paths; all partitions otherwise.
             progress: called with a `Progress` for each file group; what it raises, as does Ctrl-C, cancels the plan, and its
                 files are deleted.
+            runner: who does the parts of the work; `SparkTable` has tasks of Spark do them.
 
         Raises:
             UnsupportedTableError: as of `plan_compaction`.
             CorruptTableError: a log file is torn. Its file group is left as it is, and the others have been compacted.
         """
         report, damaged = Reporter(progress, "compact", "file groups"), Damaged()
+        refuse_no_runner(runner)
         session, find = self._compaction(partitions, damaged)
-        return perform(session, "compact", find, report, damaged)
+        return perform(session, "compact", find, report, damaged, runner)
 
     def plan_log_compaction(self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None) -> str | None:
         """Decide which log files are merged into one log file; anybody may `execute` it then. Returns T, None when too few are.
@@ -861,6 +905,7 @@ class Table:
         keep_max: int | None = None,
         cluster: bool = False,
         stop: Callable[[], bool] = lambda: False,
+        runner: Runner = one_by_one,
     ) -> Round:
         """Run what is due, once: compaction of log files, clustering if asked for, clean, archival.
 
@@ -872,6 +917,7 @@ class Table:
             keep_min: as of `archive`, also ``keep_max``.
             cluster: whether small files are joined too.
             stop: asked before each service; True leaves it and the next ones to others.
+            runner: as of `compact`.
         """
         Keep.asked(keep_min, keep_max)
         Retention(RETAIN_COMMITS if retain_commits is None else retain_commits, None)
@@ -879,13 +925,14 @@ class Table:
             raise ConfigError(f"cluster is True or False, not {cluster!r}")
         if not callable(stop):
             raise ConfigError(f"stop is a function that answers whether to stop, not {stop!r}")
+        refuse_no_runner(runner)
         self._ours().refuse_if_unwritable()
         due: dict[str, Callable[[], Executed | Archival | None]] = {}
         if self.config.merge_on_read:
-            due["compact"] = self.compact
+            due["compact"] = partial(self.compact, runner=runner)
         if cluster:
-            due["cluster"] = self.cluster
-        due["clean"] = lambda: self.clean(retain_commits=retain_commits)
+            due["cluster"] = partial(self.cluster, runner=runner)
+        due["clean"] = partial(self.clean, retain_commits=retain_commits, runner=runner)
         due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max)
         return run_round(due, stop)
 
@@ -896,17 +943,18 @@ class Table:
         session = self._ours()
         return [begin for begin in list(session.log.catch_up().open.values()) if begin.plan is not None]
 
-    def execute(self, instant: str, *, progress: Told | None = None) -> Executed:
+    def execute(self, instant: str, *, progress: Told | None = None, runner: Runner = one_by_one) -> Executed:
         """Execute a pending plan, whoever made it. Several may at once: one lands, and all are told which.
 
-        ``progress`` is called with a `Progress` for each part; the plan stays when it raises.
+        ``progress`` is called with a `Progress` for each part; the plan stays when it raises. ``runner`` as of `compact`.
 
         Raises:
             InputError: there is no such plan.
             ConflictError: a commit since the plan is in its way, so that it can never land; it has been cancelled.
         """
         session = self._ours()
-        return execute(session, text(instant, "instant"), Reporter(progress, "execute", "parts"))
+        refuse_no_runner(runner)
+        return execute(session, text(instant, "instant"), Reporter(progress, "execute", "parts"), runner)
 
     def cancel_plan(self, instant: str, *, reason: str = "asked to") -> bool:
         """End a pending plan; False when it has landed or ended meanwhile."""

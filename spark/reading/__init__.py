@@ -4,25 +4,24 @@ from . import columns, read
 from .columns import arrow_schema, spark_schema
 from .filters import comparisons, in_spark, one_of, value_in_spark
 from .leases import ScanLease
-from .merged_slices import merged
 from .partition_pruning import analysed, matching_partitions, pinned_partitions
-from .read import by_reader, narrowed, scan_base_files, with_meta
+from .read import by_place, by_reader, narrowed, scan, with_meta
 
 __all__ = [
     "ScanLease",
     "analysed",
     "arrow_schema",
+    "by_place",
     "by_reader",
     "columns",
     "comparisons",
     "in_spark",
     "matching_partitions",
-    "merged",
     "narrowed",
     "one_of",
     "pinned_partitions",
     "read",
-    "scan_base_files",
+    "scan",
     "spark_schema",
     "value_in_spark",
     "with_meta",

@@ -79,7 +79,7 @@ def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     return [
-        F.nullif(F.col(_quoted(n)), F.lit("")) if pa.types.is_string(schema.field(n).type) else F.col(_quoted(n))
+        F.nullif(F.col(quoted(n)), F.lit("")) if pa.types.is_string(schema.field(n).type) else F.col(quoted(n))
         for n in fields
     ]
 
@@ -94,7 +94,7 @@ def bucket_column(fields: Sequence[str], buckets: int) -> Any:
     mask = F.lit(0xFFFFFFFF)
     total = F.lit(1).cast("bigint")
     for name in fields:
-        one = _java_hash(F.col(_quoted(name)).cast("string")).cast("bigint")
+        one = _java_hash(F.col(quoted(name)).cast("string")).cast("bigint")
         # 64-bit sums cut to 32: Java's int wraps round, Spark's would raise.
         total = (total * F.lit(31).cast("bigint") + one).bitwiseAND(mask)
     return (total.bitwiseAND(F.lit(0x7FFFFFFF)) % F.lit(buckets)).cast("int")
@@ -138,10 +138,10 @@ def key_column(fields: Sequence[str]) -> Any:
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     if len(fields) == 1:
-        return F.col(_quoted(fields[0])).cast("string")
+        return F.col(quoted(fields[0])).cast("string")
     pieces: list[Any] = []
     for number, name in enumerate(fields):
-        pieces += [F.lit(f"{',' if number else ''}{name}:"), F.col(_quoted(name)).cast("string")]
+        pieces += [F.lit(f"{',' if number else ''}{name}:"), F.col(quoted(name)).cast("string")]
     return F.concat(*pieces)
 
 
@@ -152,5 +152,6 @@ def slot_column(fields: Sequence[str], slots: int) -> Any:
     return F.concat(F.lit(NEW), F.pmod(F.xxhash64(key_column(fields)), F.lit(slots)).cast("string"))
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions take it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"

@@ -15,6 +15,7 @@ from ...hudi.timeline import FileSlice, Time
 from ...occ.scan import Explanation, ScannedFile, seen
 from ...occ.session import Partition, chosen_partitions
 from ...occ.table import Table
+from ..tasks import FILE_COLUMN, ROW_COLUMN
 from .columns import spark_schema
 from .file_systems import reach
 from .filters import in_spark
@@ -57,6 +58,25 @@ def narrowed(
         schema = pa.schema(fields or [schema.field(0)])  # one at least, to know how many rows there are
     rows = merged(spark, table, others, schema)
     return narrow(rows.unionAll(scan_base_files(spark, table, whole, schema)) if whole else rows)
+
+
+def by_place(
+    spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Schema, condition: Any, more: Sequence[Any] = ()
+) -> Any:
+    """The rows of `scan` for which a condition is true: not they, but their files and positions, and columns of ``more``."""
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    whole, others = by_reader(spark, table, slices)
+    named = None
+    if whole:
+        found = scan_base_files(spark, table, whole, schema).where(condition)
+        place = F.expr("_metadata.file_name").alias(FILE_COLUMN), F.expr("_metadata.row_index").alias(ROW_COLUMN)
+        named = found.select(*place, *more)
+    if others:
+        rows = merged(spark, table, others, schema, named=True).where(condition)
+        rows = rows.select(FILE_COLUMN, ROW_COLUMN, *more)
+        named = rows if named is None else named.unionAll(rows)
+    return named
 
 
 def _used(rows: Any) -> set[str]:

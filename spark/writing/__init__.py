@@ -1,5 +1,6 @@
 """Writing DataFrames: the plan on the driver, the files in the tasks."""
 
+from .service_jobs import ServiceJobs
 from .sink import each_once
 from .sizes import SIZES, JobSizes
 from .streams import SparkStream
@@ -9,6 +10,7 @@ from .write_methods import Writing
 __all__ = [
     "SIZES",
     "JobSizes",
+    "ServiceJobs",
     "SparkStream",
     "Writes",
     "Writing",

@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import LakeLatchError
 from ...occ.entries import OFF
 from ...occ.staging import refuse_if_over
-from ...occ.transaction import Transaction
 from ...progress import Told
 from ...storage import Store
 from ..shipping import shipped, workers_refusals
@@ -22,6 +21,22 @@ from ..tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
 from .incoming import Shuffled
 from .job_progress import JobProgress
 from .sizes import SIZES, JobSizes
+
+if TYPE_CHECKING:
+    from ...occ.session import Session
+    from ...occ.turns import Lookout
+
+
+class Owner(Protocol):
+    """What jobs belong to, and end with: a transaction, or the execution of a plan, which has no lookout."""
+
+    @property
+    def instant(self) -> str: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def lookout(self) -> Lookout | None: ...
+
 
 _LOOK_S = 1.0
 _LOOK_OUT_S = (
@@ -42,7 +57,7 @@ def tag_of(instant: str) -> str:
 def collect(
     spark: Any,
     store: Store,
-    txn: Transaction,
+    txn: Owner,
     rows: Any,
     task: Task,
     *,
@@ -90,7 +105,7 @@ def described(spark: Any, text: str) -> Iterator[None]:
 
 
 @contextmanager
-def tagged(spark: Any, store: Store, txn: Transaction, text: str) -> Iterator[None]:
+def tagged(spark: Any, store: Store, txn: Owner, text: str) -> Iterator[None]:
     """Tag the jobs of this thread, so that they end with the transaction."""
     context, instant = spark.sparkContext, txn.instant
     before = {name: context.getLocalProperty(name) for name in _CHANGED}
@@ -106,7 +121,8 @@ def tagged(spark: Any, store: Store, txn: Transaction, text: str) -> Iterator[No
         yield
     except BaseException:
         context.cancelJobsWithTag(tag_of(instant))
-        txn.lookout.refuse_if_beaten()  # the real reason, where it is one
+        if txn.lookout is not None:
+            txn.lookout.refuse_if_beaten()  # the real reason, where it is one
         refuse_if_over(store, instant)
         raise
     finally:
@@ -116,12 +132,13 @@ def tagged(spark: Any, store: Store, txn: Transaction, text: str) -> Iterator[No
             context.setLocalProperty(name, value)
 
 
-def _cancel_when_over(context: Any, store: Store, txn: Transaction, done: threading.Event) -> None:
-    tag = tag_of(txn.instant)
-    pause_s = _LOOK_S if txn.lookout.mode == OFF else _LOOK_OUT_S
+def _cancel_when_over(context: Any, store: Store, txn: Owner, done: threading.Event) -> None:
+    tag, lookout = tag_of(txn.instant), txn.lookout
+    pause_s = _LOOK_S if lookout is None or lookout.mode == OFF else _LOOK_OUT_S
     while not done.wait(pause_s):
         try:
-            txn.lookout.look_for_tasks()
+            if lookout is not None:
+                lookout.look_for_tasks()
             refuse_if_over(store, txn.instant)
         except LakeLatchError:
             # Again and again: a job that starts with a cancelled tag afterwards is not cancelled.

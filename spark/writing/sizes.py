@@ -11,7 +11,7 @@ class JobSizes:
 
     Attributes:
         small_rows: how many incoming rows the driver merges at most by itself; 0 leaves all of them to tasks.
-        driver_bytes: how many bytes of base files it reads for that at most, and for a rebase.
+        driver_bytes: how many bytes of base files it reads for that at most, for a rebase, and of files for a table service.
         tasks_per_core: several, so that uneven tasks even out.
         task_bytes: how many bytes of incoming rows one task gets at most.
         slot_bytes: a partition's new keys are shared by one task for so many bytes, up to all cores.

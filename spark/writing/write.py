@@ -34,19 +34,20 @@ from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter
 from ..reading import (
+    by_place,
     by_reader,
     columns,
     comparisons,
     in_spark,
     matching_partitions,
-    merged,
     pinned_partitions,
-    scan_base_files,
+    scan,
     spark_schema,
     value_in_spark,
     with_meta,
 )
-from ..tasks import FILE_COLUMN, ROW_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
+from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
+from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
 from .incoming import Shuffled, Source, estimated_bytes, small_rows
 from .jobs import collect, described
@@ -110,6 +111,24 @@ class Writes:
         if self._table.settings.bucket_count is not None:
             return self.upsert(rows)
         return self._insert(rows, schema, operation, lambda _txn, _stats: None)
+
+    def bulk_insert(self, rows: Any, *, sort: str, sort_by: Sequence[str] | str | None) -> WriteResult:
+        """As `insert`, of rows that are sorted before."""
+        schema, config = self._checked(rows), self._table.config
+        size = estimated_bytes(rows)
+        tasks = max(self._slots(rows), (size or 0) // self._sizes.task_bytes)
+        arranged = ordered(rows, schema, config, sort, sort_by, tasks)
+        if arranged is not rows and (self._txn is not None or self._table.settings.bucket_count is not None):
+            why = (
+                "has a bucket index"
+                if self._txn is None
+                else "is written in a transaction, which looks for repeated keys"
+            )
+            raise InputError(
+                f"sort={sort!r}: {self._table.url} {why}, and so the rows go where their keys say; nothing was written. Leave "
+                "it out, and use cluster(sort_by=...) later"
+            )
+        return self.insert(arranged, operation="bulk_insert")
 
     def overwrite(self, rows: Any, *, partitions: Iterable[Partition] | None) -> WriteResult:
         """The partitions of the rows hold these rows and no others."""
@@ -311,7 +330,7 @@ class Writes:
 
         config = plan.spec.config
         slices = [s for group in plan.slices.values() for s in group]
-        held = scan_base_files(self._spark, self._table, slices, with_meta(plan.spec.schema))
+        held = scan(self._spark, self._table, slices, with_meta(plan.spec.schema))
         if PARTITION_COLUMN in schema.names:
             ours, theirs = [F.col(PARTITION_COLUMN)], [F.col("_hoodie_partition_path")]
         else:
@@ -456,17 +475,7 @@ class Writes:
 
         ``more``: columns that are computed of them.
         """
-        from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-
-        whole, logged = by_reader(self._spark, self._table, slices)
-        if whole:
-            found = scan_base_files(self._spark, self._table, whole, schema).where(condition)
-            place = F.expr("_metadata.file_name").alias(FILE_COLUMN), F.expr("_metadata.row_index").alias(ROW_COLUMN)
-            named = found.select(*place, *more)
-        if logged:
-            rows = merged(self._spark, self._table, logged, schema, named=True).where(condition)
-            rows = rows.select(FILE_COLUMN, ROW_COLUMN, *more)
-            named = named.unionAll(rows) if whole else rows
+        named = by_place(self._spark, self._table, slices, schema, condition, more)
         return named.repartition(min(self.tasks(None), len(slices)), FILE_COLUMN)
 
     # Merge by clauses --------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ...occ.session import Partition
 from ...occ.transaction import WriteOptions, WriteResult
 from ...occ.writing import Merge
+from .bulk_order import NONE
 from .write import Writes
 
 
@@ -35,9 +36,25 @@ class Writing:
         """
         return self._within(retries).insert(self._writes.filled(rows, missing), operation="insert")
 
-    def bulk_insert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
-        """As `insert`, but without the check for duplicate keys in the rows."""
-        return self._within(retries).insert(self._writes.filled(rows, missing), operation="bulk_insert")
+    def bulk_insert(
+        self,
+        rows: Any,
+        *,
+        sort: str = NONE,
+        sort_by: Sequence[str] | str | None = None,
+        missing: str = "refuse",
+        **retries: Unpack[WriteOptions],
+    ) -> WriteResult:
+        """As `insert`, but without the check for duplicate keys in the rows.
+
+        Args:
+            sort: ``none``; ``partition`` sorts the rows of each task by partition and ``sort_by``, so that row groups can be
+                left out by later reads; ``global`` sorts all rows so, by a shuffle: few files for each partition, which can be
+                left out too.
+            sort_by: columns; the record key comes after them.
+        """
+        writes = self._within(retries)
+        return writes.bulk_insert(self._writes.filled(rows, missing), sort=sort, sort_by=sort_by)
 
     def upsert(self, rows: Any, *, missing: str = "refuse", **retries: Unpack[WriteOptions]) -> WriteResult:
         """Replace rows with the same key in the same partition; insert the others.

@@ -49,6 +49,9 @@ def test_clustering_and_cancelling(run, url):
     assert "it was cancelled" in run("services", "cancel", url, planned, code=2).stderr
     assert "2 files" in run("services", "cluster", url, "--partition", "part=b").stdout
     assert "no two small files" in run("services", "cluster", url).stdout
+    sort = ("services", "cluster", url, "--sort-by", "v, id", "--layout", "z-order")
+    assert "files" in run(*sort).stdout
+    assert "all are laid out so" in run(*sort).stdout
     assert run.json("check", url)["findings"] == []
 
 

@@ -92,6 +92,14 @@ def test_a_cleaning_beside_a_long_query_breaks_nothing(pair: Pair) -> None:
     assert pair.writer.clean(retain_commits=1)
 
 
+def test_what_a_transaction_has_read_stays_when_it_has_ended(pair: Pair) -> None:
+    kept: list[Any] = []
+    pair.reader.run(lambda txn: kept.append(txn.read(filter="n > 0")))
+    pair.beat()
+    pair.outdate()
+    assert [row["n"] for row in kept[0].collect()] == [2]
+
+
 def test_a_short_query_writes_nothing(pair: Pair) -> None:
     assert pair.reader.read().count() == 1
     pair.forget(pair.scans())

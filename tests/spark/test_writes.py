@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -411,3 +412,43 @@ def test_a_delete_takes_every_row_with_the_key_though_an_insert_made_it_twice(
     assert [row["id"] for row in table.read().collect()] == ["b"] * 3
     table.delete(spark.createDataFrame([("b",)], "id string"))
     assert table.read().count() == 0
+
+
+def test_a_bulk_insert_sorts_its_rows(make: Callable[..., Any], spark: Any) -> None:
+    """Globally: a partition's files have ranges of their own; in partitions: each file is in order."""
+    rows = spark.range(4000).selectExpr(
+        "cast(id as string) as id", "if(id % 2 = 0, 'x', null) as city", "pmod(hash(id), 1000) as n"
+    )
+    for sort in ("global", "partition"):
+        table = make(sort, sizes=JobSizes(small_rows=0, slot_bytes=1))
+        table.bulk_insert(rows.repartition(4), sort=sort, sort_by="n")
+        spans = []
+        for each in table.table.snapshot().file_slices():
+            values = table.table.read_slice(each)["n"].to_pylist()
+            assert values == sorted(values), sort
+            spans.append((each.partition, values[0], values[-1]))
+        spans.sort()
+        apart = [a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(spans)]
+        assert all(apart) == (sort == "global"), spans
+        assert table.read().count() == 4000
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({"sort": "z"}, {}),
+        ({"sort": None}, {}),
+        ({"sort_by": "n"}, {}),
+        ({"sort": "global", "sort_by": ["nope"]}, {}),
+        ({"sort": "global", "sort_by": [5]}, {}),
+        ({"sort": "global"}, {"bucket_count": 2}),
+    ],
+)
+def test_a_bulk_insert_that_cannot_be_sorted_writes_nothing(
+    make: Callable[..., Any], spark: Any, options: Any, settings: Any
+) -> None:
+    table = make(**settings)
+    before = table.table.commits()
+    with pytest.raises(InputError, match=r"nothing was written|sort_by"):
+        table.bulk_insert(rows_of(spark, {"a": ("sf", 1, 1)}), **options)
+    assert table.table.commits() == before

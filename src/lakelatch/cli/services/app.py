@@ -63,13 +63,19 @@ def cluster(
     partition: Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")] = None,
     small_mb: Annotated[float, typer.Option(min=0.001, help="Files below this size are joined.")] = 100,
     target_mb: Annotated[float, typer.Option(min=0.001, help="To files of about this size.")] = 120,
+    sort_by: Annotated[str | None, typer.Option(help="Columns by which rows are laid out: a,b.")] = None,
+    layout: Annotated[str, typer.Option(help="How: linear, or z-order.")] = "linear",
     plan_only: PlanOnly = False,
     json: Json = False,
 ) -> None:
     """Join the small files of each partition, in this process."""
     from .commands import cluster as command
 
-    command(url, partition or None, small_mb=small_mb, target_mb=target_mb, plan_only=plan_only, json=json)
+    columns = None if sort_by is None else [name.strip() for name in sort_by.split(",")]
+    command(
+        url, partition or None, small_mb=small_mb, target_mb=target_mb, sort_by=columns, layout=layout,
+        plan_only=plan_only, json=json,
+    )  # fmt: skip
 
 
 @services.command()

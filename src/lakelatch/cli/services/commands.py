@@ -60,19 +60,30 @@ def clean(
 
 
 def cluster(
-    url: str, partitions: Sequence[str] | None, *, small_mb: float, target_mb: float, plan_only: bool, json: bool
+    url: str,
+    partitions: Sequence[str] | None,
+    *,
+    small_mb: float,
+    target_mb: float,
+    sort_by: Sequence[str] | None,
+    layout: str,
+    plan_only: bool,
+    json: bool,
 ) -> None:
     """Plan a clustering, and execute it."""
     import lakelatch
 
-    sizes = {"small_bytes": int(small_mb * (1 << 20)), "target_bytes": int(target_mb * (1 << 20))}
+    sizes: dict[str, Any] = {"small_bytes": int(small_mb * (1 << 20)), "target_bytes": int(target_mb * (1 << 20))}
     with lakelatch.open(url) as table:
         nothing = "there are no two small files in one partition"
+        if sort_by is not None:
+            nothing += ", and all are laid out so"
         if plan_only:
-            _finish(table, table.plan_clustering(partitions=partitions, **sizes), nothing, plan_only=True, json=json)
+            planned = table.plan_clustering(partitions=partitions, sort_by=sort_by, layout=layout, **sizes)
+            _finish(table, planned, nothing, plan_only=True, json=json)
         else:
             with Bar() as progress:
-                done = table.cluster(partitions=partitions, progress=progress, **sizes)
+                done = table.cluster(partitions=partitions, sort_by=sort_by, layout=layout, progress=progress, **sizes)
             _done(done, nothing, json=json)
 
 

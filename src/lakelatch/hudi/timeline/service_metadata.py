@@ -14,6 +14,7 @@ from .avro_schemas import schema_of
 from .instant import Instant
 
 _CLUSTERING = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+_SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
 MOMENT = "lakelatch.earliest"  # of a clean: from this completion time on the table's states are kept
 
 
@@ -127,15 +128,18 @@ def encode_clustering_plan(content: Mapping[str, Any], *, uri: Callable[[str], s
                 for file_id, base, logs in _slices(group["partition"], group["files"])
             ],
             "metrics": {"TOTAL_IO_READ_MB": 0.0, "TOTAL_LOG_FILES": 0.0},
-            "numOutputFileGroups": 1,
+            "numOutputFileGroups": 1 + len(group.get("more_ids", ())),
             "extraMetadata": {},
             "version": 1,
         }
         for group in content["groups"]
     ]
+    # Of the two layouts a plan of Hudi can say the linear one; its z-order is in the configuration of who executes it.
+    sort = content.get("layout")
+    params = {_SORT_COLUMNS: ",".join(sort["by"])} if sort else {}
     plan = {
         "inputGroups": groups,
-        "strategy": {"strategyClassName": _CLUSTERING, "strategyParams": {}, "version": 1},
+        "strategy": {"strategyClassName": _CLUSTERING, "strategyParams": params, "version": 1},
         "extraMetadata": {},
         "preserveHoodieMetadata": True,
         "missingSchedulePartitions": [],

@@ -1,0 +1,110 @@
+"""In which order a clustering lays rows out: sorted by columns, or along a z-curve through them.
+
+Sorted rows serve conditions on the first column; the z-curve serves conditions on each of them, less well. Both go by the
+ranks of the values, so that each column counts alike, whatever its type and however its values are spread. Nulls are last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arguments import many, text
+from ...errors import ConfigError, CorruptTableError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LINEAR, Z_ORDER = "linear", "z-order"  # the words of Apache Hudi's hoodie.layout.optimize.strategy
+NOTE = "lakelatch.layout"  # in a file's footer: by what its rows are laid out
+_BITS = 63  # of a place on the curve
+_BITS_OF_ONE = 21  # more than row groups could tell apart
+_COLUMNS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows are laid out by these columns, the most important first."""
+
+    by: tuple[str, ...]
+    curve: str = LINEAR
+
+    @classmethod
+    def asked(cls, sort_by: Iterable[str] | str | None, curve: str) -> Layout | None:
+        """What a caller has asked for; None: rows stay in the order in which they are."""
+        if curve not in (LINEAR, Z_ORDER):
+            raise ConfigError(f"layout={curve!r} is neither {LINEAR!r} nor {Z_ORDER!r}; nothing was planned")
+        if sort_by is None:
+            if curve != LINEAR:
+                raise ConfigError(f"layout={curve!r} needs columns: sort_by=[...]; nothing was planned")
+            return None
+        names = [
+            text(each, "sort_by") for each in ([sort_by] if isinstance(sort_by, str) else many(sort_by, "sort_by"))
+        ]
+        if not 0 < len(names) <= _COLUMNS_MAX or len(set(names)) < len(names):
+            raise ConfigError(
+                f"sort_by={names!r}: name one to {_COLUMNS_MAX} columns, and none twice; nothing was planned"
+            )
+        return cls(tuple(names), curve)
+
+    @classmethod
+    def planned(cls, content: Mapping[str, Any]) -> Layout | None:
+        """What a plan says."""
+        said = content.get("layout")
+        if said is None:
+            return None
+        try:
+            found = cls.asked([*said["by"]], said["curve"])
+        except (ConfigError, InputError, KeyError, TypeError) as e:
+            raise CorruptTableError(f"a clustering plan has a layout that is not understood: {said!r:.80}") from e
+        return found
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """As plans say it, and footers by `NOTE`."""
+        return {"by": [*self.by], "curve": self.curve}
+
+    def refuse(self, schema: pa.Schema, url: str) -> None:
+        """Raise `InputError` unless the table has these columns, of types that have an order."""
+        import pyarrow as pa
+
+        for name in self.by:
+            if name not in schema.names:
+                raise InputError(
+                    f"{url} has no column {name!r} to sort by; it has {', '.join(schema.names)}", column=name
+                )
+            if pa.types.is_nested(kind := schema.field(name).type):
+                raise InputError(f"{url} cannot be sorted by {name!r}: {kind} has no order", column=name)
+
+    def order(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        """The numbers of the rows in the order of the layout; rows with equal values stay as they are."""
+        ranks = [_ranks(rows.column(name)) for name in self.by]
+        if self.curve == LINEAR or len(ranks) == 1:
+            return np.lexsort(ranks[::-1])
+        return np.argsort(_on_curve(ranks), kind="stable")
+
+
+def _ranks(column: Any) -> npt.NDArray[np.uint64]:
+    """The place of each value among the different ones, from 0 on."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.rank(column, sort_keys="ascending", tiebreaker="dense")).astype(np.uint64) - np.uint64(1)
+
+
+def _on_curve(ranks: list[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
+    """The bits of all ranks in turns, the highest bit of the first one first.
+
+    Each is stretched to the same number of bits before, so that a column of few values counts as much as one of many.
+    """
+    bits = min(_BITS // len(ranks), _BITS_OF_ONE)
+    places = np.zeros(len(ranks[0]), np.uint64)
+    for turn, each in enumerate(reversed(ranks)):
+        most = int(each.max(initial=0))
+        spread = each * np.uint64((1 << bits) - 1) // np.uint64(max(most, 1))
+        for bit in range(bits):
+            places |= ((spread >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * len(ranks) + turn)
+    return places

@@ -1,0 +1,48 @@
+"""``spark.read.format("lakelatch")``: planned once, in a process of Spark's, and read by its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import datasource as api
+
+from ...occ.scan import ScanPart
+from .source_options import PART_BYTES, Asked, as_spark_takes_them, refuse_other
+
+
+@dataclass
+class Part(api.InputPartition):  # type: ignore[misc]
+    """What one task reads."""
+
+    scan: ScanPart
+
+
+class BatchReader(api.DataSourceReader):  # type: ignore[misc]
+    """Reads one state, of when Spark first plans a query of the DataFrame.
+
+    It takes no conditions from Spark (``pushFilters``): Spark 4.3 keeps the reader of a DataFrame from one query to the next, and
+    with it what the first had pushed down, so that the next would lose rows. The option ``where`` is for that.
+    """
+
+    def __init__(self, asked: Asked, schema: pa.Schema) -> None:
+        self._asked, self._schema = asked, schema
+
+    def partitions(self) -> list[Part]:
+        """One for each task: some file slices of the state of now."""
+        asked = self._asked
+        with asked.opened() as table:
+            refuse_other(self._schema, asked.schema(table), table.url)
+            scan = table.read(
+                columns=self._schema.names,
+                where=asked.where,
+                as_of=asked.as_of,
+                as_of_completion=asked.as_of_completion,
+                read_optimized=asked.read_optimized,
+            )
+            return [Part(each) for each in scan.parts(PART_BYTES)]
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, in a worker. Memory is that of `ScanPart.to_batches`."""
+        return as_spark_takes_them(partition.scan.to_batches(), self._schema)
