@@ -107,6 +107,10 @@ class SparkTable(Writing):
         """Merge log files into base files, by tasks of Spark; as `cluster`, with the options of `Table.compact`."""
         return self.table.compact(runner=self._services(progress), **options)
 
+    def compact_logs(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
+        """Merge log files into log files, by tasks of Spark; as `cluster`, with the options of `Table.compact_logs`."""
+        return self.table.compact_logs(runner=self._services(progress), **options)
+
     def clean(self, *, progress: Told | None = None, **options: Any) -> Executed | None:
         """Delete superseded files, by tasks of Spark; as `cluster`, with the options of `Table.clean`.
 

@@ -17,17 +17,19 @@ only beside one of them. Readers of this library do not open them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import number
 from ...conflict import INGESTION, kind_of
 from ...errors import ConfigError, InputError, TableError, UnsupportedTableError
 from ...hudi.files import NATURAL, FileGroupId, LogFile, join
-from ...hudi.merge import LogChanges, merged_logs, ordering_of, standing
-from ...hudi.timeline import COMMIT_ACTIONS, FileSlice
+from ...hudi.merge import merged_logs, ordering_of, standing
+from ...hudi.timeline import COMMIT_ACTIONS, FileSlice, WriteStat
 from ..entries import by_partition
 from ..log import LogState
 from ..staging import FileSpec, LogFileWriter, RowNumbers, token
+from .parts import Part
 from .rewriting import Damaged, free_slices, in_columns, refuse_types, slices_of
 
 if TYPE_CHECKING:
@@ -56,10 +58,8 @@ def find(
             table=session.url,
             feature="streams",
         )
-    bound, view = (
-        _bound(session, state),
-        session.view(),
-    )  # in this order: what is open now and lands before the view is in it
+    bound = _bound(session, state)  # before the view, so that what is open now and lands before the view is in it
+    view = session.view()
     groups: list[dict[str, Any]] = []
     chosen: list[str] = []
     for each in free_slices(session, state, view, partitions, damaged.groups):
@@ -134,37 +134,48 @@ def _merged_of(session: Session, each: FileSlice, bound: str, min_logs: int) -> 
 
 def run(execution: Execution) -> None:
     """Write the merged log files and stage them."""
-    session, workspace = execution.session, execution.workspace
-    execution.report.of(len(execution.content["groups"]))
+    spec, parts = execution.file_spec(), list[Part]()
     for group in execution.content["groups"]:
         names = [*group["logs"], *([group["base"]] if group["base"] else ())]
         (each,) = slices_of(group["partition"], names)
-        changes = execution.attempt.seen(
-            lambda each=each: merged_logs(session.store, session.config, each.logs)  # type: ignore[misc]
-        )
-        if changes.rows is not None or changes.deletes:
-            with workspace.staging():
-                _write(execution, each, changes)
-        execution.report.add()
+        parts.append(MergedLogs(spec, each, group["log_bytes"]))
+    execution.carry_out(parts)
 
 
-def _write(execution: Execution, each: FileSlice, changes: LogChanges) -> None:
-    workspace, config = execution.workspace, execution.session.config
-    spec = workspace.file_spec(workspace.schema)
-    merged = sorted({log.instant for log in each.logs})
-    writer = LogFileWriter(spec, each, token=token(0), numbers=RowNumbers(), merged=merged)
-    try:
-        if changes.rows is not None:
-            writer.write(in_columns(spec, changes.rows))
-        if natural := [key for key, value in changes.deletes if value is NATURAL]:
-            writer.delete(natural)
-        if others := [(key, value) for key, value in changes.deletes if value is not NATURAL]:
-            ordering = ordering_of(config)
-            assert ordering is not None
-            _delete_up_to(writer, each.logs, others, spec, ordering)
-        workspace.add([writer.publish()])
-    finally:
-        writer.abandon()
+@dataclass(frozen=True, slots=True)
+class MergedLogs:
+    """A part of a plan: some log files of a slice become one.
+
+    Attributes:
+        spec: of the plan's execution.
+        slice: its log files are those that the plan names.
+        bytes: as of `Part`.
+    """
+
+    spec: FileSpec
+    slice: FileSlice
+    bytes: int | None
+
+    def run(self) -> list[WriteStat]:
+        """Write it, unless nothing is left of them."""
+        spec, logs = self.spec, self.slice.logs
+        changes = merged_logs(spec.store, spec.config, logs)
+        if changes.rows is None and not changes.deletes:
+            return []
+        merged = sorted({log.instant for log in logs})
+        writer = LogFileWriter(spec, self.slice, token=token(0), numbers=RowNumbers(), merged=merged)
+        try:
+            if changes.rows is not None:
+                writer.write(in_columns(spec, changes.rows))
+            if natural := [key for key, value in changes.deletes if value is NATURAL]:
+                writer.delete(natural)
+            if others := [(key, value) for key, value in changes.deletes if value is not NATURAL]:
+                ordering = ordering_of(spec.config)
+                assert ordering is not None
+                _delete_up_to(writer, logs, others, spec, ordering)
+            return [writer.publish()]
+        finally:
+            writer.abandon()
 
 
 def _delete_up_to(

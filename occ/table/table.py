@@ -877,7 +877,12 @@ class Table:
         return session, lambda state: log_compaction.find(session, state, least, wanted, damaged)
 
     def compact_logs(
-        self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None, progress: Told | None = None
+        self,
+        *,
+        min_logs: int = MIN_LOGS,
+        partitions: Iterable[str] | None = None,
+        progress: Told | None = None,
+        runner: Runner = one_by_one,
     ) -> Executed | None:
         """Merge the log files of a slice into one log file, in this process; the base file stays. None when there are too few.
 
@@ -887,15 +892,16 @@ class Table:
         Args:
             min_logs: file slices with fewer log files that are to be merged are left alone; 5 as in Hudi.
             partitions: paths; all partitions otherwise.
-            progress: as of `compact`.
+            progress: as of `compact`; ``runner`` too.
 
         Raises:
             UnsupportedTableError: the table has streams, or how to merge its log files is not known here.
             CorruptTableError: as of `compact`.
         """
+        refuse_no_runner(runner)
         report, damaged = Reporter(progress, "compact_logs", "file groups"), Damaged()
         session, find = self._log_compaction(min_logs, partitions, damaged)
-        return perform(session, "compact_logs", find, report, damaged)
+        return perform(session, "compact_logs", find, report, damaged, runner)
 
     def run_services(
         self,
