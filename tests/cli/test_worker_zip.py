@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -19,7 +20,8 @@ def test_the_archive_holds_the_package_and_what_it_imports_and_is_the_same_each_
     assert (
         told == f"--conf spark.archives={one}#lakelatch-worker --conf spark.executorEnv.PYTHONPATH=lakelatch-worker\n"
     )
-    run("worker-zip", str(other))
+    told = json.loads(run("worker-zip", str(other), "--json").stdout)
+    assert told["settings"]["spark.archives"] == f"{other}#lakelatch-worker"
     assert one.read_bytes() == other.read_bytes()
     names = set(ZipFile(one).namelist())
     package = Path(lakelatch.__file__).parent

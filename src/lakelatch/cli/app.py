@@ -375,6 +375,8 @@ def server(
 @plainly
 def worker_zip(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The archive to write; it ends with .zip.")],
+    *,
+    json: Json = False,
 ) -> None:
     """Write an archive with which Spark workers run that have pyarrow and numpy, and not this package.
 
@@ -382,7 +384,7 @@ def worker_zip(
     """
     from .worker_zip import worker_zip as command
 
-    command(file)
+    command(file, json=json)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)

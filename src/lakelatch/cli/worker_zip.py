@@ -2,6 +2,8 @@
 
 An archive that Spark unpacks, and not one for ``--py-files``: from a zip Python imports no compiled module, and the client of
 S3 is one.
+
+JSON: ``file``, ``python`` (for which it is), ``settings`` of Spark by name.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import typer
 
 from .. import __version__
 from ..errors import InputError
-from .output import say
+from .output import print_json, say
 
 FOLDER = "lakelatch-worker"  # in which Spark unpacks it, beside the executor
 _NEEDED = ("fastavro", "sqlglot", "tenacity")
@@ -25,7 +27,7 @@ _OF_CLOUD = ("obstore", "typing_extensions")
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same content is the same file
 
 
-def worker_zip(file: str) -> None:
+def worker_zip(file: str, *, json: bool) -> None:
     """Write the archive and print the settings of Spark that use it."""
     target = Path(file)
     if target.suffix != ".zip":
@@ -45,8 +47,12 @@ def worker_zip(file: str) -> None:
         written.unlink(missing_ok=True)
     python = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sysconfig.get_platform()}"
     names = ", ".join(name for name in (*_NEEDED, *_OF_CLOUD) if _is_there(name))
+    settings = {"spark.archives": f"{file}#{FOLDER}", "spark.executorEnv.PYTHONPATH": FOLDER}
+    if json:
+        print_json({"file": file, "python": python, "settings": settings})
+        return
     say(f"lakelatch {__version__} with {names}, for {python}; the workers need pyarrow and numpy besides", err=True)
-    typer.echo(f"--conf spark.archives={file}#{FOLDER} --conf spark.executorEnv.PYTHONPATH={FOLDER}")
+    typer.echo(" ".join(f"--conf {name}={value}" for name, value in settings.items()))
 
 
 def _files() -> Iterator[tuple[str, Path]]:
