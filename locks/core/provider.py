@@ -126,8 +126,9 @@ class LeasedLocks:
     ) -> HeldLease:
         """Wait for the key and return its lease.
 
-        ``given_up()`` is asked about once a second, for callers that cannot interrupt this thread; when it is true the
-        wait is over. Raises `LockTimeoutError`, which names the holder.
+        ``given_up()`` is asked when the key turns out to be busy, about once a second from then on, and before the next try;
+        when it is true the wait is over. For callers that cannot interrupt this thread, or that may not need the key any more.
+        Raises `LockTimeoutError`, which names the holder.
         """
         ask = self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
         lease = self._grant(ask, wait_s=wait_s, given_up=given_up)
@@ -271,6 +272,8 @@ class LeasedLocks:
         answered = False
         try:
             while True:
+                if answered and given_up is not None and given_up():
+                    raise self._busy(ask, wait_s or 0.0, None)
                 place = place or self._backend.line_up(ask.key)
                 asked_at = env.monotonic()
                 grant, failure = self._try(ask, place, answered=answered)

@@ -83,10 +83,10 @@ class FrontQueue:
             mine = _Waiter(owner, self._env.event())
             line.append(mine)
         while not mine.turn.is_set():
-            left = until - self._env.monotonic()
-            if left <= 0 or (given_up is not None and given_up()):
-                break
             try:
+                left = until - self._env.monotonic()
+                if left <= 0 or (given_up is not None and given_up()):
+                    break
                 mine.turn.wait(min(left, WAIT_S_MAX if given_up is None else LOOK_S))
             except BaseException:  # KeyboardInterrupt in a waiter must not leave its place behind
                 if not self._give_up(key, mine):
