@@ -279,7 +279,7 @@ class Landing:
     def _by_others(self) -> bool:
         """Whether somebody else has landed it, as it had asked for."""
         session = self._attempt.session
-        if self._waiter is not None and self._waiter.asked:
+        if self._waiter is not None and self._waiter.asked and self._attempt.instant not in session.log.glance().open:
             session.log.catch_up()
             self.result = self._told()
         return self.result is not None

@@ -63,7 +63,7 @@ class Waiter:
                 self.waited = True
                 self._ask()
                 return False
-            return attempt.instant not in attempt.session.log.catch_up().open
+            return attempt.instant not in attempt.session.log.glance().open
         except (LakeLatchError, ValueError, TypeError) as e:  # it waits on, as without
             _log.info("%s: %s waits for the lock: %s", attempt.url, attempt.instant, e)
             return False

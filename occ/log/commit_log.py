@@ -149,6 +149,10 @@ class CommitLog:
         """Read to the head and return the state there. Raises `TableNotFoundError` when there is no log."""
         return self._read_on(surely=True)
 
+    def glance(self) -> LogState:
+        """The state at a free slot, which is the head unless the log was replaced: for those who act on nothing that it says."""
+        return self._read_on(surely=False)
+
     def _read_on(self, *, surely: bool) -> LogState:
         """The same; without ``surely`` to a free slot, which is the head unless the log was replaced while we slept."""
         with self._mutex:

@@ -27,12 +27,16 @@ from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
 from ...locks import Lease, LeasedLocks, LockProvider, Release, check_url, open_provider, shown
-from ...storage import Store
+from ...storage import Store, is_far
 from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings
 from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
+_LOOK_S, _LOOK_FAR_S = (
+    0.05,
+    0.15,
+)  # how often who waits looks whether others have landed it; far, each look is a request
 _BACKWARDS_MAX = 3  # so often may tokens go back while one lease is taken; then the provider breaks its promise
 # Options of a lock URL that say: JVM writers take this very lock.
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})
@@ -221,7 +225,9 @@ class TableLock:
             if found is None:
                 return NoLease()
             # A provider of others need not be able to ask.
-            asks = {"given_up": waiting} if waiting is not None and isinstance(found[0], LeasedLocks) else {}
+            asks: dict[str, Any] = {}
+            if waiting is not None and isinstance(found[0], LeasedLocks):
+                asks = {"given_up": waiting, "look_s": _LOOK_FAR_S if is_far(self._store.url) else _LOOK_S}
             return found[0].acquire(
                 found[1],
                 wait_s=max(give_up - self._env.monotonic(), 0.0),
