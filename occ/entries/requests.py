@@ -81,6 +81,7 @@ class Request:
             return None
         try:
             raw = json.loads(text)
+            json.dumps(raw, ensure_ascii=False).encode()  # half a character could not stand in the log
             return cls._of(raw, len(body)) if raw["v"] == 1 else None
         except _NOT_UNDERSTOOD:
             return None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...conflict import Conflict, Verdict, WriteSet
@@ -133,7 +134,9 @@ class Gathered:
         landed = session.log.recent.since(asked.base)
         if begin is None or landed is None or begin.slot != asked.base or begin.plan is not None:
             return None
-        template = asked.commit
+        template = replace(
+            asked.commit, completion=asked.instant
+        )  # which is not known yet, and without which it has no name
         if state.settled > asked.base or (template.operation, template.writer) != (begin.operation, begin.writer):
             return None
         try:
