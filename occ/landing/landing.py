@@ -37,6 +37,7 @@ from ..log import LogState, attach
 from ..rebase import MergeAgain
 from ..session import CommitResult, log_made_anew, lost_against, outcome_unknown, refuse_landed
 from ..turns import InTheWay
+from .requests import is_flushed, note_flushed
 from .together import Gathered, Waiter
 from .yielding import merge_again, wait_for
 
@@ -78,6 +79,7 @@ class Landing:
         # Plans are executed by several at once, and commit by themselves.
         self._waiter = None if entry else Waiter(attempt, workspace, validator.level)
         self._gathered: Gathered | None = None
+        self._theirs: Commit | None = None  # ours, in an entry that somebody else has appended
         self.result: CommitResult | None = None
         self.appended = False
 
@@ -135,7 +137,9 @@ class Landing:
         if changes.moves:
             attempt.announce_as("replacecommit")
         with attempt.trace.within():
-            return self._land_or_rebase()
+            landed = self._land_or_rebase()
+            self._bring_to_disk()
+            return landed
 
     def _give_up(self, error: BaseException) -> None:
         """End it, and raise the error, unless somebody who had been asked to has landed it already.
@@ -156,6 +160,7 @@ class Landing:
         if (found := self._landed()) is None:
             attempt.state = "aborted"
             raise error
+        self._bring_to_disk()
         attempt.state, self.result = "committed", found
         if not isinstance(error, Exception):
             error.add_note(f"{attempt.instant} has landed all the same, at {found.completion}")
@@ -241,7 +246,9 @@ class Landing:
                         look=self._looks_now,
                     )
                 assert isinstance(entry, Commit | GroupCommit)
-                entry = entry.members[0] if isinstance(entry, GroupCommit) else entry
+                if isinstance(entry, GroupCommit):
+                    entry = entry.members[0]
+                    note_flushed(session.store, entry)
                 self.appended = True
                 with step("publish"):
                     published = self._publish(entry)
@@ -287,7 +294,18 @@ class Landing:
     def _told(self) -> CommitResult | None:
         """How it has landed, if that was not long ago."""
         found = self._attempt.session.log.recent.find(self._attempt.instant)
-        return CommitResult(found.instant, found.completion, found.slot, self._publish(found)) if found else None
+        if found is None:
+            return None
+        self._theirs = found if found.place else None
+        return CommitResult(found.instant, found.completion, found.slot, self._publish(found))
+
+    def _bring_to_disk(self) -> None:
+        """What is told to have landed survives a power cut, also where it was somebody else who put it into the log."""
+        if (theirs := self._theirs) is None:
+            return
+        session = self._attempt.session
+        if not is_flushed(session.store, session.env, session.log.recent.first_of(theirs)):
+            session.log.secure(theirs)
 
     def _landed(self) -> CommitResult | None:
         """How it has landed that is not open any more; None: it has not."""

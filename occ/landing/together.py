@@ -108,7 +108,8 @@ class Gathered:
         session, slot = self._session, self._session.log.next_slot
         try:
             if self._requests is None:
-                self._requests = read_requests(session.store, session.env, state.open.keys() - {self._own})
+                newest = state.newest[0] if state.newest else None
+                self._requests = read_requests(session.store, session.env, state.open.keys() - {self._own}, newest)
             if not self._requests:
                 return mine
             members = [mine]

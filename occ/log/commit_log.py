@@ -105,6 +105,10 @@ class Recent:
         """What has landed from that slot on; None where that is not known any more."""
         return [each for each in self._commits if each.slot >= slot] if slot >= self._from else None
 
+    def first_of(self, commit: Commit) -> Commit | None:
+        """The first commit of the same entry, whose writer has appended it."""
+        return next((each for each in self._commits if each.slot == commit.slot and not each.place), None)
+
     def find(self, instant: str) -> Commit | None:
         """The commit of that transaction, if it is one of these."""
         return next((each for each in reversed(self._commits) if each.instant == instant), None)
@@ -535,6 +539,38 @@ class CommitLog:
                     "landed or may still land, so nothing was deleted; `lakelatch timeline` shows what became of it",
                     table=self._store.url,
                     instant=getattr(entry, "instant", None),
+                )
+            self._env.sleep(pause * (0.5 + self._env.random()))
+            pause = min(pause * 2, 2.0)
+
+    def secure(self, commit: Commit) -> None:
+        """The entry of that commit, which somebody else has appended, is on disk when this returns.
+
+        Raises:
+            CommitStateUnknownError: the store gave no answer for a minute. It has landed, and a power cut may take it away.
+        """
+        deadline, pause, unflushed = self._env.monotonic() + _PATIENCE_S, 0.05, False
+        while True:
+            try:
+                for epoch in reversed(epochs(self._store)):
+                    path = slot_path(epoch, commit.slot)
+                    put = self._write_anew(path) if unflushed else secured(self._store, path)
+                    if put.done:
+                        return
+                    unflushed = unflushed or put.unflushed
+                    if put.outcome is not Outcome.LOST:
+                        break
+                else:
+                    return  # its epoch was closed, and has gone since: everything in it was on disk before
+                cause = put.cause or "no answer"
+            except StorageError as e:
+                cause = str(e)
+            if self._env.monotonic() >= deadline:
+                raise CommitStateUnknownError(
+                    f"{self._store.url}: {commit.instant} has landed by another writer's entry, which for {_PATIENCE_S:g} s "
+                    f"could not be brought to disk ({cause}); a power cut may take it away. `lakelatch timeline` shows it",
+                    table=self._store.url,
+                    instant=commit.instant,
                 )
             self._env.sleep(pause * (0.5 + self._env.random()))
             pause = min(pause * 2, 2.0)

@@ -83,7 +83,8 @@ def together_in(world: World) -> list[tuple[str, ...]]:
 
 def requests(world: World) -> list[str]:
     folder = world.folder / REQUESTS
-    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    names = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    return [name for name in names if not name.endswith(".flushed")]
 
 
 def three(world: World) -> tuple[Writer, list[Transaction]]:
@@ -549,6 +550,24 @@ def test_who_cannot_write_its_abort_entry_says_that_it_may_still_land(impatient)
     assert impatient.content() == BEGUN | {"new": 1, "other": 1}
     with impatient.fresh() as table:
         check_sound(table)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_member_is_told_when_the_entry_is_on_disk(make_world, noted):
+    """Its leader may still be flushing it when it can be seen, or the flush may have failed."""
+    world = make_world(group_commit=True)
+    a, b = world.writer("A"), world.writer("B")
+    txn = begun(a, "a", "new")
+    asks(txn)
+    leads(b, begun(b, "b", "other"))
+    if not noted:  # the leader has died before it could say so
+        (note,) = (world.folder / REQUESTS).glob("*.flushed")
+        note.unlink()
+    a.store.calls.clear()
+    assert txn.commit() is not None
+    assert [call.path.rpartition("/")[2] for call in a.store.calls if call.op == "secure"] == (
+        [] if noted else [f"{b.table.session.log.next_slot - 1:020d}"]
+    )
 
 
 # --- doubt, epochs, versions -------------------------------------------------------------------------------------------
