@@ -20,7 +20,7 @@ from .shape import Shape
 
 def _crowd(shape: Shape) -> Shape:
     shape = replace(shape, appends=False, merge_on_read=False, streams=0, seed=4 * shape.seed + 1)
-    return replace(replace(shape, writers=2).crowded(), isolation="snapshot", reserve=0.0)
+    return replace(replace(shape, writers=2, bucket_count=None).crowded(), isolation="snapshot", reserve=0.0)
 
 
 class _Lax(CommitValidator):
@@ -53,7 +53,7 @@ def members_are_judged_by_what_they_write() -> Patches:
     return [method(together.Requested, "read_set", lambda _: lambda self: ReadSet(blind=True))]
 
 
-@mutant(lambda shape: replace(_crowd(shape), faults={"stop at put commit": 0.3, "slow at put commits": 0.3}))
+@mutant(lambda shape: replace(_crowd(shape), faults={"lose reply at lock grant": 0.6}))
 def who_gives_up_waiting_writes_no_abort_entry() -> Patches:
     """A member that has waited too long deletes its files, and a leader takes it."""
 
@@ -102,7 +102,7 @@ def the_first_member_alone_is_looked_for() -> Patches:
     return [method(Publisher, "publish_all", lambda real: lambda self, commits: real(self, commits[:1]))]
 
 
-@mutant(lambda shape: replace(_crowd(shape), faults={"unflushed at put commits": 0.5}))
+@mutant(lambda shape: replace(_crowd(shape), faults={"unflushed at put commits": 0.2, "slow at secure log": 0.2}))
 def a_member_relies_on_what_it_can_see() -> Patches:
     """It tells its caller that it has landed while the entry is on no disk."""
     return [
