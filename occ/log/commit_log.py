@@ -258,25 +258,30 @@ class CommitLog:
             self._strangers.epoch_begins(entry.top)
             if self._unverified is not None:  # who closed the epoch has published what it held, and brought it to disk
                 self._unverified = [each for each in self._unverified if each.undone]
+        landed = list[Commit]()
         for each in singly(entry):
             self.state.apply(each)
             if isinstance(each, Commit) and self.state.last is each:
-                self._has_landed(each)
+                landed.append(each)
+        if landed:
+            self._have_landed(landed)
         if isinstance(entry, Close):
             self.epoch, self.first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
 
-    def _has_landed(self, commit: Commit) -> None:
-        if self.state.settings.group_commit:
-            self.recent.add(commit)
-        else:
-            self.recent.begin_at(commit.slot + 1)
+    def _have_landed(self, commits: list[Commit]) -> None:
+        """The commits of one entry, all at once: other threads look at what followers have without the mutex, slot by slot."""
         for follower in self._followers:
-            follower.commits.append(commit)
-        if self._unverified is not None:
-            self._unverified.append(commit)
-        elif commit.undone:
-            self._unverified = [commit]  # takes them back; one of them may have been published late, by us too
+            follower.commits.extend(commits)
+        for commit in commits:
+            if self.state.settings.group_commit:
+                self.recent.add(commit)
+            else:
+                self.recent.begin_at(commit.slot + 1)
+            if self._unverified is not None:
+                self._unverified.append(commit)
+            elif commit.undone:
+                self._unverified = [commit]  # takes them back; one of them may have been published late, by us too
 
     def follow(self, other: Follower) -> Follower:
         """A follower that has seen what ``other`` has, and goes on collecting."""

@@ -18,6 +18,7 @@ from lakelatch.occ.entries.requests import REQUEST_BYTES, REQUESTS, Request
 from lakelatch.occ.history.events import follow
 from lakelatch.occ.landing import together
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
+from lakelatch.occ.log.commit_log import Follower
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.transaction.transaction import Transaction
@@ -172,6 +173,26 @@ def test_everybody_who_reads_the_log_knows_each_member(world):
     assert leader.table.read().to_arrow().num_rows == 7
     found = check(leader.table.store)
     assert {each.kind for each in found.findings} <= {"commit-to-publish", "heartbeat-of-ended", "markers-of-ended"}
+
+
+def test_a_thread_that_reads_beside_sees_all_commits_of_an_entry_or_none(world):
+    """It goes on from the slot behind what it has seen."""
+
+    class Told(list):
+        def append(self, each):
+            raise AssertionError("one by one")
+
+        def extend(self, several):
+            told.append(len(several))
+            super().extend(several)
+
+    told: list[int] = []
+    reader = world.writer("reader")
+    follower = reader.table.session.log.follow(Follower())
+    follower.commits = Told()
+    three(world)
+    assert reader.table.read().to_arrow().num_rows == 7
+    assert told == [3]
 
 
 def test_members_are_published_in_their_order_by_whoever_comes_next(world):
