@@ -132,8 +132,8 @@ class Shape:
 
     def crowded(self) -> Shape:
         """The same, with so many writers that most of them wait."""
-        if not self.writers:
-            return self
+        if not self.writers:  # there nobody waits
+            return replace(self, writers=2, merge_on_read=False, keepers=1).crowded()
         mix = self.mix if self.appends or self.seed % 4 == 0 else "apart"
         return replace(self.grouped(), writers=4 + self.seed % 3, transactions=2, mix=mix)
 
