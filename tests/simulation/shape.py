@@ -135,7 +135,9 @@ class Shape:
         if not self.writers:  # there nobody waits
             return replace(self, writers=2, merge_on_read=False, keepers=1).crowded()
         mix = self.mix if self.appends or self.seed % 4 == 0 else "apart"
-        return replace(self.grouped(), writers=4 + self.seed % 3, transactions=2, mix=mix)
+        # Without faults nobody may wait too long for the lock; of so many somebody does where an admin bounds that at 5 s.
+        admin = self.admin and bool(self.faults)
+        return replace(self.grouped(), writers=4 + self.seed % 3, transactions=2, mix=mix, admin=admin)
 
     def appending(self, *, by_events: bool | None = None) -> Shape:
         """On a merge-on-read table to which its writers append, beside services."""
