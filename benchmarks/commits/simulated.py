@@ -1,16 +1,21 @@
 """Many writers of one table on an object store, in virtual time: a request takes as long as it does there, work of the CPU none.
 
     python -m benchmarks.commits.simulated [--writers 100,1000] [--commits 3] [--request-ms 30] [--slow 0.05] [--seed 1]
+                                           [--lock-ms 5 [--together]]
 
 The real library in the simulator of the tests (tests/simulation): each writer is a process with a handle of its own, which adds
-one file in each commit, without a lock. A request takes its time half before and half after it is carried out; a slow one ten
-times as long. What is told is of a store that answers all requests at once in that time; a rate is per virtual second. Afterwards
-the timeline has to name every commit that was acknowledged, and no other.
+one file in each commit, without a lock, or under one of a service that answers in `--lock-ms` and serves its waiters in order.
+`--together`: who holds the lock commits for those who wait for it (setting `group_commit`).
+
+A request takes its time half before and half after it is carried out; a slow one ten times as long. What is told is of a store
+that answers all requests at once in that time; a rate is per virtual second. Afterwards the timeline has to name every commit
+that was acknowledged, and no other.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections import Counter
@@ -22,6 +27,10 @@ import pyarrow as pa
 import lakelatch
 from lakelatch.environment import Process
 from lakelatch.hudi.files.file_names import PARTITION_METADATA, partition_metadata
+from lakelatch.locks import Grant, LeasedLocks, LockRequest, Release, parse_lock_url
+from lakelatch.locks.memory import MemoryBackend, _Space
+from lakelatch.occ.entries.settings import NO_LOCK
+from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.table.table import Table
 from lakelatch.testing import FakeEnvironment
 from tests.simulation.environment import SimEnvironment
@@ -64,8 +73,44 @@ class Latency:
         return even * (SLOW if luck.random() < self._slow else 1.0)
 
 
-def new_table() -> dict[str, bytes]:
-    """The objects of a table, as `create` makes it on an object store: without a lock."""
+class FairLock(MemoryBackend):
+    """A lock service with a way to it. Waiters are told when it is their turn, as by ZooKeeper."""
+
+    def __init__(self, space: _Space, env: SimEnvironment, way_s: float) -> None:
+        super().__init__("", env)
+        self._shared, self._sim, self._way_s = space, env, way_s
+
+    @property
+    def _space(self) -> _Space:
+        return self._shared
+
+    def try_grant(self, ask: LockRequest, place: Any) -> Grant | None:
+        """There and back."""
+        self._sim.sleep(self._way_s)
+        grant: Any = super().try_grant(ask, place)
+        self._sim.sleep(self._way_s)
+        return grant and _FarGrant(grant, self._sim, self._way_s)
+
+
+class _FarGrant:
+    def __init__(self, grant: Any, env: SimEnvironment, way_s: float) -> None:
+        self.token, self._grant, self._env, self._way_s = grant.token, grant, env, way_s
+        self.renew, self.check, self.listen = grant.renew, grant.check, grant.listen
+
+    def ends_at(self) -> float:
+        """For the simulator, which watches that nobody relies on a lease that has ended."""
+        slot = self._grant._ours()
+        return float(slot.deadline) if slot else 0.0
+
+    def release(self) -> Release:
+        self._env.sleep(self._way_s)
+        found: Release = self._grant.release()
+        self._env.sleep(self._way_s)
+        return found
+
+
+def new_table(lock: str = NO_LOCK, *, together: bool = False) -> dict[str, bytes]:
+    """The objects of a table, as `create` makes it on an object store: without a lock, or with that one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t")
         schema = pa.schema([("id", pa.string()), ("part", pa.string())])
@@ -74,15 +119,23 @@ def new_table() -> dict[str, bytes]:
             str(path), record_key="id", partition_by="part", schema=schema, lock="none://", unique_keys=False, env=env
         ).close()
         found = {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    for name, body in found.items():
+        if name.startswith(LOG) and b'"settings"' in body:
+            entry = json.loads(body)
+            entry["settings"] |= {"lock": lock, "group_commit": together}
+            found[name] = json.dumps(entry, separators=(",", ":")).encode()
     return found | {f"{PART}/{PARTITION_METADATA}": partition_metadata("0" * 17, PART)}
 
 
 class Run:
     """Some writers of one new table, until each has made its commits."""
 
-    def __init__(self, writers: int, commits: int, request_s: float, slow: float, seed: int) -> None:
+    def __init__(
+        self, writers: int, commits: int, request_s: float, slow: float, seed: int, *, lock_s: float, together: bool
+    ) -> None:
         self.scheduler = Scheduler(seed, steps_max=10**9)
-        self.objects = Objects(new_table())
+        self.objects = Objects(new_table("sim://lock" if lock_s else NO_LOCK, together=together))
+        self._space, self._lock_s = _Space(), lock_s
         self.latency = Latency(self.scheduler, request_s, slow)
         self.took: list[float] = []
         self.landed: list[str] = []
@@ -97,6 +150,7 @@ class Run:
 
     def table(self, process: SimProcess, number: int, latency: Latency | None) -> Table:
         env = SimEnvironment(self.scheduler, process, set(), number)
+        env.open_lock = lambda url: LeasedLocks(FairLock(self._space, env, self._lock_s / 2), parse_lock_url(url), env)
         return Table(SimStore(self.objects, latency), env=env, writer=f"w{number}")  # type: ignore[arg-type]
 
     def _write(self, number: int, process: SimProcess) -> None:
@@ -161,12 +215,22 @@ def main() -> None:
     options.add_argument("--request-ms", type=float, default=30.0)
     options.add_argument("--slow", type=float, default=0.05, help="share of requests that take ten times as long")
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--lock-ms", type=float, default=0.0, help="of a request to the lock service; 0: no lock")
+    options.add_argument("--together", action="store_true", help="commits that wait for the lock land together")
     given = options.parse_args()
     show("machine", machine())
     for writers in map(int, given.writers.split(",")):
         began = time.process_time()
         with simulated():
-            run = Run(writers, given.commits, given.request_ms / 1000, given.slow, given.seed)
+            run = Run(
+                writers,
+                given.commits,
+                given.request_ms / 1000,
+                given.slow,
+                given.seed,
+                lock_s=given.lock_ms / 1000,
+                together=given.together,
+            )
             run.perform()
             facts = run.facts()
             run.judge()

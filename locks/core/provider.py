@@ -123,14 +123,16 @@ class LeasedLocks:
         reason: str = "",
         max_hold_s: float | None = None,
         given_up: Callable[[], bool] | None = None,
+        look_s: float = LOOK_S,
     ) -> HeldLease:
         """Wait for the key and return its lease.
 
-        ``given_up()`` is asked about once a second, for callers that cannot interrupt this thread; when it is true the
-        wait is over. Raises `LockTimeoutError`, which names the holder.
+        ``given_up()`` is asked when the key turns out to be busy, about every ``look_s`` from then on, and before the next
+        try; when it is true the wait is over. For callers that cannot interrupt this thread, or that may come to need the
+        key no more. Raises `LockTimeoutError`, which names the holder.
         """
         ask = self._ask(key, lease_s, max_hold_s, token_above, reason, waits=wait_s > 0)
-        lease = self._grant(ask, wait_s=wait_s, given_up=given_up)
+        lease = self._grant(ask, wait_s=wait_s, given_up=given_up, look_s=look_s)
         assert lease is not None
         return lease
 
@@ -235,7 +237,12 @@ class LeasedLocks:
         return self._settings.key or normal_key(key)
 
     def _grant(
-        self, ask: LockRequest, *, wait_s: float | None, given_up: Callable[[], bool] | None = None
+        self,
+        ask: LockRequest,
+        *,
+        wait_s: float | None,
+        given_up: Callable[[], bool] | None = None,
+        look_s: float = LOOK_S,
     ) -> HeldLease | None:
         """Return the lease. When busy: None if ``wait_s`` is None, else `LockTimeoutError`."""
         most = self._backend.max_leases
@@ -245,9 +252,9 @@ class LeasedLocks:
         until = None if wait_s is None else start + wait_s
         lease = None
         try:
-            ticket = self._front.enter(ask.key, until=until, owner=ask.owner, given_up=given_up)
+            ticket = self._front.enter(ask.key, until=until, owner=ask.owner, given_up=given_up, look_s=look_s)
             if isinstance(ticket, Ticket):
-                lease = self._take(ask, ticket, wait_s, until, given_up)
+                lease = self._take(ask, ticket, wait_s, until, given_up, look_s)
             elif wait_s is not None:
                 raise self._busy(ask, wait_s, ticket, ours=self._front.is_held(ask.key))
         finally:
@@ -263,6 +270,7 @@ class LeasedLocks:
         wait_s: float | None,
         until: float | None,
         given_up: Callable[[], bool] | None,
+        look_s: float,
     ) -> HeldLease | None:
         """Acquire with a ticket; leaves ticket and place unless a lease took them over."""
         env = self._env
@@ -290,9 +298,8 @@ class LeasedLocks:
                     raise failure or self._busy(ask, wait_s, None)
                 if failure is not None:
                     env.sleep(min(left, _OUTAGE_S * (0.5 + env.random())))
-                elif place is not None:
-                    # Each look may cost a request, so where leases are long it looks less often.
-                    _wait(place, min(left, WAIT_S_MAX if given_up is None else max(LOOK_S, ask.lease_s / 10)))
+                elif self._look_out(ask, place, left, given_up, look_s):
+                    raise self._busy(ask, wait_s or 0.0, None)
         finally:
             try:
                 if place is not None:
@@ -302,6 +309,32 @@ class LeasedLocks:
             finally:
                 if lease is None:
                     ticket.leave()
+
+    def _look_out(
+        self,
+        ask: LockRequest,
+        place: Contender | None,
+        left: float,
+        given_up: Callable[[], bool] | None,
+        look_s: float,
+    ) -> bool:
+        """Wait until another try is worthwhile; True: the caller has given up."""
+        env = self._env
+        if place is None:
+            return False
+        if given_up is None:
+            _wait(place, min(left, WAIT_S_MAX))
+            return False
+        # Each try may cost a request, so where leases are long it tries less often.
+        end = env.monotonic() + min(left, max(LOOK_S, ask.lease_s / 10))
+        while (rest := end - env.monotonic()) > 0:
+            began, limit = env.monotonic(), min(rest, look_s)
+            _wait(place, limit)
+            if given_up():
+                return True
+            if env.monotonic() < began + limit:
+                break
+        return False
 
     def _try(
         self, ask: LockRequest, place: Contender, *, answered: bool

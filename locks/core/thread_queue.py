@@ -67,7 +67,13 @@ class FrontQueue:
         self._fronts: dict[str, Ticket] = {}
 
     def enter(
-        self, key: str, *, until: float | None, owner: str = "", given_up: Callable[[], bool] | None = None
+        self,
+        key: str,
+        *,
+        until: float | None,
+        owner: str = "",
+        given_up: Callable[[], bool] | None = None,
+        look_s: float = LOOK_S,
     ) -> Ticket | int:
         """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait), or until ``given_up()``.
 
@@ -83,11 +89,11 @@ class FrontQueue:
             mine = _Waiter(owner, self._env.event())
             line.append(mine)
         while not mine.turn.is_set():
-            left = until - self._env.monotonic()
-            if left <= 0 or (given_up is not None and given_up()):
-                break
             try:
-                mine.turn.wait(min(left, WAIT_S_MAX if given_up is None else LOOK_S))
+                left = until - self._env.monotonic()
+                if left <= 0 or (given_up is not None and given_up()):
+                    break
+                mine.turn.wait(min(left, WAIT_S_MAX if given_up is None else look_s))
             except BaseException:  # KeyboardInterrupt in a waiter must not leave its place behind
                 if not self._give_up(key, mine):
                     self.leave(key)

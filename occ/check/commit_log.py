@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CorruptTableError, LakeLatchError, UnsupportedTableError
 from ...hudi.timeline import CommitMetadata
-from ..entries import SIDES, Begin, Close, Commit, LogEntry, Open, Settings, decode
+from ..entries import SIDES, Begin, Close, Commit, LogEntry, Open, Settings, Single, decode, singly
 from ..log import LOG, LogState, is_epoch, is_slot, metadata_of
 from .findings import RESTORE, ROLL_BACK, Findings
 from .timeline import History
@@ -116,7 +116,9 @@ class _Reader:
                 )
                 self._add("log-gap", found.path, f"log entry {found.path} is in the wrong place: it {what}")
                 return False
-            self._apply(entry, found.path)
+            self.report.entries += 1
+            for each in singly(entry):
+                self._apply(each, found.path)
             self._next = slot + 1
             if isinstance(entry, Close):
                 return True  # what stands after it counts for nothing
@@ -140,9 +142,8 @@ class _Reader:
             self._add("log-entry-torn", path, str(e).partition("; ")[0].partition(". ")[0])
         return None
 
-    def _apply(self, entry: LogEntry, path: str) -> None:
+    def _apply(self, entry: Single, path: str) -> None:
         state, report = self._state, self.report
-        report.entries += 1
         match entry:
             case Open():
                 if not report.known_from:
@@ -249,7 +250,7 @@ def check_publication(store: Store, history: History, log: LogReport, out: Findi
 
 
 def _unpublished(commit: Commit, path: str, log: LogReport, out: Findings) -> None:
-    if commit is log.commits[-1]:
+    if commit.slot == log.commits[-1].slot:
         out.add(
             "commit-to-publish",
             path,

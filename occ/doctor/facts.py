@@ -11,7 +11,7 @@ from ...hudi.files import list_data_files
 from ...hudi.timeline import to_epoch_ms
 from ...locks import shown
 from ..check import data_files
-from ..entries import Begin, Commit, End, LogEntry, Loss, Open, Settings
+from ..entries import Begin, Commit, End, Loss, Open, Settings, Single
 from ..liveness import beat_age_s
 from ..log import LogState, epochs
 from ..services import SMALL_BYTES, savepoints
@@ -138,7 +138,7 @@ def _with_log(session: Session, facts: Facts, commits: list[str]) -> Facts:
     )
 
 
-def _ended(entries: list[LogEntry]) -> tuple[int, list[Loss]]:
+def _ended(entries: list[Single]) -> tuple[int, list[Loss]]:
     ended, losses, state = 0, [], LogState()
     for entry in entries:
         if isinstance(entry, Commit | End) and entry.instant in state.open:
@@ -149,7 +149,7 @@ def _ended(entries: list[LogEntry]) -> tuple[int, list[Loss]]:
     return ended, losses
 
 
-def _foreign(entries: list[LogEntry], commits: list[str]) -> tuple[str, ...]:
+def _foreign(entries: list[Single], commits: list[str]) -> tuple[str, ...]:
     """Commits of the timeline that the log does not know, as far back as it goes."""
     first = entries[0] if entries else None
     if not isinstance(first, Open):

@@ -3,10 +3,26 @@
 from .batches import SOURCES_MAX, Batch, Batches, Landed
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
 from .echo import echo, echo_body, echo_of
-from .entries import Begin, Close, Commit, End, LogEntry, Open, Setting, decode, encode
+from .entries import (
+    Begin,
+    Close,
+    Commit,
+    End,
+    GroupCommit,
+    LogEntry,
+    Open,
+    Setting,
+    Single,
+    at_slot,
+    decode,
+    encode,
+    prepared,
+    singly,
+)
 from .entry_rules import content_of
 from .losses import Changed, Loss
 from .operations import SERVICES, Operation, operation
+from .requests import REQUEST_BYTES, REQUESTS, Request
 from .service_content import (
     Content,
     by_partition,
@@ -42,6 +58,8 @@ __all__ = [
     "NO_LOCK",
     "OFF",
     "OWN_LOCK",
+    "REQUESTS",
+    "REQUEST_BYTES",
     "SERVICES",
     "SIDES",
     "SOURCES_MAX",
@@ -55,14 +73,18 @@ __all__ = [
     "Content",
     "End",
     "FileFacts",
+    "GroupCommit",
     "Hashed",
     "Landed",
     "LogEntry",
     "Loss",
     "Open",
     "Operation",
+    "Request",
     "Setting",
     "Settings",
+    "Single",
+    "at_slot",
     "by_partition",
     "columns_of",
     "constraint_values",
@@ -87,9 +109,11 @@ __all__ = [
     "operation",
     "paths_of",
     "plan_body",
+    "prepared",
     "put_aside",
     "read_aside",
     "refuse_type",
+    "singly",
     "slices_that_may_match",
     "to_entry",
     "together",

@@ -93,7 +93,8 @@ class Commit:
     ``undone``: names of instants that leave the timeline with this one. ``named``: T on the timeline where it is another
     one than ours, as a savepoint bears the time of the commit that it keeps. ``echo``: the name of an empty instant that
     says ``schema`` once more, for readers who take that of the largest T (`placed`). ``batch``: which it lands.
-    ``recent``: the metadata, for as long as its writer has it in memory; no part of the entry.
+    ``recent``: the metadata, for as long as its writer has it in memory; no part of the entry. ``place``: among the commits of
+    its entry, where that is a `GroupCommit`.
     """
 
     instant: str
@@ -113,6 +114,7 @@ class Commit:
     echo: str = ""
     batch: Batch | None = None
     recent: Callable[[], CommitMetadata | None] | None = field(default=None, compare=False, repr=False)
+    place: int = 0
 
     kind = "commit"
 
@@ -173,6 +175,28 @@ class Commit:
             ("echo", self.echo),
             ("batch", batch),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit:
+    """Several transactions have landed by one entry, one after the other in the order of ``members``.
+
+    Each of them counts as a `Commit` does that stands in a slot of its own, right behind the one before it. All have the slot of
+    the entry, and are told apart by their ``place``. A kind of its own, so that earlier versions stop at it.
+    """
+
+    members: tuple[Commit, ...]
+    slot: int = -1
+
+    kind = "commits"
+
+    @property
+    def instant(self) -> str:
+        """T of the first, whose writer appended it for all."""
+        return self.members[0].instant
+
+    def fields(self) -> dict[str, Any]:
+        return {"members": [each.fields() for each in self.members]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +274,21 @@ class Open:
         } | {key: value for key, value in rare.items() if value}
 
 
-LogEntry = Begin | Commit | End | Setting | Close | Open
+LogEntry = Begin | Commit | GroupCommit | End | Setting | Close | Open
+Single = Begin | Commit | End | Setting | Close | Open
+
+
+def at_slot(entry: LogEntry, slot: int) -> LogEntry:
+    """The entry as it stands in that slot."""
+    if isinstance(entry, GroupCommit):
+        placed = (replace(each, slot=slot, place=place) for place, each in enumerate(entry.members))
+        return GroupCommit(tuple(placed), slot)
+    return replace(entry, slot=slot)
+
+
+def singly(entry: LogEntry) -> tuple[Single, ...]:
+    """The commits of an entry that holds several; any other entry alone."""
+    return entry.members if isinstance(entry, GroupCommit) else (entry,)
 
 
 def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
@@ -336,6 +374,22 @@ def _commit(raw: dict[str, Any]) -> Commit:
     )
 
 
+def prepared(raw: Any, *, instant: str, slot: int) -> Commit:
+    """A commit that is not placed yet (`Commit.fields`), of a transaction that began in that slot.
+
+    Raises ValueError, KeyError, TypeError or AttributeError for what is none.
+    """
+    return _commit({**raw, "T": instant, "C": instant, "token": 0, "slot": slot})
+
+
+def _commits(raw: dict[str, Any]) -> GroupCommit:
+    refuse_strange("commits", raw)
+    slot: int = raw["slot"]
+    return GroupCommit(
+        tuple(replace(_commit({**each, "slot": slot}), place=place) for place, each in enumerate(raw["members"])), slot
+    )
+
+
 def _end(raw: dict[str, Any]) -> End:
     refuse_strange(raw["kind"], raw)
     lost = raw.get("lost")
@@ -371,6 +425,7 @@ def _open(raw: dict[str, Any]) -> Open:
 _DECODERS: dict[str, Any] = {
     "begin": _begin,
     "commit": _commit,
+    "commits": _commits,
     "rollback": _end,
     "abort": _end,
     "setting": _setting,

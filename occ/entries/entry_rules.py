@@ -124,11 +124,16 @@ _COMMIT_MAY: _Tests = {
     "echo": lambda value: value == "" or _instants([value]),
     "batch": _batch,
 }
+_COMMITS: _Tests = {
+    "slot": _number,
+    "members": lambda value: isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value),
+}
 _END = _TRANSACTION | {"who": _text, "reason": _text}
 _END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` looks at the rest
 _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "begin": (_BEGIN, _BEGIN_MAY),
     "commit": (_COMMIT, _COMMIT_MAY),
+    "commits": (_COMMITS, {}),
     "rollback": (_END, _END_MAY),
     "abort": (_END, _END_MAY),
     "setting": ({"slot": _number, "who": _text}, {}),

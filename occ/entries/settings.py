@@ -15,13 +15,13 @@ from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
-_WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase")
+_WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase", "group_commit")
 _WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
 # Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
-_NEW: dict[str, Any] = {"merge": (), "ties": "last", "streams": ()}
+_NEW: dict[str, Any] = {"merge": (), "ties": "last", "streams": (), "group_commit": False}
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -48,6 +48,8 @@ class Settings:
             its commit until they have ended.
         rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
             spans of the past (docs/starvation.md).
+        group_commit: whether the holder of the lock commits for those who wait for it as well, in one entry of the log
+            (docs/protocol.md). Experimental; versions of this library from before it refuse such a table.
         early_conflict_detection: when a writer looks whether others are at work on its file groups, to wait or to give way
             before its commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) or
             ``async`` (with each heartbeat).
@@ -76,6 +78,7 @@ class Settings:
     reservation_s: float = 900.0
     early_conflict_detection: str = OFF
     rebase: bool = True
+    group_commit: bool = False
     heartbeat_interval_s: float = 10.0
     heartbeat_timeout_s: float = 60.0
     log_epochs: int = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..entries import Begin, Commit, End, LogEntry, Open, Settings
+from ..entries import Begin, Commit, End, Open, Settings, Single
 from ..log import LogState
 
 
@@ -33,7 +33,7 @@ class Story:
     whole: bool = True
 
 
-def tell(entries: Iterable[LogEntry], instant: str) -> Story | None:
+def tell(entries: Iterable[Single], instant: str) -> Story | None:
     """The story of one transaction; None when the log does not know it."""
     story, state = Story(instant), LogState()
     commits: dict[str, Commit] = {}
@@ -61,7 +61,9 @@ def tell(entries: Iterable[LogEntry], instant: str) -> Story | None:
     begin = story.begin
     assert begin is not None
     since = begin.planned_at if begin.plan is not None else begin.slot
-    story.landed = sorted((each for each in commits.values() if each.slot > since), key=lambda each: each.slot)
+    story.landed = sorted(
+        (each for each in commits.values() if each.slot > since), key=lambda each: (each.slot, each.place)
+    )
     story.attempts = [(each, end) for each, end in ends if each.age == begin.age and each.slot < begin.slot]
     story.whole = first is not None and (first <= since or first <= 1)
     return story

@@ -10,7 +10,7 @@ from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
-from ..entries import Begin, Changed, Commit, LogEntry, Loss, Open, groups_of, held, write_set_of
+from ..entries import Begin, Changed, Commit, Loss, Open, Single, groups_of, held, write_set_of
 from ..log import plain_metadata_of
 from ..session import Session
 from .story import Story, tell
@@ -84,7 +84,7 @@ class Account:
         return asdict(self)
 
 
-def why(session: Session, instant: str, known: Sequence[LogEntry] | None = None) -> Account:
+def why(session: Session, instant: str, known: Sequence[Single] | None = None) -> Account:
     """What became of the transaction with requested time ``instant``.
 
     Args:

@@ -6,6 +6,7 @@
              rolled back meanwhile? a candidate in our way? lease still held?
              only outdated merges in our way: give the lock back, merge again (`occ.rebase`), all of this again
              append commit(T, C): the one moment that counts; slot taken: all of this again
+             (where the lock was busy, others wait for it with their commits ready: these go into the same entry, `together`)
              publish; give the lock back; remove markers and heartbeat
 
 Begin and abort are those of the attempt.
@@ -25,16 +26,19 @@ from ...errors import (
     ConflictError,
     LakeLatchError,
     LockLostError,
+    LockTimeoutError,
     RolledBackError,
 )
 from ...hudi.timeline import next_label, to_epoch_ms
 from ...tracing import step
-from ..entries import Commit, LogEntry, Loss, echo_of
+from ..entries import Commit, GroupCommit, LogEntry, Loss, echo_of
 from ..liveness import delete_announced, list_markers
 from ..log import LogState, attach
 from ..rebase import MergeAgain
-from ..session import CommitResult, log_made_anew, lost_against, refuse_landed
+from ..session import CommitResult, log_made_anew, lost_against, outcome_unknown, refuse_landed
 from ..turns import InTheWay
+from .requests import is_flushed, note_flushed
+from .together import Gathered, Waiter
 from .yielding import merge_again, wait_for
 
 if TYPE_CHECKING:
@@ -72,6 +76,10 @@ class Landing:
         self._attempt, self._workspace, self._validator = attempt, workspace, validator
         self._entry = entry or (lambda: staged_entry(attempt, workspace.changes))
         self._decided, self._looks_now = decided, looks_now
+        # Plans are executed by several at once, and commit by themselves.
+        self._waiter = None if entry else Waiter(attempt, workspace, validator.level)
+        self._gathered: Gathered | None = None
+        self._theirs: Commit | None = None  # ours, in an entry that somebody else has appended
         self.result: CommitResult | None = None
         self.appended = False
 
@@ -80,52 +88,87 @@ class Landing:
 
         Errors are those of `Transaction.commit`.
         """
-        attempt, workspace, changes = self._attempt, self._workspace, self._workspace.changes
+        attempt = self._attempt
         attempt.require_open()
         try:
-            workspace.close_files()
-            attempt.arrived()
-            if workspace.failed:
-                raise CommitError(
-                    f"{attempt.url}: a write of {attempt.instant} failed half-way ({workspace.failed}), and a file of it may "
-                    "appear late; nothing landed. Run the transaction again",
-                    table=attempt.url,
-                    instant=attempt.instant,
-                )
-            if changes.empty:
-                self.abort("nothing to commit")
-                return None
-            workspace.refuse_unclaimed()
-            workspace.check_constraints()
-            if changes.moves:
-                attempt.announce_as("replacecommit")
-            with attempt.trace.within():
-                landed = self._land_or_rebase()
-            if not landed:
+            if not self._try():
                 return None
         except CommitStateUnknownError as e:
             attempt.trace.failed(e)
             attempt.over("unknown")
             raise
-        except BaseException as e:
-            self.abort(str(e) or type(e).__name__, because=e)
-            raise
+        except BaseException as e:  # noqa: BLE001 - it is raised unless all has landed
+            self._give_up(e)
+        finally:
+            if self._waiter is not None and attempt.state != "unknown":
+                self._waiter.over()
         if self.result is not None:
             attempt.trace.tell(completion=self.result.completion, slot=self.result.slot)
         record = attempt.session.records.get(attempt.instant)
-        attempt.over("committed")
+        if attempt.state == "open":
+            attempt.over("committed")
         sweep = partial(
             attempt.session.cleaner.sweep_landed,
             attempt.instant,
-            changes.paths(),
+            self._workspace.changes.paths(),
             known=record.markers if record is not None and record.complete else None,
         )
         # It has landed; the next cleaning finds what is left.
         attempt.session.afterwards(sweep, f"commit {attempt.instant} has landed but its markers are still there")
         return self.result
 
-    def abort(self, reason: str, *, because: BaseException | None = None) -> None:
-        """End without landing; does nothing when it is over already.
+    def _try(self) -> bool:
+        """Land; False: there is nothing to land."""
+        attempt, workspace, changes = self._attempt, self._workspace, self._workspace.changes
+        workspace.close_files()
+        attempt.arrived()
+        if workspace.failed:
+            raise CommitError(
+                f"{attempt.url}: a write of {attempt.instant} failed half-way ({workspace.failed}), and a file of it may "
+                "appear late; nothing landed. Run the transaction again",
+                table=attempt.url,
+                instant=attempt.instant,
+            )
+        if changes.empty:
+            self.abort("nothing to commit")
+            return False
+        workspace.refuse_unclaimed()
+        workspace.check_constraints()
+        if changes.moves:
+            attempt.announce_as("replacecommit")
+        with attempt.trace.within():
+            landed = self._land_or_rebase()
+            self._bring_to_disk()
+            return landed
+
+    def _give_up(self, error: BaseException) -> None:
+        """End it, and raise the error, unless somebody who had been asked to has landed it already.
+
+            t=0  W waits for the lock, with its request beside the log; its patience ends
+            t=1  the holder's entry lands, with W among its members
+            t=2  W wants to append its abort entry, and reads that it has landed
+
+        So its files are deleted only behind an abort entry of its own. Could that not be written, then it may still land.
+        """
+        attempt = self._attempt
+        ended = self.abort(str(error) or type(error).__name__, because=error)
+        if ended or self._waiter is None or not self._waiter.asked:
+            raise error
+        attempt.state = "unknown"
+        if ended is False:
+            raise outcome_unknown(attempt, error) from error
+        if (found := self._landed()) is None:
+            attempt.state = "aborted"
+            raise error
+        self._bring_to_disk()
+        attempt.state, self.result = "committed", found
+        if not isinstance(error, Exception):
+            error.add_note(f"{attempt.instant} has landed all the same, at {found.completion}")
+            raise error
+        _log.warning("%s has landed all the same, by the entry of another writer: %s", attempt.instant, error)
+
+    def abort(self, reason: str, *, because: BaseException | None = None) -> bool | None:
+        """End without landing; does nothing when it is over already. Returns what `Attempt.abort` does.
 
         Args:
             reason: stored in the log.
@@ -134,7 +177,7 @@ class Landing:
         if because is not None:
             self._attempt.trace.failed(because)
         lost = self._loss(because) if isinstance(because, ConflictError) and self._attempt.state == "open" else None
-        self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
+        return self._attempt.abort(reason, abandon=self._workspace.abandon, lost=lost)
 
     def _loss(self, error: ConflictError) -> Loss:
         attempt, workspace, session = self._attempt, self._workspace, self._attempt.session
@@ -187,15 +230,25 @@ class Landing:
         attempt, session = self._attempt, self._attempt.session
         give_up = session.env.monotonic() + session.settings.lock_wait_s
         while True:
-            lease = attempt.lease or self._lease()
             try:
+                lease = self._lease(template)
+            except LockTimeoutError:
+                if self._by_others():
+                    return
+                raise
+            try:
+                if self._by_others():
+                    return
                 # Everything in `decide` runs under the lease and again at every slot tried.
                 with step("append"):
                     entry = session.log.append(
                         lambda state, lease=lease: self._decide(state, lease, template),  # type: ignore[misc]
                         look=self._looks_now,
                     )
-                assert isinstance(entry, Commit)
+                assert isinstance(entry, Commit | GroupCommit)
+                if isinstance(entry, GroupCommit):
+                    entry = entry.members[0]
+                    note_flushed(session.store, entry)
                 self.appended = True
                 with step("publish"):
                     published = self._publish(entry)
@@ -203,10 +256,9 @@ class Landing:
                 return
             except RolledBackError:
                 # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).
-                completion = session.landed(attempt.instant)
-                if completion is None:
+                self.result = self._landed()
+                if self.result is None:
                     raise
-                self.result = CommitResult(attempt.instant, completion, session.log.next_slot - 1)
                 return
             except LockLostError as e:
                 attempt.release()
@@ -217,11 +269,51 @@ class Landing:
                 if lease is not attempt.lease:
                     lease.release()
 
-    def _lease(self) -> TableLease:
+    def _lease(self, template: Commit) -> TableLease:
         """The table's lock; none for events of streams, which conflict with nothing that would be worth waiting for."""
+        attempt, session, waiter = self._attempt, self._attempt.session, self._waiter
+        self._gathered = None
+        if self._workspace.streams_only and (free := session.lock.free()):
+            return free
+        if waiter is None or not session.settings.group_commit or session.lock.shared_with_jvm:
+            return attempt.lease or session.lease(attempt.operation)
+        waiter.begin(template)
+        lease = attempt.lease or session.lease(attempt.operation, waiting=waiter)
+        if waiter.waited or lease is attempt.lease:  # others may be waiting
+            self._gathered = Gathered(session, attempt.instant)
+        return lease
+
+    def _by_others(self) -> bool:
+        """Whether somebody else has landed it, as it had asked for."""
         session = self._attempt.session
-        free = session.lock.free() if self._workspace.streams_only else None
-        return free or session.lease(self._attempt.operation)
+        if self._waiter is not None and self._waiter.asked and self._attempt.instant not in session.log.glance().open:
+            session.log.catch_up()
+            self.result = self._told()
+        return self.result is not None
+
+    def _told(self) -> CommitResult | None:
+        """How it has landed, if that was not long ago."""
+        found = self._attempt.session.log.recent.find(self._attempt.instant)
+        if found is None:
+            return None
+        self._theirs = found if found.place else None
+        return CommitResult(found.instant, found.completion, found.slot, self._publish(found))
+
+    def _bring_to_disk(self) -> None:
+        """What is told to have landed survives a power cut, also where it was somebody else who put it into the log."""
+        if (theirs := self._theirs) is None:
+            return
+        session = self._attempt.session
+        if not is_flushed(session.store, session.env, session.log.recent.first_of(theirs)):
+            session.log.secure(theirs)
+
+    def _landed(self) -> CommitResult | None:
+        """How it has landed that is not open any more; None: it has not."""
+        session, instant = self._attempt.session, self._attempt.instant
+        completion = session.landed(instant)
+        if completion is None:
+            return None
+        return self._told() or CommitResult(instant, completion, session.log.next_slot - 1)
 
     def _decide(self, state: LogState, lease: TableLease, template: Commit) -> LogEntry:
         """The commit entry for the next free slot, or the reason why there must not be one."""
@@ -251,11 +343,12 @@ class Landing:
             raise MergeAgain(schema.again, schema.groups, session.log.next_slot)
         token, now = lease.token_at(state), session.env.now()
         echo, top = echo_of(attempt.instant, schema, later, now, state.top)
-        return template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
+        mine = template.placed(completion=next_label(now, top), token=token, schema=schema, echo=echo)
+        return self._gathered.with_others(state, mine) if self._gathered and state.settings.group_commit else mine
 
     def _publish(self, entry: Commit) -> bool:
         try:
-            self._attempt.session.log.publish_last()
+            self._attempt.session.log.publish_through(entry)
         except LakeLatchError:
             _log.warning("commit %s has landed but is not on the timeline yet", entry.instant, exc_info=True)
             return False

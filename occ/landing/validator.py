@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from ...conflict import (
     ISOLATION_LEVELS,
@@ -29,13 +29,24 @@ from ...hudi.files import BaseFile, LogFile
 from ..entries import Begin, Commit, groups_of, held, write_set_of
 from ..liveness import list_markers
 from ..log import LogState, plain_metadata_of
-from ..staging import Staged
 
 if TYPE_CHECKING:
     from ...hudi.files import FileGroupId
     from ...storage import Store
-    from ..entries import Settings
+    from ..entries import Operation, Settings
     from ..session import Session
+
+
+class Changes(Protocol):
+    """What a transaction changes and depends on: what it has staged, or what its request says of it."""
+
+    @property
+    def operation(self) -> Operation: ...
+    def write_set(self) -> WriteSet:
+        """File groups created, changed or replaced, and the region claimed."""
+
+    def read_set(self) -> ReadSet:
+        """What the result depends on."""
 
 
 class CommitValidator:
@@ -53,7 +64,7 @@ class CommitValidator:
     def __init__(
         self,
         store: Store,
-        staged: Staged,
+        staged: Changes,
         settings: Settings,
         *,
         isolation: str | None,
@@ -69,10 +80,11 @@ class CommitValidator:
         # How many of the commits are no obstacle under these settings: begins take many of the slots that are tried. What
         # is merged again later was merged with all of those (`since`).
         self._cleared: tuple[int, Settings | None] = 0, None
-        self._seen: dict[int, Party] = {}  # by slot: a commit's side object is read once, however many slots are tried
+        # By place in the log: a commit's side object is read once, however many slots are tried.
+        self._seen: dict[tuple[int, int], Party] = {}
 
     @classmethod
-    def of(cls, session: Session, staged: Staged, *, isolation: str | None = None) -> Self:
+    def of(cls, session: Session, staged: Changes, *, isolation: str | None = None) -> Self:
         """With the settings, the priority and the reservations that a session knows."""
         return cls(
             session.store,
@@ -82,6 +94,11 @@ class CommitValidator:
             priority=session.priority,
             counts=session.reservations.counts,
         )
+
+    @property
+    def level(self) -> str | None:
+        """The isolation level that its writer raised the table's to; None: that of the table."""
+        return self._isolation
 
     def decide(
         self,
@@ -207,13 +224,14 @@ class CommitValidator:
         return max(self._isolation or settings.isolation, settings.isolation, key=ISOLATION_LEVELS.index)
 
     def _landed(self, commit: Commit, *, streamed: bool) -> Party:
-        if commit.slot not in self._seen:
+        where = commit.slot, commit.place
+        if where not in self._seen:
             plain = plain_metadata_of(self._store, commit)
             writes = replace(write_set_of(self._store, commit, plain), streamed=streamed)
-            self._seen[commit.slot] = Party(
+            self._seen[where] = Party(
                 commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind
             )
-        return self._seen[commit.slot]
+        return self._seen[where]
 
     def _pending(self, others: Iterable[Begin], settings: Settings) -> list[Party]:
         """Open transactions that ours may yield to, with what their plan names or their markers announce."""

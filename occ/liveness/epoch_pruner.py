@@ -20,7 +20,7 @@ import logging
 
 from ...hudi.timeline import EARLIEST
 from ...storage import Store
-from ..entries import SIDES, Begin, Commit, LogEntry
+from ..entries import SIDES, Begin, Commit, Single
 from ..log import LOG, CommitLog, LogState, Publisher, chain, epochs, first_slot, read_to_the_tear
 from .heartbeat import HEARTBEATS
 from .markers import instants_with_markers
@@ -92,7 +92,7 @@ class Pruner:
         for instant in sorted(left & begun):
             self._cleaner.sweep(instant)
 
-    def _entries(self, epoch: int) -> list[LogEntry]:
+    def _entries(self, epoch: int) -> list[Single]:
         return list(read_to_the_tear(self._store, epoch, newest=-1))
 
 

@@ -21,7 +21,7 @@ from ...errors import LakeLatchError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store, is_far
-from ..entries import SIDES, Begin, Commit, End, LogEntry
+from ..entries import REQUESTS, SIDES, Begin, Commit, End, LogEntry
 from ..log import CommitLog, LogState, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import Left, Marker, delete_announced, instants_with_markers, left_by, remove
@@ -138,12 +138,16 @@ class FailedWriteCleaner:
     def _sweep_dead(self, instant: str, action: str) -> int:
         deleted = self._delete_announced(instant)
         self._withdraw(instant, action)
-        for side in self._store.list(SIDES):
-            if side.name.startswith(f"{instant}-"):
-                self._store.delete(side.path)
+        for path in (*(side.path for side in self._store.list(SIDES)), *self._requests()):
+            if path.rpartition("/")[2].startswith(f"{instant}-"):
+                self._store.delete(path)
         # Last: it is what a later sweep would find this transaction by. Then once more for a late worker's markers.
         self._store.delete(heartbeat_path(instant))
         return deleted + self._delete_announced(instant)
+
+    def _requests(self) -> list[str]:
+        """Paths of the requests to commit for somebody, where that is done."""
+        return [each.path for each in self._store.list(REQUESTS)] if self._log.state.settings.group_commit else []
 
     def _withdraw(self, instant: str, action: str) -> None:
         for act in (action,) if action in _PENDING else _PENDING:
@@ -216,6 +220,9 @@ class FailedWriteCleaner:
         files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
         for file in files:
             found.setdefault(file.instant, []).append(file.path)
+        for path in self._requests():
+            if path.rpartition("/")[2].partition("-")[0] not in state.open:
+                self._store.delete(path)
         names = {file_name(instant) for instant in timeline.completed}
         deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})
         for path in returned_files(self._store, timeline, files):

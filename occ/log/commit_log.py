@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from ...environment import Environment
 from ...errors import (
@@ -29,7 +29,21 @@ from ...errors import (
     UnsupportedTableError,
 )
 from ...storage import Durable, Outcome, Put, Store, is_far, secured
-from ..entries import Begin, Close, Commit, End, LogEntry, Open, Settings, decode, encode
+from ..entries import (
+    Begin,
+    Close,
+    Commit,
+    End,
+    GroupCommit,
+    LogEntry,
+    Open,
+    Settings,
+    Single,
+    at_slot,
+    decode,
+    encode,
+    singly,
+)
 from .epochs import (
     commits_since,
     epochs,
@@ -48,6 +62,7 @@ from .state import LogState
 from .unknown_outcome import OutcomeGuard
 
 EPOCH_SLOTS = 1000  # a cold reader reads at most so many entries
+_RECENT, _RECENT_FILES = 256, 4096  # commits, and files that they name
 _PATIENCE_S = 60.0
 _SEEN_S = 1.0  # a warm reader may be so late with what other engines did past the log
 _log = logging.getLogger("lakelatch.log")
@@ -65,6 +80,44 @@ class Follower:
         self.complete = True  # False: the log was replaced meanwhile, and what it held is not known
 
 
+class Recent:
+    """The commits that a handle has read last, where commits land together; a few, because each may name many files."""
+
+    def __init__(self) -> None:
+        self._commits: deque[Commit] = deque()
+        self._files, self._from = 0, 0
+
+    def begin_at(self, slot: int) -> None:
+        """Nothing is known of what landed before that slot."""
+        self._commits.clear()
+        self._files, self._from = 0, slot
+
+    def add(self, commit: Commit) -> None:
+        """The next one has landed."""
+        self._commits.append(commit)
+        self._files += _size(commit)
+        while len(self._commits) > _RECENT or (self._files > _RECENT_FILES and self._commits):
+            gone = self._commits.popleft()
+            self._files -= _size(gone)
+            self._from = gone.slot + 1
+
+    def since(self, slot: int) -> list[Commit] | None:
+        """What has landed from that slot on; None where that is not known any more."""
+        return [each for each in self._commits if each.slot >= slot] if slot >= self._from else None
+
+    def first_of(self, commit: Commit) -> Commit | None:
+        """The first commit of the same entry, whose writer has appended it."""
+        return next((each for each in self._commits if each.slot == commit.slot and not each.place), None)
+
+    def find(self, instant: str) -> Commit | None:
+        """The commit of that transaction, if it is one of these."""
+        return next((each for each in reversed(self._commits) if each.instant == instant), None)
+
+
+def _size(commit: Commit) -> int:
+    return 1 + len((commit.metadata or {}).get("stats", ()))
+
+
 class CommitLog:
     """One reader and appender of a table's log. Safe to share between threads; not to be used after fork.
 
@@ -75,6 +128,7 @@ class CommitLog:
         epoch_slots: an epoch is closed when it has so many entries.
 
     Attributes:
+        recent: the commits that were read last.
         epoch: the newest one; ``first_slot`` is where it begins, ``next_slot`` the first free one.
     """
 
@@ -82,6 +136,7 @@ class CommitLog:
         self._store, self._env, self._timeline, self._epoch_slots = store, env, timeline, epoch_slots
         self._mutex = threading.RLock()
         self._followers: list[Follower] = []
+        self.recent = Recent()
         self._published = -1
         self._unverified: list[Commit] | None = []
         self._strangers = Strangers(self, env, timeline.since)
@@ -97,6 +152,10 @@ class CommitLog:
     def catch_up(self) -> LogState:
         """Read to the head and return the state there. Raises `TableNotFoundError` when there is no log."""
         return self._read_on(surely=True)
+
+    def glance(self) -> LogState:
+        """The state at a free slot, which is the head unless the log was replaced: for those who act on nothing that it says."""
+        return self._read_on(surely=False)
 
     def _read_on(self, *, surely: bool) -> LogState:
         """The same; without ``surely`` to a free slot, which is the head unless the log was replaced while we slept."""
@@ -163,6 +222,7 @@ class CommitLog:
         self.state, self._published, self._unverified = LogState(settings=self.state.settings), -1, []
         self.epoch, self.next_slot = newest, int(slots[0])
         self.first_slot = self.next_slot
+        self.recent.begin_at(self.first_slot)
 
     def _refuse_hole(self, epoch: int, slots: list[int]) -> None:
         """Raise `CorruptTableError` when entries that somebody was told of stand behind one that is missing.
@@ -198,17 +258,30 @@ class CommitLog:
             self._strangers.epoch_begins(entry.top)
             if self._unverified is not None:  # who closed the epoch has published what it held, and brought it to disk
                 self._unverified = [each for each in self._unverified if each.undone]
-        self.state.apply(entry)
-        if isinstance(entry, Commit) and self.state.last is entry:
-            for follower in self._followers:
-                follower.commits.append(entry)
-            if self._unverified is not None:
-                self._unverified.append(entry)
-            elif entry.undone:
-                self._unverified = [entry]  # takes them back; one of them may have been published late, by us too
+        landed = list[Commit]()
+        for each in singly(entry):
+            self.state.apply(each)
+            if isinstance(each, Commit) and self.state.last is each:
+                landed.append(each)
+        if landed:
+            self._have_landed(landed)
         if isinstance(entry, Close):
             self.epoch, self.first_slot = self.epoch + 1, entry.slot + 1
         self.next_slot = entry.slot + 1
+
+    def _have_landed(self, commits: list[Commit]) -> None:
+        """The commits of one entry, all at once: other threads look at what followers have without the mutex, slot by slot."""
+        for follower in self._followers:
+            follower.commits.extend(commits)
+        for commit in commits:
+            if self.state.settings.group_commit:
+                self.recent.add(commit)
+            else:
+                self.recent.begin_at(commit.slot + 1)
+            if self._unverified is not None:
+                self._unverified.append(commit)
+            elif commit.undone:
+                self._unverified = [commit]  # takes them back; one of them may have been published late, by us too
 
     def follow(self, other: Follower) -> Follower:
         """A follower that has seen what ``other`` has, and goes on collecting."""
@@ -286,10 +359,11 @@ class CommitLog:
                 body = encode(entry, epoch, slot, self._env.uuid())
                 if not self._insist(slot_path(epoch, slot), body, entry):
                     continue
-                entry = replace(entry, slot=slot)
+                entry = at_slot(entry, slot)
                 if self._newest_epoch_is_not(epoch):
                     self._doubt.about(f"log entry {slot_path(epoch, slot)}", getattr(entry, "instant", ""))
-                    if not self._counts(entry):
+                    # One that holds several is not judged by its first: each has an outcome, and its writer looks for it.
+                    if isinstance(entry, GroupCommit) or not self._counts(entry):
                         self.epoch = 0
                         continue
                 self._apply(entry)
@@ -358,15 +432,29 @@ class CommitLog:
         """Before the lock is taken, so that nobody waits for it: all that can be done to publish this commit of ours."""
         return self._timeline.ready(commit)
 
+    def publish_through(self, commit: Commit) -> None:
+        """Put that commit, and those before it, on the timeline; those behind it in its entry have writers of their own."""
+        with self._mutex:
+            newest = self.state.newest
+            behind = [each.instant for each in newest[:-1]]
+            if commit.instant not in behind or self._unverified is not None or newest[-1].slot == self._published:
+                self.publish_last()
+            else:
+                self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
+
+    def can_publish(self, commit: Commit) -> bool:
+        """Whether what that commit says can be said on the timeline; somebody else has prepared it."""
+        return self._timeline.can_publish(commit)
+
     def publish_last(self) -> None:
-        """Put the newest commit on the timeline, unless this handle has seen it there."""
+        """Put the newest commits, those of one entry, on the timeline, unless this handle has seen them there."""
         with self._mutex:
             while self._unverified is not None:
                 self._verify(self._unverified)
-            last = self.state.last  # after that, which may have read on
-            if last is not None and last.slot != self._published:
-                self._timeline.publish(last)
-                self._published = last.slot
+            newest = self.state.newest  # after that, which may have read on
+            if newest and newest[-1].slot != self._published:
+                self._timeline.publish_all(newest)
+                self._published = newest[-1].slot
 
     def _is_published(self) -> bool:
         last = self.state.last
@@ -381,9 +469,8 @@ class CommitLog:
         the handle looked at the log first.
         """
         with self._mutex:
-            last = self.state.last
-            told = {c.slot: c for c in (*(self._unverified or ()), *since, *([last] if last else ()))}
-            commits = [told[slot] for slot in sorted(told)]
+            told = {(c.slot, c.place): c for c in (*(self._unverified or ()), *since, *self.state.newest)}
+            commits = [told[where] for where in sorted(told)]
         return commits, self._timeline.missing(commits, names)
 
     def look(self, *, now: bool = False) -> list[str]:
@@ -420,7 +507,7 @@ class CommitLog:
 
     def _verify(self, commits: list[Commit]) -> None:
         last, known = self.state.last, len(commits)
-        shown = self._timeline.reconcile(commits or [last] if last else commits)
+        shown = self._timeline.reconcile(commits or self.state.newest)
         self._published = last.slot if last is not None else -1
         self._strangers.judge(shown)  # may read on: what it adds is still to be verified, a restore above all
         if self._unverified is commits:  # else the log was made anew while we read on, and that one is to be verified
@@ -457,6 +544,38 @@ class CommitLog:
                     "landed or may still land, so nothing was deleted; `lakelatch timeline` shows what became of it",
                     table=self._store.url,
                     instant=getattr(entry, "instant", None),
+                )
+            self._env.sleep(pause * (0.5 + self._env.random()))
+            pause = min(pause * 2, 2.0)
+
+    def secure(self, commit: Commit) -> None:
+        """The entry of that commit, which somebody else has appended, is on disk when this returns.
+
+        Raises:
+            CommitStateUnknownError: the store gave no answer for a minute. It has landed, and a power cut may take it away.
+        """
+        deadline, pause, unflushed = self._env.monotonic() + _PATIENCE_S, 0.05, False
+        while True:
+            try:
+                for epoch in reversed(epochs(self._store)):
+                    path = slot_path(epoch, commit.slot)
+                    put = self._write_anew(path) if unflushed else secured(self._store, path)
+                    if put.done:
+                        return
+                    unflushed = unflushed or put.unflushed
+                    if put.outcome is not Outcome.LOST:
+                        break
+                else:
+                    return  # its epoch was closed, and has gone since: everything in it was on disk before
+                cause = put.cause or "no answer"
+            except StorageError as e:
+                cause = str(e)
+            if self._env.monotonic() >= deadline:
+                raise CommitStateUnknownError(
+                    f"{self._store.url}: {commit.instant} has landed by another writer's entry, which for {_PATIENCE_S:g} s "
+                    f"could not be brought to disk ({cause}); a power cut may take it away. `lakelatch timeline` shows it",
+                    table=self._store.url,
+                    instant=commit.instant,
                 )
             self._env.sleep(pause * (0.5 + self._env.random()))
             pause = min(pause * 2, 2.0)
@@ -547,8 +666,8 @@ class CommitLog:
     def outcome(self, instant: str) -> str | None:
         """``open``, ``commit``, ``undone`` (by a restore), ``rollback`` or ``abort``; None for one that is not ours.
 
-        The newest epoch first, then the timeline: who is not open in it can no longer land, and every commit but the
-        newest is on the timeline, or was taken back.
+        The newest epoch first, then the timeline: who is not open in it can no longer land, and every commit but those of
+        the newest entry is on the timeline, or was taken back.
         """
         with self._mutex:
             state = self.catch_up()
@@ -561,7 +680,7 @@ class CommitLog:
             # Larger than every time in the log: begun by a stranger.
             return outcome_of(self._store, instant) if instant <= state.top else None
 
-    def entries(self) -> Iterator[LogEntry]:
+    def entries(self) -> Iterator[Single]:
         """Every entry of every epoch that is still there, oldest first."""
         return read_all(self._store)
 
@@ -571,6 +690,7 @@ class CommitLog:
             return self._landed(self.catch_up(), instant) or landed_at(self._store, instant)
 
     def _landed(self, state: LogState, instant: str) -> str | None:
-        if state.last is not None and state.last.instant == instant:
-            return state.last.completion
+        for each in state.newest:
+            if each.instant == instant:
+                return each.completion
         return self._timeline.completion_of(instant)

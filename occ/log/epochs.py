@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...errors import CorruptTableError
 from ...hudi.timeline import COMMIT_ACTIONS, Instant, parse
 from ...storage import Store
-from ..entries import Begin, Commit, End, LogEntry, Open, decode
+from ..entries import Begin, Commit, End, Open, Single, decode, singly
 from .state import LogState
 
 LOG = ".hoodie/.lakelatch/log"
@@ -39,13 +39,13 @@ def slot_names(store: Store, epoch: int) -> list[str]:
     return [name for name in store.names(f"{LOG}/{epoch:013d}") if is_slot(name)]
 
 
-def read_epoch(store: Store, epoch: int) -> Iterator[LogEntry]:
-    """The entries of one epoch, in slot order."""
+def read_epoch(store: Store, epoch: int) -> Iterator[Single]:
+    """The entries of one epoch, in slot order; the commits of one entry one after the other."""
     for name in slot_names(store, epoch):
         path = f"{LOG}/{epoch:013d}/{name}"
         stored = store.get(path)
         if stored is not None:
-            yield decode(stored.body, path)
+            yield from singly(decode(stored.body, path))
 
 
 def first_slot(store: Store, epoch: int) -> int:
@@ -54,14 +54,14 @@ def first_slot(store: Store, epoch: int) -> int:
     return int(names[0]) if names else 0
 
 
-def read_all(store: Store) -> Iterator[LogEntry]:
+def read_all(store: Store) -> Iterator[Single]:
     """Every entry of every epoch that is still there, oldest first."""
     numbers = epochs(store)
     for epoch in numbers:
         yield from read_to_the_tear(store, epoch, newest=numbers[-1])
 
 
-def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[LogEntry]:
+def read_to_the_tear(store: Store, epoch: int, *, newest: int) -> Iterator[Single]:
     """The entries of an epoch that tell of what has happened."""
     entries = read_epoch(store, epoch)
     try:
@@ -82,7 +82,7 @@ def _ending(store: Store, instant: str) -> Begin | Commit | End | Instant | None
     The begin itself when its epoch is there and its end is not. Its instant when only the restore is left that took it
     back. None: a stranger's, or one that the log has forgotten.
     """
-    numbers, told = epochs(store), list[LogEntry]()
+    numbers, told = epochs(store), list[Single]()
     for epoch in reversed(numbers):
         entries = list(read_to_the_tear(store, epoch, newest=numbers[-1]))
         told[:0] = entries
@@ -123,7 +123,7 @@ def chain(numbers: list[int]) -> list[int]:
 
 def commits_since(store: Store, slot: int) -> list[Commit] | None:
     """The commits that count, from that slot on; None when the log does not reach back so far any more."""
-    epochs_read: list[list[LogEntry]] = []
+    epochs_read: list[list[Single]] = []
     for epoch in reversed(chain(epochs(store))):
         entries = list(read_epoch(store, epoch))
         if not entries or not isinstance(entries[0], Open):
@@ -133,7 +133,7 @@ def commits_since(store: Store, slot: int) -> list[Commit] | None:
             break
     else:
         return None
-    slots = [entry.slot for entries in epochs_read for entry in entries]
+    slots = list(dict.fromkeys(entry.slot for entries in epochs_read for entry in entries))
     if slots != list(range(slots[0], slots[0] + len(slots))):
         return None  # removed while we read
     state, found = LogState(), []

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from typing import Any
 from ...ahead import Task
 from ...conflict import Values
 from ...environment import Environment
-from ...errors import CorruptTableError, StorageError
+from ...errors import CorruptTableError, LakeLatchError, StorageError
 from ...hudi.timeline import (
     COMMIT_ACTIONS,
     COMPLETED_AS,
@@ -52,6 +53,7 @@ FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder tha
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "savepoint", "schemacommit"})
 _TRIES = 8  # of a request without an answer
 _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
+_log = logging.getLogger("lakelatch.log")
 _NONE: Mapping[str, Values] = {}
 
 
@@ -135,7 +137,9 @@ def _published(store: Store, commit: Commit) -> CommitMetadata | None:
 
 def _says_the_same(one: Commit, other: Commit) -> bool:
     # Once merged again, a transaction has other metadata.
-    return one.schema == other.schema and one.metadata is other.metadata and one.side is other.side
+    # It was perhaps somebody else who has put it into the log.
+    same = one.metadata is other.metadata or one.metadata == other.metadata
+    return same and one.schema == other.schema and one.side == other.side
 
 
 class Publisher:
@@ -176,6 +180,25 @@ class Publisher:
         """
         for name in commit.published:
             self._put(commit, name)
+
+    def publish_all(self, commits: Sequence[Commit]) -> None:
+        """The same for the commits of one entry, in their order.
+
+        Whoever published one of them has published those before it, so the first that is missing is looked for from the end.
+        """
+        first = len(commits) - 1
+        while first and not self.shows(commits[first - 1]):
+            first -= 1
+        for commit in commits[first:]:
+            self.publish(commit)
+
+    def can_publish(self, commit: Commit) -> bool:
+        """Whether an instant can be made of it. One that could not would keep everybody from appending."""
+        try:
+            return bool(self._body(commit))
+        except (LakeLatchError, ValueError, TypeError, KeyError, AttributeError, IndexError) as e:
+            _log.info("%s: what was prepared of %s cannot be published: %s", self._store.url, commit.instant, e)
+            return False
 
     def shows(self, commit: Commit) -> bool:
         """Whether all that `publish` would put is on the timeline."""
@@ -270,15 +293,17 @@ class Publisher:
     def missing(self, commits: Sequence[Commit], names: Collection[str]) -> list[tuple[Commit, str]]:
         """What a timeline of these names lacks of ``commits`` (in slot order), but for what somebody has taken from it.
 
-        The newest may not be published yet; older ones a power cut has taken away. Not those that are older than all names:
-        the oldest may be the ones that were lost.
+        The newest, those of one entry, may not be published yet; older ones a power cut has taken away. Not those that are older
+        than all names: the oldest may be the ones that were lost.
         """
         undone = {name for commit in commits for name in commit.undone}
         found = [(c, n) for c in commits for n in c.published if n not in names and n not in undone]
-        if all(commit is commits[-1] for commit, _ in found):
+        if all(commit.slot == commits[-1].slot for commit, _ in found):
             return found
         gone = self._rolled_back(names)
-        return [(c, n) for c, n in found if c is commits[-1] or not (c.instant in gone or self._is_archived(n))]
+        return [
+            (c, n) for c, n in found if c.slot == commits[-1].slot or not (c.instant in gone or self._is_archived(n))
+        ]
 
     def _rolled_back(self, names: Iterable[str]) -> set[str]:
         """T of the commits that other engines have rolled back."""

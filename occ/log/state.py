@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...hudi.timeline import EARLIEST
-from ..entries import Batches, Begin, Close, Commit, End, LogEntry, Open, Setting, Settings
+from ..entries import Batches, Begin, Close, Commit, End, GroupCommit, LogEntry, Open, Setting, Settings
 
 
 @dataclass(slots=True)
@@ -17,7 +17,8 @@ class LogState:
     the outcome of every transaction that this reader saw end, ``undone`` the names of instants that were taken back.
     ``schemas`` are the table's, each from a slot on; None where the log does not tell: after a restore, and in an epoch whose
     first entry says nothing of it, because strangers' commits may lie before it, or an older version opened it. ``batches``
-    are those that have landed.
+    are those that have landed. ``newest`` are the commits of the newest entry that has some, of which ``last`` is the last.
+    ``settled`` is the slot of the newest entry that has told the settings.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -25,11 +26,24 @@ class LogState:
     token: int = 0
     open: dict[str, Begin] = field(default_factory=dict)
     last: Commit | None = None
+    newest: tuple[Commit, ...] = ()
+    settled: int = -1
     ended: dict[str, str] = field(default_factory=dict)
     undone: set[str] = field(default_factory=set)
     closed: bool = False
     schemas: list[tuple[int, str | None]] = field(default_factory=list)
     batches: Batches = field(default_factory=Batches)
+
+    def fork(self) -> LogState:
+        """The same state, to try entries on that are in no log yet."""
+        return replace(
+            self,
+            open=dict(self.open),
+            ended=dict(self.ended),
+            undone=set(self.undone),
+            schemas=list(self.schemas),
+            batches=Batches(self.batches),
+        )
 
     def schema_before(self, slot: int) -> str | None:
         """The table's schema (Avro JSON) after every entry before that slot; None when the log does not tell."""
@@ -46,35 +60,43 @@ class LogState:
                 self.open[entry.instant] = entry
                 self.top = max(self.top, entry.instant)
             case Commit() if entry.instant in self.open:
-                del self.open[entry.instant]
-                self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
-                if entry.restores:
-                    undone = [name.partition("_")[0] for name in entry.undone]
-                    self.ended.update(dict.fromkeys(undone, "undone"))
-                    self.batches.take_back(undone)
-                if entry.batch is not None:
-                    self.batches.add(entry.batch, entry.instant)
-                self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
-                self.top = max(self.top, entry.completion)
-                self.token = max(self.token, entry.token)
-                self.last = entry
-                if entry.schema or entry.restores:
-                    self._schema_from(entry.slot, entry.schema)
+                self._land(entry)
+            case GroupCommit():
+                for each in entry.members:
+                    self.apply(each)
             case End() if entry.instant in self.open:
                 del self.open[entry.instant]
                 self.ended[entry.instant] = entry.kind
             case Setting():
                 if entry.settings.generation != self.settings.generation:
                     self.token = 0  # before the settings: whoever reads both without a lock reads this later
-                self.settings = entry.settings
+                self.settings, self.settled = entry.settings, entry.slot
             case Close():
                 self.closed = True
             case Open():
                 self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
+                self.newest = (entry.last,) if entry.last else ()
                 self.open = {b.instant: b for b in entry.open}
                 self.batches = Batches(entry.batches)
-                self.closed = False
+                self.closed, self.settled = False, entry.slot
                 self._schema_from(entry.slot, entry.schema)
+
+    def _land(self, entry: Commit) -> None:
+        del self.open[entry.instant]
+        self.ended.update(dict.fromkeys((entry.instant, entry.schema_under), "commit"))
+        if entry.restores:
+            undone = [name.partition("_")[0] for name in entry.undone]
+            self.ended.update(dict.fromkeys(undone, "undone"))
+            self.batches.take_back(undone)
+        if entry.batch is not None:
+            self.batches.add(entry.batch, entry.instant)
+        self.undone.update(entry.undone)  # after that: whoever reads both without a lock reads this first
+        self.top = max(self.top, entry.completion)
+        self.token = max(self.token, entry.token)
+        together = bool(entry.place) and self.last is not None and self.last.slot == entry.slot
+        self.last, self.newest = entry, (*self.newest, entry) if together else (entry,)
+        if entry.schema or entry.restores:
+            self._schema_from(entry.slot, entry.schema)
 
     def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
         """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...storage import Store
-from ..entries import Close, LogEntry, decode
+from ..entries import Close, Single, decode, singly
 from .epochs import epochs, first_slot, slot_path
 
 
@@ -24,8 +24,11 @@ class Tail:
         self._slot = first_slot(store, self._epoch) if numbers else 0
         self._arrived = True  # at the beginning of an epoch that may not be there, or not any more
 
-    def read(self) -> Iterator[LogEntry]:
-        """The entries that are there now and were not read before. At the head it costs one read and one listing."""
+    def read(self) -> Iterator[Single]:
+        """The entries that are there now and were not read before; the commits of one entry one after the other.
+
+        At the head it costs one read and one listing.
+        """
         while True:
             path = slot_path(self._epoch, self._slot)
             body = self._body(path)
@@ -34,7 +37,7 @@ class Tail:
                 self._slot += 1
                 self._arrived = isinstance(entry, Close)
                 self._epoch += self._arrived
-                yield entry
+                yield from singly(entry)
             elif not self._skip(path):
                 return
 

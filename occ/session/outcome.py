@@ -116,6 +116,16 @@ def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
     )
 
 
+def outcome_unknown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError:
+    """It was about to end, and the log could not be told so; somebody who had been asked to may still land it."""
+    return CommitStateUnknownError(
+        f"{attempt.url}: {attempt.instant} may still land by the entry of another writer, because its end could not be written "
+        f"({error}). Nothing was deleted; `lakelatch timeline` shows what became of it",
+        table=attempt.url,
+        instant=attempt.instant,
+    )
+
+
 def waited_in_vain(attempt: Attempt, conflict: Conflict, *, planned: bool) -> ConflictError:
     """Whoever goes first has not ended within the time that we wait for others; ``planned``: a plan was not executed."""
     error = lost_against(attempt, conflict, pending="is planned" if planned else "is still running")

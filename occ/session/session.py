@@ -133,10 +133,12 @@ class Session:
         self.require_log()
         return self._lock
 
-    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
-        """Take the table's lock, waiting for it. Raises `LockTimeoutError` naming the holder."""
+    def lease(
+        self, why: str, *, max_hold_s: float | None = None, waiting: Callable[[], bool] | None = None
+    ) -> TableLease:
+        """Take the table's lock, waiting for it; see `TableLock.lease`. Raises `LockTimeoutError` naming the holder."""
         with step("lock"):
-            return self.lock.lease(why, max_hold_s=max_hold_s)
+            return self.lock.lease(why, max_hold_s=max_hold_s, waiting=waiting)
 
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""

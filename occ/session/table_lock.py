@@ -16,7 +16,7 @@ Whoever waits for Y while holding X has read that X is in force; no two wait for
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -26,13 +26,17 @@ from urllib.parse import parse_qsl
 from ...arguments import text
 from ...environment import SYSTEM, Environment
 from ...errors import ConfigError, InputError, LakeLatchError, LockError, LockLostError, TokenRegressedError
-from ...locks import Lease, LockProvider, Release, check_url, open_provider, shown
-from ...storage import Store
+from ...locks import Lease, LeasedLocks, LockProvider, Release, check_url, open_provider, shown
+from ...storage import Store, is_far
 from ..entries import NO_LOCK, OWN_LOCK, LogEntry, Setting, Settings
 from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
+_LOOK_S, _LOOK_FAR_S = (
+    0.05,
+    0.15,
+)  # how often who waits looks whether others have landed it; far, each look is a request
 _BACKWARDS_MAX = 3  # so often may tokens go back while one lease is taken; then the provider breaks its promise
 # Options of a lock URL that say: JVM writers take this very lock.
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})
@@ -158,8 +162,11 @@ class TableLock:
             for provider in closing:
                 provider.close()
 
-    def lease(self, why: str, *, max_hold_s: float | None = None) -> TableLease:
-        """The lock in force, waited for.
+    def lease(
+        self, why: str, *, max_hold_s: float | None = None, waiting: Callable[[], bool] | None = None
+    ) -> TableLease:
+        """The lock in force, waited for. ``waiting`` is asked when it turns out to be busy, and now and then from then on;
+        when it is true the wait is over, as if it had taken too long.
 
         Raises:
             LockTimeoutError: it was busy for the whole wait; names the holder.
@@ -175,7 +182,9 @@ class TableLock:
             )  # read after the settings: another thread's reading of the log changes it before them
             self._refuse_unexpected(settings)
             try:
-                lease = self._acquire(settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s)
+                lease = self._acquire(
+                    settings, why, give_up=give_up, token_above=token_above, max_hold_s=max_hold_s, waiting=waiting
+                )
                 if lease.token > token_above or settings.lock == NO_LOCK:
                     return TableLease(lease, settings, self._store.url)
                 lease.release()
@@ -190,19 +199,35 @@ class TableLock:
             key=self._store.url,
         )
 
+    @property
+    def shared_with_jvm(self) -> bool:
+        """Whether JVM writers, who do not read the log, take the lock in force as well."""
+        return bool(_options(self._log.state.settings.lock) & _SHARED_WITH_JVM)
+
     def free(self) -> TableLease | None:
         """A lease that excludes nobody: the log alone decides who lands first. None where JVM writers share the lock."""
         settings = self._log.state.settings
         self._refuse_unexpected(settings)
-        return None if _options(settings.lock) & _SHARED_WITH_JVM else TableLease(NoLease(), settings, self._store.url)
+        return None if self.shared_with_jvm else TableLease(NoLease(), settings, self._store.url)
 
     def _acquire(
-        self, settings: Settings, why: str, *, give_up: float, token_above: int = 0, max_hold_s: float | None = None
+        self,
+        settings: Settings,
+        why: str,
+        *,
+        give_up: float,
+        token_above: int = 0,
+        max_hold_s: float | None = None,
+        waiting: Callable[[], bool] | None = None,
     ) -> Lease:
         own_lease = "lease" in _options(settings.lock)
         with self._using(settings.lock) as found:
             if found is None:
                 return NoLease()
+            # A provider of others need not be able to ask.
+            asks: dict[str, Any] = {}
+            if waiting is not None and isinstance(found[0], LeasedLocks):
+                asks = {"given_up": waiting, "look_s": _LOOK_FAR_S if is_far(self._store.url) else _LOOK_S}
             return found[0].acquire(
                 found[1],
                 wait_s=max(give_up - self._env.monotonic(), 0.0),
@@ -210,6 +235,7 @@ class TableLock:
                 token_above=token_above,
                 reason=f"{self._writer}: {why}",
                 max_hold_s=max_hold_s,
+                **asks,
             )
 
     def _begin_generation(self, seen: Settings, give_up: float) -> None:

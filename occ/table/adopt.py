@@ -110,7 +110,9 @@ def _old_log(store: Store) -> tuple[LogState, list[Commit]]:
         if isinstance(first, Open):
             state.apply(first)
             commits += [first.last] if first.last else []
-            for slot, entry in enumerate(entries, first.slot + 1):
+            slot = first.slot
+            for entry in entries:
+                slot = slot if isinstance(entry, Commit) and entry.place else slot + 1
                 if entry.slot != slot:
                     break
                 state.apply(entry)

@@ -308,21 +308,25 @@ class Attempt:
 
     # --- the end ---------------------------------------------------------------------------------------------
 
-    def abort(self, reason: str, *, abandon: Callable[[], object] = lambda: None, lost: Loss | None = None) -> None:
+    def abort(
+        self, reason: str, *, abandon: Callable[[], object] = lambda: None, lost: Loss | None = None
+    ) -> bool | None:
         """End without landing. Does nothing when it is over already; ``abandon`` leaves what is still being written.
 
-        ``lost`` is what the log keeps of one that another writer beat.
+        ``lost`` is what the log keeps of one that another writer beat. Returns whether it has ended by this; None when it had
+        ended before, by whatever entry.
 
         When the end cannot be written now, the heartbeat has stopped and the next writer rolls it back.
         """
         if self.state != "open":
-            return
+            return None
         if (record := self.session.records.get(self.instant)) is not None:
             record.settle()  # or a late put would follow the deletion
         self.over("aborted" if self.plan is None else "left")
         abandon()
         if self.plan is not None:
-            return
+            return None
+        ended: bool | None = False
         me = self.session.env.process()
 
         def build(state: LogState) -> LogEntry | None:
@@ -332,10 +336,11 @@ class Attempt:
             return End("abort", self.instant, f"{me.host}:{me.pid}", reason, lost=lost)
 
         try:
-            self.session.log.append(build)
+            ended = self.session.log.append(build) is not None or None
             self.session.cleaner.sweep(self.instant, self.announced_as)
         except LakeLatchError:
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
+        return ended
 
     def over(self, state: str) -> None:
         """It has ended so; heartbeat, follower and lease go."""

@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,9 @@ from lakelatch.locks.file.hudi_lock_file import Found
 from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
-from lakelatch.occ.entries.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
+from lakelatch.occ.entries.entries import Begin, Close, Commit, End, GroupCommit, Open, Setting, decode, encode
 from lakelatch.occ.entries.losses import Changed, Loss
+from lakelatch.occ.entries.requests import Request
 from lakelatch.occ.entries.service_content import groups_of, held, paths_of
 from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.entries.write_sets import write_set_of
@@ -184,6 +185,7 @@ _ENTRIES = [
         _BEGIN,
         _LANDED,
         _SERVED,
+        GroupCommit((_LANDED, _SERVED), 4),
         End("abort", T, "w", "why", 3, _LOSS),
         Setting(Settings(), "w", 3),
         Close(3),
@@ -214,6 +216,21 @@ def _entry(body: bytes) -> None:
             _ = (entry.claim, str(entry.reserved or ""))
         case End() if entry.lost is not None:
             _why(entry.lost)
+
+
+_REQUEST = Request(
+    replace(_LANDED, undone=(), completion=""), 0, 3, 3, _LOSS.reads, "serializable", COMMIT.schema, None
+)
+
+
+def _request(text: bytes) -> None:
+    """With a checksum that is right, so that what is mangled is read."""
+    found = Request.from_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    if found is not None:
+        encode(GroupCommit((found.commit, found.commit), 4), 1, 4, "x")
+        writes = write_set_of(NOTHING, found.commit, found.commit.metadata or {})
+        _ = (writes.groups, found.path, found.reads.scans)
+        assert Request.from_bytes(found.to_bytes()) == replace(found, size=len(found.to_bytes()))
 
 
 def _why(loss: Loss) -> None:
@@ -439,6 +456,8 @@ TARGETS: dict[str, Target] = {
     "properties": Target(mangled([_PROPERTIES]), _properties),
     "log entries": Target(mangled_json(_ENTRIES), _entry),
     "log entries, torn": Target(mangled([json.dumps(each).encode() for each in _ENTRIES]), _entry),
+    "requests": Target(mangled_json([json.loads(_REQUEST.to_bytes().partition(b"\n")[2])]), _request),
+    "requests, torn": Target(mangled([_REQUEST.to_bytes()]), Request.from_bytes),
     "plans": Target(mangled_json([SLICES]), _held),
     "side objects": Target(mangled_json([COMMIT.to_json(), SLICES]), _side),
     "side objects, torn": Target(mangled([json.dumps(COMMIT.to_json()).encode()]), _side),

@@ -15,7 +15,19 @@ from lakelatch.environment import Process
 from lakelatch.errors import ConfigError, CorruptTableError, LakeLatchError, UnsupportedTableError
 from lakelatch.hudi.timeline.instant import ACTIONS, from_epoch_ms, is_time, to_epoch_ms
 from lakelatch.hudi.timeline.instant_time import EARLIEST, next_label
-from lakelatch.occ.entries.entries import Begin, Close, Commit, End, Open, Setting, decode, encode
+from lakelatch.occ.entries.entries import (
+    Begin,
+    Close,
+    Commit,
+    End,
+    GroupCommit,
+    Open,
+    Setting,
+    at_slot,
+    decode,
+    encode,
+    singly,
+)
 from lakelatch.occ.entries.settings import Settings
 from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.log.state import LogState
@@ -58,7 +70,12 @@ ends = st.builds(End, st.sampled_from(["rollback", "abort"]), labels, words, wor
 opens = st.builds(
     Open, labels, st.integers(0, 2**60), settings, st.lists(begins, max_size=3).map(tuple), st.none() | commits, slots
 )
-entries = st.one_of(begins, commits, ends, st.builds(Setting, settings, words, slots), st.builds(Close, slots), opens)
+groups = st.builds(
+    lambda members, slot: at_slot(GroupCommit(tuple(members)), slot), st.lists(commits, min_size=1), slots
+)
+entries = st.one_of(
+    begins, commits, groups, ends, st.builds(Setting, settings, words, slots), st.builds(Close, slots), opens
+)
 
 
 @given(entries, st.integers(0, 10**13), words)
@@ -126,6 +143,37 @@ def replayed(log) -> LogState:
     for entry in log:
         state.apply(entry)
     return state
+
+
+@given(histories(), st.data())
+def test_several_commits_of_one_entry_count_as_in_slots_of_their_own(log, data):
+    """Also where some of them count for nothing, or a fork has tried them before."""
+    opened = replayed(log).open
+    some = data.draw(st.lists(st.sampled_from([*opened, "20200101000000000"]), min_size=1, max_size=4))
+    tops, top = [], replayed(log).top
+    for _ in some:
+        top = next_label(0, top)
+        tops.append(top)
+    members = [Commit(t, c, "commit", "UPSERT", "w", 99, metadata={}) for t, c in zip(some, tops, strict=True)]
+    slot = len(log)
+    alone = replayed(log)
+    for number, each in enumerate(members):
+        alone.apply(dataclasses.replace(each, slot=slot + number))
+    state = replayed(log)
+    before = essence(state)
+    state.fork().apply(at_slot(GroupCommit(tuple(members)), slot))
+    assert essence(state) == before
+    state.apply(at_slot(GroupCommit(tuple(members)), slot))
+    one, other = essence(state), essence(alone)
+    assert one[:4] == other[:4]
+    assert state.ended == alone.ended
+    counted = [t for t in dict.fromkeys(some) if t in opened]
+    if counted:
+        assert [each.instant for each in state.newest] == counted
+        assert [each.slot for each in state.newest] == [slot] * len(counted)
+        assert state.last is not None
+        assert state.last.instant == alone.last.instant
+    assert singly(at_slot(GroupCommit(tuple(members)), slot))[-1].place == len(members) - 1
 
 
 def essence(state: LogState):

@@ -15,6 +15,7 @@ import lakelatch
 from lakelatch.environment import Process
 from lakelatch.hudi.timeline.instant import COMMIT_ACTIONS, file_name
 from lakelatch.occ.entries.entries import Begin, Commit, End
+from lakelatch.occ.entries.requests import REQUESTS
 from lakelatch.occ.entries.service_content import paths_of
 from lakelatch.occ.entries.side_objects import SIDES
 from lakelatch.occ.liveness.heartbeat import HEARTBEATS
@@ -220,7 +221,8 @@ def check_history(table: Table) -> None:
     ends = [e.instant for e in log if isinstance(e, Commit | End)]
     assert len(ends) == len(set(ends)), "a transaction has ended twice"
     assert set(ends) <= set(begins)
-    assert [e.slot for e in log] == sorted({e.slot for e in log})
+    places = [(e.slot, getattr(e, "place", 0)) for e in log]
+    assert places == sorted(set(places))
     completions = [e.completion for e in log if isinstance(e, Commit)]
     assert completions == sorted(set(completions)), "C out of order: a reader at a checkpoint would skip one"
     for commit in commits(table):
@@ -280,6 +282,8 @@ def check_clean(table: Table) -> None:
     assert {e.name for e in store.list(HEARTBEATS)} <= alive, "heartbeats of transactions that are over"
     sides = {e.name.partition("-")[0] for e in store.list(SIDES)}
     assert sides <= alive | {c.instant for c in commits(table)}, "side objects of transactions that are over"
+    asked = {e.name.partition("-")[0] for e in store.list(REQUESTS)}
+    assert asked <= alive, "requests of transactions that are over"
     undone = {name for c in commits(table) for name in c.undone}
     landed = {c.instant for c in commits(table) if c.shown not in undone}
     pending = {i.requested for i in table.timeline().pending} - landed

@@ -20,7 +20,16 @@ WRITE_FAULTS = (*_ALWAYS, "lose request", "late", "twice")
 LOCK_FAULTS = (*_ALWAYS, "forget")
 FAULTS = (*WRITE_FAULTS, "forget", "unflushed", "torn")
 # Whose names need not be on disk.
-_UNFLUSHED = ("put begin", "put requested", "put inflight", "put completed", "put heartbeat", "put marker", "put lease")
+_UNFLUSHED = (
+    "put begin",
+    "put requested",
+    "put inflight",
+    "put completed",
+    "put heartbeat",
+    "put marker",
+    "put lease",
+    "put request",
+)
 
 _FOLDERS = (
     (".hoodie/.lakelatch/log", "log"),
@@ -29,6 +38,7 @@ _FOLDERS = (
     (".hoodie/.temp", "marker"),
     (".hoodie/.lakelatch/sides", "side"),
     (".hoodie/.lakelatch/readers", "lease"),
+    (".hoodie/.lakelatch/requests", "request"),
     ("part=", "data"),
 )
 
@@ -54,6 +64,9 @@ PROTOCOL_STEPS = (
     "lock grant", "lock renew", "lock release", "lock leave",
     "put lease", "replace lease", "list lease", "get lease", "delete lease", "secure log", "secure data",
 )  # fmt: skip
+# Of commits that land together; apart, so that the schedules of a seed without them stay what they were.
+GROUP_STEPS = ("put commits", "put request", "list request", "get request", "delete request")
+ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS
 
 
 def faults_of(step: str) -> tuple[str, ...]:
@@ -70,7 +83,7 @@ def faults_of(step: str) -> tuple[str, ...]:
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
     "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
-    "delete data": 2, "secure log": 4, "secure data": 4,
+    "put commits": 4, "put request": 2, "delete data": 2, "secure log": 4, "secure data": 4,
 }  # fmt: skip
 
 

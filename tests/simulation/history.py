@@ -325,7 +325,9 @@ def judge_tokens(entries: list[LogEntry], attempts: Sequence[Attempt], granted: 
         elif isinstance(entry, Commit) and lock in granted and (entry.instant in known or entry.operation in SERVICES):
             if entry.token not in granted[lock]:
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, which {lock} has never given")
-            if entry.token <= last:
+            if entry.token < last or (
+                entry.token == last and not entry.place
+            ):  # those of one entry were made under one lease
                 raise Anomaly(f"commit {entry.instant} has token {entry.token}, the one before had {last}")
             last = entry.token
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .faults import FAULTS, PROTOCOL_STEPS, faults_of
+from .faults import FAULTS, GROUP_STEPS, PROTOCOL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
@@ -23,6 +23,7 @@ MIXES: dict[str, dict[str, int]] = {
     "skew": {"skew": 6, "append": 1, "insert": 1},
     "streams": {"event": 8, "remove": 3, "several": 3, "again": 2, "declare": 1},
     "appends": {"put": 6, "take": 2, "both": 2, "set_where": 2},
+    "apart": {"insert": 6, "append": 5, "upsert": 2, "skew": 2, "insert_overwrite": 1, "change_mind": 1},
     "keys": {"insert_rows": 5, "upsert_rows": 5, "append": 1, "upsert": 1, "insert_overwrite": 1},
 }  # fmt: skip
 
@@ -52,6 +53,7 @@ class Shape:
     ``appends``: it has, and writers append more of them, of rows that go ``by_events`` or by commits (`row_tables`).
     ``streams``: they are events of streams, of which so many sets are declared to begin with (`stream_tables.SETS`).
     ``batches``: most transactions are numbered batches, many of them sent again.
+    ``together``: who holds the lock commits for those who wait for it.
     ``far``: the store is no local disk, so entries of the log are read ahead."""
 
     seed: int
@@ -81,6 +83,7 @@ class Shape:
     streams: int = 0
     batches: bool = False
     far: bool = False
+    together: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Shape:
@@ -110,11 +113,31 @@ class Shape:
             batches=random.Random(seed * 31 + 5).random() < 0.25,
             far=random.Random(seed * 7919 + 2).random() < 0.5,  # by itself: what else a seed means stays
         )
+        if random.Random(seed * 7919 + 3).random() < 0.4 and shape.lock != NO_LOCK:
+            shape = shape.grouped()
         if luck.random() < 0.02:
             return shape.only_services()
         if luck.random() < 0.02:
             return shape.appending(by_events=luck.random() < 0.5)
         return shape.streaming() if luck.random() < 0.02 else shape
+
+    def grouped(self) -> Shape:
+        """Commits that wait land together; half of these schedules have faults where that is done."""
+        luck = random.Random(self.seed * 7919 + 4)
+        steps = luck.sample(GROUP_STEPS, 2) if self.faults and luck.random() < 0.5 else ()
+        aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.1, 0.3)) for step in steps}
+        lock = LOCKS[self.seed % 2] if self.lock == NO_LOCK else self.lock
+        mix = "apart" if luck.random() < 0.5 else self.mix
+        return replace(self, together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)
+
+    def crowded(self) -> Shape:
+        """The same, with so many writers that most of them wait."""
+        if not self.writers:  # there nobody waits
+            return replace(self, writers=2, merge_on_read=False, keepers=1).crowded()
+        mix = self.mix if self.appends or self.seed % 4 == 0 else "apart"
+        # Without faults nobody may wait too long for the lock; of so many somebody does where an admin bounds that at 5 s.
+        admin = self.admin and bool(self.faults)
+        return replace(self.grouped(), writers=4 + self.seed % 3, transactions=2, mix=mix, admin=admin)
 
     def appending(self, *, by_events: bool | None = None) -> Shape:
         """On a merge-on-read table to which its writers append, beside services."""
@@ -184,6 +207,7 @@ class Shape:
             "epoch_slots",
             "log_epochs",
             "reserve",
+            "together",
             "far",
             "lock",
             "isolation",

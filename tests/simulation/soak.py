@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from .faults import FAULTS, PROTOCOL_STEPS, faults_of
+from .faults import ALL_STEPS, FAULTS, faults_of
 from .install import simulated
 from .shape import Shape
 from .world import World, run, words
@@ -48,12 +48,12 @@ class Tally:
 
     def missed(self) -> list[tuple[str, str]]:
         """Faults that have never struck a step of the protocol that they can strike."""
-        return [(f, s) for s in PROTOCOL_STEPS for f in faults_of(s) if not self.struck[f, s]]
+        return [(f, s) for s in ALL_STEPS for f in faults_of(s) if not self.struck[f, s]]
 
     def table(self) -> str:
         """Steps of the protocol by faults: how often each has struck."""
         lines = [" " * 17 + " ".join(f"{fault:>13}" for fault in FAULTS)]
-        for step in PROTOCOL_STEPS:
+        for step in ALL_STEPS:
             cells = (str(self.struck[f, step]) if f in faults_of(step) else "." for f in FAULTS)
             lines.append(f"{step:17}" + " ".join(f"{cell:>13}" for cell in cells))
         return "\n".join(lines)
@@ -65,8 +65,8 @@ def with_keepers(shape: Shape) -> Shape:
     return replace(shape, **services, epoch_slots=min(shape.epoch_slots, 12), log_epochs=1)
 
 
-def tally(first: int, count: int, *, keepers: bool = False, streams: bool = False) -> Tally:
-    """Run the schedules of so many seeds. They go on after a failure, which is noted. ``keepers``, ``streams``: in all."""
+def tally(first: int, count: int, *, keepers: bool = False, streams: bool = False, together: bool = False) -> Tally:
+    """Run the schedules of so many seeds. They go on after a failure, which is noted. The others: in all of them."""
     found, began = Tally(), time.process_time()
     gc.disable()  # greenlets and worlds refer to each other; collecting after each block is much cheaper
     try:
@@ -74,6 +74,7 @@ def tally(first: int, count: int, *, keepers: bool = False, streams: bool = Fals
             for seed in range(first, first + count):
                 shape = Shape.of(seed).streaming() if streams else Shape.of(seed)
                 shape = with_keepers(shape) if keepers else shape
+                shape = shape.crowded() if together else shape
                 try:
                     world = run(shape)
                 except Exception as e:
@@ -137,6 +138,7 @@ def main() -> int:
         "--keepers", action="store_true", help="services in every schedule, and a log that forgets soon"
     )
     parser.add_argument("--streams", action="store_true", help="a table with streams in every schedule")
+    parser.add_argument("--together", action="store_true", help="commits that wait land together in every schedule")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     first = int(time.time()) * 10_000 if given.seed is None else given.seed
@@ -148,7 +150,9 @@ def main() -> int:
     print(f"from seed {first} for {given.seconds:g} s on {given.processes} processes; Ctrl-C ends it early", flush=True)
     with ProcessPoolExecutor(given.processes, initializer=deaf) as pool:
         blocks = itertools.count(first, BLOCK)
-        block = functools.partial(tally, count=BLOCK, keepers=given.keepers, streams=given.streams)
+        block = functools.partial(
+            tally, count=BLOCK, keepers=given.keepers, streams=given.streams, together=given.together
+        )
         running = {pool.submit(block, next(blocks)) for _ in range(2 * given.processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)

@@ -86,7 +86,7 @@ def _new_table() -> Bodies:
 
 @functools.cache
 def _founded(
-    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, bucket_count: int | None
+    groups: int, lock: str, isolation: str, log_epochs: int, unique: bool, bucket_count: int | None, together: bool
 ) -> tuple[Objects, State]:
     """The objects of a table with so many file groups, and what they hold."""
     world = World(Shape(0, groups=groups), objects=Objects(_new_table()))
@@ -103,7 +103,11 @@ def _founded(
 
     world.alone(found)
     settings = {"lock": lock, "isolation": isolation, "log_epochs": log_epochs}
-    settings |= {"unique_constraints": [EMAIL] if unique else [], "bucket_count": bucket_count}
+    settings |= {
+        "unique_constraints": [EMAIL] if unique else [],
+        "bucket_count": bucket_count,
+        "group_commit": together,
+    }
     return _set_up(world.objects.bodies(), settings), state
 
 
@@ -121,8 +125,8 @@ def _set_up(bodies: Bodies, settings: dict[str, Any]) -> Objects:
 
 
 @functools.cache
-def _merge_on_read(groups: int, lock: str, log_epochs: int) -> Objects:
-    return _set_up(ground(groups).bodies, {"lock": lock, "log_epochs": log_epochs})
+def _merge_on_read(groups: int, lock: str, log_epochs: int, together: bool) -> Objects:
+    return _set_up(ground(groups).bodies, {"lock": lock, "log_epochs": log_epochs, "group_commit": together})
 
 
 def prepare() -> None:
@@ -134,7 +138,8 @@ def prepare() -> None:
                     for log_epochs in LOG_EPOCHS:
                         for unique in (False, True):
                             for bucket_count in BUCKETS:
-                                _founded(groups, lock, level, log_epochs, unique, bucket_count)
+                                for together in (False, True):
+                                    _founded(groups, lock, level, log_epochs, unique, bucket_count, together)
         for bucket_count in (1, 2):
             for number in range(1, len(stream_tables.SETS)):
                 stream_tables.founded(number, bucket_count)
@@ -157,12 +162,22 @@ class World:
                 if shape.streams
                 else row_tables.founded(shape.bucket_count, shape.by_events)
             )
-            objects = _set_up(bodies, {"lock": shape.lock, "log_epochs": shape.log_epochs})
+            settings = {"lock": shape.lock, "log_epochs": shape.log_epochs, "group_commit": shape.together}
+            objects = _set_up(bodies, settings)
         elif shape.merge_on_read:
-            objects, self.base = _merge_on_read(shape.groups, shape.lock, shape.log_epochs), self.ground[-1][2]
+            objects, self.base = (
+                _merge_on_read(shape.groups, shape.lock, shape.log_epochs, shape.together),
+                self.ground[-1][2],
+            )
         if objects is None:
             objects, self.base = _founded(
-                shape.groups, shape.lock, shape.isolation, shape.log_epochs, shape.unique, shape.bucket_count
+                shape.groups,
+                shape.lock,
+                shape.isolation,
+                shape.log_epochs,
+                shape.unique,
+                shape.bucket_count,
+                shape.together,
             )
         self.objects = objects.copy()
         self.lock_servers = {LOCKS[0]: LockServer(), LOCKS[1]: LockServer(token=_SECOND_TOKENS)}
@@ -329,7 +344,7 @@ class World:
             return
         objects, mine = self.objects, f'"T":"{attempt.instant}"'.encode()
         for path in itertools.chain.from_iterable(objects.unflushed.values()):
-            entry = path.startswith(LOG) and b'"kind":"commit"' in (body := objects.stored[path].body) and mine in body
+            entry = path.startswith(LOG) and b'"kind":"commit' in (body := objects.stored[path].body) and mine in body
             if entry or (path.startswith("part=") and attempt.instant in path):
                 self.scheduler.violation = Anomaly(
                     f"{attempt.name} was told that it has landed, and {path} is on no disk"
@@ -456,6 +471,7 @@ class World:
             follow=self._follow(entries),
         )
         self.upkeep.judge(table, entries, story)
+        self.also["commits that others made"] += sum(isinstance(e, Commit) and e.place > 0 for e in entries)
         self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
         self.also["compactions"] += sum(isinstance(e, Commit) and e.operation == "COMPACT" for e in entries)
         if self.shape.batches and not self.ground:

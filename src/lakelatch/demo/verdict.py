@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..occ.entries import Begin, Commit, End, LogEntry
+from ..occ.entries import Begin, Commit, End, Single
 from ..occ.log import metadata_of
 from ..occ.table import Table
 from .replay import replay
@@ -24,7 +24,7 @@ class Finding:
     seen: str
 
 
-def judge(table: Table, story: Story, log: list[LogEntry], folder: Path) -> Iterator[Finding]:
+def judge(table: Table, story: Story, log: list[Single], folder: Path) -> Iterator[Finding]:
     """Every check in turn; each takes some seconds for a table of hundreds of thousands of rows."""
     commits = [entry for entry in log if isinstance(entry, Commit) and not entry.empty]
     writers = writers_of(log)
@@ -48,7 +48,7 @@ def judge(table: Table, story: Story, log: list[LogEntry], folder: Path) -> Iter
     yield Finding("`lakelatch check --deep` finds nothing wrong", not bad, seen)
 
 
-def writers_of(log: list[LogEntry]) -> dict[str, str]:
+def writers_of(log: list[Single]) -> dict[str, str]:
     """Who began each transaction."""
     return {entry.instant: entry.writer for entry in log if isinstance(entry, Begin)}
 
@@ -84,6 +84,6 @@ def _files(folder: Path, wanted: set[str]) -> Finding:
     return Finding(what, not odd, seen)
 
 
-def outcome_of(log: list[LogEntry], instant: str) -> Commit | End | None:
+def outcome_of(log: list[Single], instant: str) -> Commit | End | None:
     """The entry that ended a transaction, None while it is open."""
     return next((e for e in log if isinstance(e, Commit | End) and e.instant == instant), None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from ..occ.entries import LogEntry, decode
+from ..occ.entries import Single, decode, singly
 from ..occ.log import epochs, is_slot, slot_path
 from ..storage import Store, is_far
 
@@ -63,8 +63,8 @@ class LogBodies:
             self._kept[path] = found
         return found
 
-    def entries(self) -> list[LogEntry] | None:
+    def entries(self) -> list[Single] | None:
         """All entries that were read, in order; None where they are not kept, or not all of them are."""
         if not self._far or self._size > self._kept_bytes:
             return None
-        return [decode(body, path) for path, body in list(self._kept.items())]
+        return [each for path, body in list(self._kept.items()) for each in singly(decode(body, path))]

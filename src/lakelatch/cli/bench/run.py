@@ -113,7 +113,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _settings(given: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE, each with the type of its field."""
     found: dict[str, Any] = {}
-    known = Settings().to_json()
+    known = Settings().to_json() | {"group_commit": Settings().group_commit}  # which entries leave out where it is off
     for each in given:
         name, there, text = each.partition("=")
         if not there or name not in known:
