@@ -15,7 +15,7 @@ from lakelatch.conflict.operations import COMPLETED, Kind
 from lakelatch.hudi.files import LogFile
 from lakelatch.hudi.files.file_names import new_file_id
 from lakelatch.hudi.timeline.snapshot import TimelineView
-from lakelatch.occ.services import compaction
+from lakelatch.occ.services import compaction, rewriting
 from lakelatch.occ.staging import stream_files
 from lakelatch.occ.writing import stream_writes
 from lakelatch.streams import CLEARED, DELETED, UPSERT, events, merge
@@ -73,7 +73,7 @@ def what_lands_beside_a_plan_is_in_no_base_file() -> Patches:
 @mutant(_kept)
 def a_compaction_forgets_who_was_deleted() -> Patches:
     """Keys without a row keep no ordering values, so what is older than a delete counts after a compaction."""
-    return [mock.patch.object(compaction, "floors_to_footer", return_value={})]
+    return [mock.patch.object(rewriting, "floors_to_footer", return_value={})]
 
 
 @mutant(_streams)
