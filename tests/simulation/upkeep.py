@@ -84,7 +84,9 @@ class Upkeep:
         for table in self._turns(process, 3):
             world.scheduler.pause(luck.random() * 0.5)
             acts = _ACTS_OF_LOG_FILES if world.shape.merge_on_read else _ACTS
-            if world.shape.appends and not world.shape.streams:  # whose log files have real bytes, and are not of streams
+            if (
+                world.shape.appends and not world.shape.streams
+            ):  # whose log files have real bytes, and are not of streams
                 acts = _ACTS_OF_APPENDS
             what = luck.choices(list(acts), list(acts.values()))[0]
             call = Call(what, table.writer)
