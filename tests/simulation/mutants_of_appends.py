@@ -72,7 +72,7 @@ def a_log_compaction_takes_in_all_that_has_landed() -> Patches:
     bound = mock.patch.object(log_compaction, "_bound", lambda _session, state: f"{state.top}~")
     return [
         bound,
-        mock.patch.object(upkeep, "_ACTS_OF_MERGE_ON_READ", {"compact_logs": 1}),
+        mock.patch.object(upkeep, "_ACTS_OF_APPENDS", {"compact_logs": 1}),
     ]  # as long as nothing is compacted
 
 

@@ -41,8 +41,8 @@ _ACTS = {
     "clean": 4, "plan_clean": 2, "cluster": 2, "plan_clustering": 2, "execute": 4, "cancel": 1,
     "savepoint": 3, "delete_savepoint": 1, "restore": 2, "sweep": 1, "archive": 3, "plan_archive": 1,
 }  # fmt: skip
-_ACTS_OF_STREAMS = _ACTS | {"compact": 8, "plan_compaction": 5}
-_ACTS_OF_MERGE_ON_READ = _ACTS_OF_STREAMS | {"compact_logs": 8, "plan_log_compaction": 4}
+_ACTS_OF_LOG_FILES = _ACTS | {"compact": 8, "plan_compaction": 5}
+_ACTS_OF_APPENDS = _ACTS_OF_LOG_FILES | {"compact_logs": 8, "plan_log_compaction": 4}
 _REFUSALS = (ConflictError, InputError, RolledBackError, UnsupportedTableError)  # nothing of it has landed
 _ERRORS = (*_REFUSALS, CommitStateUnknownError, LockError, StorageError)  # any other says something that is not so
 _LANDS_AS = {"savepoint": "SAVEPOINT", "delete_savepoint": "SAVEPOINT_DELETE", "restore": "RESTORE"}
@@ -83,8 +83,11 @@ class Upkeep:
         luck = world.scheduler.random
         for table in self._turns(process, 3):
             world.scheduler.pause(luck.random() * 0.5)
-            acts = _ACTS_OF_MERGE_ON_READ if world.shape.merge_on_read else _ACTS
-            acts = _ACTS_OF_STREAMS if world.shape.streams else acts
+            acts = _ACTS_OF_LOG_FILES if world.shape.merge_on_read else _ACTS
+            if (
+                world.shape.appends and not world.shape.streams
+            ):  # whose log files have real bytes, and are not of streams
+                acts = _ACTS_OF_APPENDS
             what = luck.choices(list(acts), list(acts.values()))[0]
             call = Call(what, table.writer)
             self.calls.append(call)
