@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import hashlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -24,6 +25,9 @@ import pyarrow.compute as pc
 import lakelatch
 import lakelatch.locks
 from lakelatch.errors import LakeLatchError
+
+# The help of a command line whose shell is not known: it says other things where typer finds one.
+os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 PAGE = Path(__file__).with_suffix(".md")
 ROWS = pa.table({"id": ["a", "b"], "p": ["x", "y"], "n": [1, 2], "x": [0.5, 1.5]})
