@@ -19,6 +19,8 @@ CALLS = {
     "delete_all": lambda _rows: (),
     "sink": lambda _rows: (),
     "update_where": lambda _rows: ("true", {"seen": 2}),
+    "execute": lambda _rows: ("20260101000000000",),
+    **dict.fromkeys(("cluster", "compact", "compact_logs", "clean", "run_services", "explain"), lambda _rows: ()),
 }
 METHODS = [name for name in dir(lakelatch.spark.SparkTable) if not name.startswith("_")]
 TXN_METHODS = ("insert", "upsert", "delete", "delete_where", "delete_all", "update_where", "merge", "read")
