@@ -49,12 +49,15 @@ demo-streams: venv
 	@$(BIN)/python -m lakelatch.cli.demo_streams $(ARGS)
 
 # Cheap first. Spark and the JVM run after the others, not beside them: some of the others measure how soon something
-# happens.
+# happens. The tests on a cluster mostly wait.
+CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
 test: lint types
 	@scripts/ensure_tools.sh all
 	@scripts/ensure_jvm.sh
 	$(FAST)
-	$(STAGES) 'Spark: $(PYTEST) -m spark' 'JVM: $(PYTEST) -m "jvm and not spark" -p no:cacheprovider'
+	$(STAGES) 'Spark: $(PYTEST) -m spark $(addprefix --ignore=,$(CLUSTER))' \
+	  'JVM: $(PYTEST) -m "jvm and not spark" -p no:cacheprovider' \
+	  'cluster: $(PYTEST) -m spark -p no:cacheprovider $(CLUSTER)'
 
 test-fast: venv
 	$(FAST)
