@@ -85,18 +85,25 @@ def test_a_clustering_by_tasks_is_what_plain_python_makes_of_it(spark: Any, make
     assert table.cluster(**LAYOUT) is None
 
 
-def test_plain_python_finishes_what_tasks_have_begun(make: Callable[..., Any]) -> None:
-    """And a merge-on-read table is compacted by both."""
+def test_plain_python_finishes_what_tasks_have_begun(spark: Any, make: Callable[..., Any]) -> None:
+    """And a merge-on-read table is compacted by both; before, tasks have made its log files fewer."""
     table = make(sizes=BY_TASKS, type="merge_on_read", bucket_count=3)
     cities = [f"c{n}" for n in range(8)]
     filled(table.table, files=1, cities=cities)
-    table.table.upsert(
-        pa.table(
-            {"id": [f"0-{c}-{n}" for c in cities for n in range(99)], "city": [c for c in cities for _ in range(99)]}
-            | {"n": [7] * 792, "name": ["new"] * 792}
+    for name in ("new", "newer"):
+        table.table.upsert(
+            pa.table(
+                {
+                    "id": [f"0-{c}-{n}" for c in cities for n in range(99)],
+                    "city": [c for c in cities for _ in range(99)],
+                }
+                | {"n": [7] * 792, "name": [name] * 792}
+            )
         )
-    )
     before = rows_of(table.table)
+    assert table.compact_logs(min_logs=2).mine
+    assert len(jobs_of(spark, f"compact_logs {table.table.url}")) == 1
+    assert rows_of(table.table) == before
     planned = table.table.plan_compaction()
 
     def dying(progress: lakelatch.Progress) -> None:
