@@ -9,6 +9,7 @@ sum over the table only changes when a transaction says so. `graph` judges the s
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -338,11 +339,15 @@ def judge_losses(
     """Nobody was told that it lost without a true conflict: the winner has landed since the loser began, and they meet."""
     begun = {e.instant: e.slot for e in entries if isinstance(e, Begin)}
     commits = {e.instant: e for e in entries if isinstance(e, Commit)}
+    ends = {e.instant: e.slot for e in entries if isinstance(e, End | Commit)}
+    plans = {e.instant for e in entries if isinstance(e, Begin) and e.plan is not None}
     known = {a.instant: a for a in attempts if a.instant}
     for attempt in attempts:
         if not attempt.winner:
             continue
         winner = commits.get(attempt.winner)
+        if attempt.winner in plans and ends.get(attempt.winner, math.inf) > ends.get(attempt.instant, math.inf):
+            continue  # nobody could end that plan for as long as one waits
         if winner is None or winner.slot < begun[attempt.instant]:
             raise Anomaly(f"{attempt.name} lost against {attempt.winner}, which has not landed since it began")
         other = known.get(attempt.winner, Attempt("a service"))
