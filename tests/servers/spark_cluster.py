@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,11 @@ S3A = TOOLS / "s3a" / "jars"
 
 
 @contextmanager
-def spark_cluster(folder: Path, of_host: Sequence[Mapping[str, str]] = ({}, {})) -> Iterator[Cluster]:
+def spark_cluster(folder: Path) -> Iterator[Cluster]:
     """Ends with all of its processes."""
     pytest.importorskip("pyspark")
     if shutil.which("java") is None:
         missing("Java 17 is missing")
     # What a worker imports: the package is installed in this environment, the tests are not.
-    with started(folder, environment={"PYTHONPATH": str(Path(__file__).parents[2])}, of_host=of_host) as cluster:
+    with started(folder, environment={"PYTHONPATH": str(Path(__file__).parents[2])}) as cluster:
         yield cluster

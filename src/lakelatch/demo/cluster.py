@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -60,14 +60,12 @@ def spark_cluster(
     *,
     cores: int = 1,
     environment: Mapping[str, str] | None = None,
-    of_host: Sequence[Mapping[str, str]] = ({}, {}),
 ) -> Iterator[Cluster]:
     """A master and a worker on each of `HOSTS`, from PySpark's own jars; their logs and work folders are in ``folder``.
 
     Args:
         cores: of each worker, as far as Spark knows.
         environment: of all; executors inherit it.
-        of_host: what each worker has beside it.
 
     Raises:
         ConfigError: PySpark or Java is missing, or a process does not start.
@@ -96,8 +94,7 @@ def spark_cluster(
             worker = [*run, "org.apache.spark.deploy.worker.Worker", "--host", host, "--port", str(free_port())]
             worker += ["--webui-port", str(free_port()), "--cores", str(cores), "--memory", f"{cores}g"]
             worker += ["--work-dir", str(work), f"spark://{HOSTS[0]}:{at}"]
-            own = {**variables, **of_host[number]}
-            workers.append(stack.enter_context(running(worker, work / "log", own, lambda: True)))
+            workers.append(stack.enter_context(running(worker, work / "log", variables, lambda: True)))
         yield Cluster(f"spark://{HOSTS[0]}:{at}", workers)
 
 
