@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,10 @@ def _lines(results: Results) -> Iterator[str]:
     )
     yield ""
     yield "```text"
-    yield from (part.command(plan["seconds"], plan["rounds"]) for part in PARTS)
+    measured_ones = {cell.system for cell in results.cells()}
+    for part in PARTS:
+        peers = tuple(each for each in part.peers if each.replace("/best", "").replace("/", " ") in measured_ones)
+        yield replace(part, peers=peers).command(plan["seconds"], plan["rounds"])
     yield "```"
     yield ""
     yield from goals(results)
