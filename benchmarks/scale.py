@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,11 @@ import pyarrow.dataset as ds
 
 import lakelatch
 from lakelatch.hudi.files import PARTITION_METADATA, partition_metadata
-from lakelatch.hudi.timeline import WriteStat
 from lakelatch.occ.check import check
 from lakelatch.occ.table.table import Table
 
 from ._report import machine, show
-from .commits.growth import exponent
+from .commits.growth import exponent, stat_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
 LINKS = 30_000  # of one file; ext4 allows 65,000
@@ -63,26 +61,13 @@ def fill(url: str, groups: int, partitions: int, read_rows: int) -> None:
         sources = sorted((root / "part=1").glob("*.parquet"))
         with table.transaction("bulk_insert") as txn:
             sizes = [each.stat().st_size for each in sources]
-            stats = [_stat(n, 1 + n % (partitions - 1), txn.instant, sizes[n // LINKS]) for n in range(groups - READ)]
+            stats = [stat_of(n, 1 + n % (partitions - 1), txn.instant, sizes[n // LINKS]) for n in range(groups - READ)]
             for number, each in enumerate(stats):
                 if not (folder := root / each.partition).exists():
                     folder.mkdir()
                     (folder / PARTITION_METADATA).write_bytes(partition_metadata(txn.instant, each.partition))
                 os.link(sources[number // LINKS], root / each.path)
             txn.add(stats)
-
-
-def _stat(number: int, partition: int, instant: str, size: int) -> WriteStat:
-    folder, file_id = f"part={partition}", f"{uuid.UUID(int=number + 1)}-0"
-    return WriteStat(
-        file_id=file_id,
-        path=f"{folder}/{file_id}_0-0-0_{instant}.parquet",
-        partition=folder,
-        num_writes=10,
-        num_inserts=10,
-        total_write_bytes=size,
-        file_size=size,
-    )
 
 
 def cpu(work: Callable[[], Any], rounds: int = ROUNDS) -> float:

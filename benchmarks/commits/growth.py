@@ -84,7 +84,7 @@ def fill(table: Table, root: Path, groups: int, partitions: int) -> None:
     commit(table, -1)
     written = next((root / "part=0").glob("*.parquet"))
     txn = table.transaction("bulk_insert")
-    stats = [_stat(n, n % partitions, txn.instant) for n in range(groups)]
+    stats = [stat_of(n, n % partitions, txn.instant) for n in range(groups)]
     for partition in range(1, partitions):
         (root / f"part={partition}").mkdir()
     for each in stats:
@@ -93,7 +93,8 @@ def fill(table: Table, root: Path, groups: int, partitions: int) -> None:
     txn.commit()
 
 
-def _stat(number: int, partition: int, instant: str) -> WriteStat:
+def stat_of(number: int, partition: int, instant: str, size: int = 1000) -> WriteStat:
+    """Ten rows in a file of its own group."""
     folder, file_id = f"part={partition}", f"{uuid.UUID(int=number + 1)}-0"
     return WriteStat(
         file_id=file_id,
@@ -101,8 +102,8 @@ def _stat(number: int, partition: int, instant: str) -> WriteStat:
         partition=folder,
         num_writes=10,
         num_inserts=10,
-        total_write_bytes=1000,
-        file_size=1000,
+        total_write_bytes=size,
+        file_size=size,
     )
 
 

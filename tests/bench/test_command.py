@@ -21,7 +21,7 @@ from lakelatch.cli.bench.run import interruptible
 from lakelatch.storage import open_store
 from lakelatch.testing.contention import until
 
-from ..servers import KEY, s3s_fs, versitygw
+from ..servers import KEY, Bucket, s3s_fs, versitygw
 
 
 def bench(*arguments: str, code: int = 0) -> str:
@@ -182,12 +182,17 @@ def test_a_folder_may_be_named_by_a_url(tmp_path):
     assert list(store.iterdir()) == []
 
 
+def _reachable(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a folder of the bucket, with the keys in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    return f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
+
+
 @pytest.mark.server
 def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
     with versitygw(tmp_path / "s3") as bucket:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
-        url = f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
+        url = _reachable(bucket, monkeypatch)
         store = open_store(url)
         store.put("other", b"mine")
         out = tmp_path / "o"
@@ -203,9 +208,7 @@ def test_a_bucket_is_left_as_it_was(tmp_path, monkeypatch):
 @pytest.mark.server
 def test_a_store_whose_conditional_writes_race_gets_no_rate(tmp_path, monkeypatch):
     with s3s_fs(tmp_path / "s3") as bucket:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
-        url = f"{bucket.url}/mine?endpoint={bucket.options['endpoint']}&region=us-east-1&allow_http=true"
+        url = _reachable(bucket, monkeypatch)
         told = bench(
             "appends", "--table", url, "--writers", "2", "--operations", "2", "--rounds", "1", "--out", str(tmp_path / "o"),
             code=1,
