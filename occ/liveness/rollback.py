@@ -101,10 +101,11 @@ class FailedWriteCleaner:
             return False
         return True
 
-    def sweep(self, instant: str, action: str = "") -> int:
+    def sweep(self, instant: str, action: str = "", *, known: Collection[Marker] = ()) -> int:
         """Delete what an ended transaction left; returns the number of data files. Safe to repeat, by anybody.
 
-        Of a transaction that did not land everything goes; of one that did, its markers and its heartbeat.
+        Of a transaction that did not land everything goes, with files whose marker another sweep has taken (``known``, by its
+        own writer); of one that did, its markers and its heartbeat.
         """
         outcome = self._log.outcome(instant)
         if outcome == "commit":
@@ -112,6 +113,7 @@ class FailedWriteCleaner:
         elif outcome == "undone":
             self._sweep_undone(instant)
         elif outcome in ("rollback", "abort") and self._ended_for_sure(instant):
+            delete_announced(self._store, known)
             return self._sweep_dead(instant, action)
         return 0  # a stranger's, alive, or perhaps archived: not ours to touch
 

@@ -322,6 +322,7 @@ class Attempt:
             return None
         if (record := self.session.records.get(self.instant)) is not None:
             record.settle()  # or a late put would follow the deletion
+        record = self.session.records.get(self.instant)
         self.over("aborted" if self.plan is None else "left")
         abandon()
         if self.plan is not None:
@@ -337,7 +338,9 @@ class Attempt:
 
         try:
             ended = self.session.log.append(build) is not None or None
-            self.session.cleaner.sweep(self.instant, self.announced_as)
+            # Who was ended by force has perhaps not noticed it (`OwnRecord`), and put a file behind the other's sweep.
+            known = record.markers if record is not None else ()
+            self.session.cleaner.sweep(self.instant, self.announced_as, known=known)
         except LakeLatchError:
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
         return ended

@@ -67,6 +67,17 @@ def test_a_writer_that_may_have_been_found_silent_asks_and_withholds_its_file(wo
     assert world.content() == BEGUN
 
 
+def test_what_a_living_writer_puts_after_it_was_ended_by_force_goes_with_its_abort(world):
+    """It beats in time, so it does not look; `lakelatch rollback --force` asks for no silence."""
+    a, txn = ended_by_another(world, lambda _: None)
+    there = data_files(a)
+    insert(txn, "a", "late")
+    with pytest.raises(lakelatch.RolledBackError):
+        txn.commit()
+    assert data_files(a) == there
+    assert world.content() == BEGUN
+
+
 def test_a_writer_that_always_believes_in_itself_leaves_a_file_that_is_no_commits(world, breaks):
     """What the look spares others: nothing but a deletion."""
     breaks(HeartbeatSender, "longest_silence_s", lambda *_: 0.0)
