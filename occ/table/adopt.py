@@ -170,7 +170,8 @@ def _wait_for_silence(
             return
         if progress:
             progress(longest)
-        env.sleep(min(longest, max(settings.heartbeat_interval_s / 2, 0.05)))
+        # At least a moment: what is left may be less than the clock can tell.
+        env.sleep(min(max(longest, 0.001), max(settings.heartbeat_interval_s / 2, 0.05)))
 
 
 def _refuse_the_living(table: str, instants: Iterable[str]) -> None:

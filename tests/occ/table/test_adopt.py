@@ -83,6 +83,23 @@ def test_a_time_that_an_older_log_gave_away_is_not_given_again(world, place):
     assert content(table) == BEGUN | {"c0": 1}
 
 
+def test_a_rest_too_short_for_the_clock_is_waited_for_as_well(world):
+    """On this fake clock what is left of the time-out falls to 1e-13 s, less than the clock can tell."""
+    told = []
+    w = world.writer("W")
+    w.begin_add("a")
+    w.die()
+    shutil.rmtree(world.folder / LOG)
+    world.env.advance(0.1)
+
+    def progress(seconds):
+        told.append(seconds)
+        assert len(told) < 100
+
+    lakelatch.adopt(str(world.folder), env=world.env.peer(), progress=progress).close()
+    assert told
+
+
 def test_what_an_older_log_left_is_named_by_check_and_left_by_clean(world):
     """Nobody knows its outcome any more, so nobody deletes it; and it can do no harm."""
     w = world.writer("W")
