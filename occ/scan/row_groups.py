@@ -110,17 +110,12 @@ class RowReader:
         """The number of rows of a slice, whatever the condition says."""
         if not slice_.logs:
             return int(self._session.footers.of(slice_.path).num_rows)
-        return int(
-            slice_rows(self._session.store, self._session.config, self._session.streams, slice_, columns=()).num_rows
-        )
+        return self._merged(slice_, ()).num_rows
 
     def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
         """The rows of the first row group, and calls for those of the others."""
         if slice_.logs:
-            wanted = self._wanted
-            rows = slice_rows(
-                self._session.store, self._session.config, self._session.streams, slice_, columns=wanted.needed
-            )
+            rows = self._merged(slice_, self._wanted.needed)
             return self._chosen(lambda names: rows.select([n for n in names if n in rows.column_names])), []
         known = self._session.footers.get(slice_.path)
         if known is not None and not self._that_may_match(known):
@@ -130,6 +125,10 @@ class RowReader:
             if not numbers:
                 return self._wanted.schema.empty_table(), []
             return self._read(file, numbers[0]), [partial(self._row_group, slice_.path, n) for n in numbers[1:]]
+
+    def _merged(self, slice_: FileSlice, columns: Sequence[str]) -> pa.Table:
+        source = self._session
+        return slice_rows(source.store, source.config, source.streams, slice_, columns=columns, meta=False)
 
     def _row_group(self, path: str, number: int) -> pa.Table:
         with self._session.footers.open(path) as file:

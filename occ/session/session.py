@@ -469,7 +469,7 @@ class Session:
         if group.logs:
             from ...streams import slice_rows
 
-            rows = slice_rows(self.store, self.config, self.streams, group, columns=columns)
+            rows = slice_rows(self.store, self.config, self.streams, group, columns=columns, meta=meta)
             return rows if meta else rows.select([n for n in rows.column_names if n not in META_COLUMNS])
         with self.footers.open(group.path) as file:
             there = file.schema_arrow.names

@@ -10,7 +10,14 @@ import pytest
 import lakelatch
 
 SCHEMA = pa.schema(
-    [("id", pa.string()), ("a", pa.int64()), ("a_at", pa.date32()), ("b", pa.string()), ("b_at", pa.int64())]
+    [
+        ("id", pa.string()),
+        ("a", pa.int64()),
+        ("a_at", pa.date32()),
+        ("b", pa.string()),
+        ("b_at", pa.int64()),
+        ("n", pa.int64()),
+    ]
 )
 
 
@@ -34,6 +41,26 @@ def test_streams_are_declared_and_listed(run, url):
     assert run("streams", "list", url).stdout == told
     (one,) = run.json("streams", "list", url)
     assert (one["name"], one["columns"], one["ordering"], one["on_delete"]) == ("one", ["a"], "a_at", "row")
+    given = [
+        "two",
+        "--columns",
+        "b,n",
+        "--ordering",
+        "b_at",
+        "--null",
+        "write",
+        "--default",
+        "b=007",
+        "--default",
+        "n=5",
+    ]
+    assert "foreign_readers" in run("streams", "add", url, *given, "--merge", "n=sum", code=2).stderr
+    given += ["--no-foreign-readers", "--merge", "n=sum"]
+    for wrong in ("--merge=n", "--default", "=1"), ("--default", "n=x"), ("--default", f"n={'9' * 5000}"):
+        assert "n" in run("streams", "add", url, *given, *wrong, code=2).stderr
+    two = run.json("streams", "add", url, *given)
+    assert (two["null"], two["foreign_readers"], two["merge"]) == ("write", False, [["n", "sum"]])
+    assert [(each["column"], each["value"]) for each in two["defaults"]] == [("b", "007"), ("n", 5)]
 
 
 def test_a_row_is_explained_by_its_events(run, url):

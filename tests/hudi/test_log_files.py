@@ -68,7 +68,6 @@ def test_torn_blocks_are_told_and_the_whole_ones_kept():
         (block(4, {0: "1"}, b""), "HFile"),
         (block(6, {0: "1"}, b""), "change data"),
         (block(9, {0: "1"}, b""), "kind 9"),
-        (block(AVRO, {0: "1", 7: "true"}, b""), "partial updates"),
         (data_block("1", ROWS).replace(b"\0\0\0\1\0\0\0\3", b"\0\0\0\2\0\0\0\3", 1), "format version 2"),
     ],
 )

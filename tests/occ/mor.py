@@ -48,8 +48,14 @@ def data_block(
     more: Sequence[Row] = (),
     file_id: str = "f",
     merged: Sequence[str] = (),
+    partial: bool = False,
 ) -> bytes:
-    """Rows as the JVM puts them into a log file; the partition is that of column ``part``. ``merged``: of a log compaction."""
+    """Rows as the JVM puts them into a log file; the partition is that of column ``part``.
+
+    Args:
+        merged: of a log compaction.
+        partial: they set the columns of ``schema`` only.
+    """
     record = {
         "type": "record",
         "name": "r",
@@ -62,7 +68,8 @@ def data_block(
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed, row | dict(zip(META_COLUMNS, meta, strict=True)))
         body += struct.pack(">i", len(out.getvalue())) + out.getvalue()
-    return block(AVRO, {0: instant, 2: json.dumps(record)} | _merged(merged), body)
+    header = {0: instant, 2: json.dumps(record)} | _merged(merged) | ({7: "true"} if partial else {})
+    return block(AVRO, header, body)
 
 
 def _merged(instants: Sequence[str]) -> dict[int, str]:
@@ -95,16 +102,23 @@ class Mor:
     """A table of version 8 or 9 that another engine has made: ordered by ``v``, or by commits only."""
 
     def __init__(
-        self, folder: Path, *, version: int = 8, ordering: str | None = "v", env: Any = None, **settings: Any
+        self,
+        folder: Path,
+        *,
+        version: int = 8,
+        ordering: str | None = "v",
+        env: Any = None,
+        columns: pa.Schema = SCHEMA,
+        **settings: Any,
     ) -> None:
-        self.folder = folder
+        self.folder, self.columns = folder, columns
         given = settings | ({"env": env} if env else {})
         made = lakelatch.create(
             str(folder),
             record_key="id",
             partition_by="part",
             ordering_field=ordering,
-            schema=SCHEMA,
+            schema=columns,
             table_version=version,
             **given,
         )
@@ -120,14 +134,14 @@ class Mor:
     def at(cls, folder: Path) -> Mor:
         """One that is there."""
         mor = cls.__new__(cls)
-        mor.folder = folder
+        mor.folder, mor.columns = folder, SCHEMA
         mor._read()
         return mor
 
     def _read(self) -> None:
         self.config = TableConfig.from_bytes((self.folder / PROPERTIES_PATH).read_bytes())
         self.groups: dict[str, str] = {}
-        self.schema = to_avro(SCHEMA, self.config.name)  # of the commits that follow
+        self.schema = to_avro(self.columns, self.config.name)  # of the commits that follow
 
     def base(self, requested: str, completed: str, part: str, rows: Sequence[Row], file_id: str = "") -> str:
         """A base file; returns its file id."""
@@ -141,8 +155,8 @@ class Mor:
             "_hoodie_partition_path": [partition] * len(rows),
             "_hoodie_file_name": [name] * len(rows),
         }
-        wide = pa.schema([*(pa.field(n, pa.string()) for n in META_COLUMNS), *SCHEMA])
-        columns = meta | {n: [row[n] for row in rows] for n in SCHEMA.names}
+        wide = pa.schema([*(pa.field(n, pa.string()) for n in META_COLUMNS), *self.columns])
+        columns = meta | {n: [row[n] for row in rows] for n in self.columns.names}
         pq.write_table(pa.table(columns, schema=wide), self.folder / partition / name, store_schema=False)
         self._commit(requested, completed, file_id, partition, name, len(rows))
         self.groups[part] = file_id

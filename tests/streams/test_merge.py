@@ -253,3 +253,31 @@ def test_notes_and_floors_come_back_as_they_were():
     for bad in (b"", b"!", b"AAAA", stored[b"lakelatch.floors"][:40]):
         with pytest.raises(CorruptTableError, match="floors of rows"):
             floors_of({b"lakelatch.floors": bad}, "x.parquet")
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_stream_that_nothing_can_have_emptied_gets_a_column_that_adds_up(tmp_path, compacted):
+    columns = [pa.field("n", pa.int64()), pa.field("n_at", pa.int64()), pa.field("word", pa.string())]
+    schema = pa.schema([*SCHEMA, *columns])
+    made = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1, "env": FakeEnvironment(seed=1)}
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", schema=schema, **made) as table:
+        given = {"ordering": "n_at", "on_delete": "ignore", "foreign_readers": False}
+        table.stream("n", columns=["word"], **given).upsert([{"id": "k", "word": "old", "n_at": 5}])
+        if compacted:
+            table.compact()
+        stream = table.stream("n", columns=["word", "n"], merge={"n": "sum"}, default={"n": 100}, **given)
+        stream.upsert([{"id": "k", "word": "late", "n": 1, "n_at": 3}], batch=("test", 1))
+        stream.upsert(
+            [{"id": "k", "word": "new", "n": 10, "n_at": 6}, {"id": "l", "word": "", "n": 7, "n_at": 1}],
+            batch=("test", 2),
+        )
+        seen = {row["id"]: (row["word"], row["n"]) for row in table.read().to_pylist()}
+        assert seen == {"k": ("new", 11), "l": ("", 107)}, "a row that was there has no default"
+        table.compact()
+        assert {row["id"]: (row["word"], row["n"]) for row in table.read().to_pylist()} == seen
+        table.stream("a", columns=["a"], ordering="a_at", on_delete="row")
+        table.stream("b", columns=["b"], ordering="b_at", on_delete="ignore", foreign_readers=False)
+        table.add_column("m", "int64")
+        given = {"ordering": "b_at", "on_delete": "ignore", "merge": {"m": "max"}, "foreign_readers": False}
+        with pytest.raises(InputError, match="no delete can have emptied it"):
+            table.stream("b", columns=["b", "m"], **given)

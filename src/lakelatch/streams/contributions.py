@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -124,7 +125,9 @@ def refuse_mergers(stream: Stream, schema: pa.Schema) -> None:
                 column=column,
                 merger=spec,
             )
-        if broken := _broken(merger, kind, said, f"{spec} of {kind}"):
+        # Trying its laws costs more than all else that a declaration does; each job that starts declares its stream again.
+        broken = (_broken if merger.inner.__hash__ is None else _broken_once)(merger, kind, said, f"{spec} of {kind}")
+        if broken:
             raise InputError(f"{what} can't have the merger {spec}: {broken}", column=column, merger=spec)
         for each in stream.defaults:
             if each.column == column:
@@ -151,3 +154,6 @@ def _broken(merger: Contributed, kind: pa.DataType, said: Laws, name: str) -> st
         step = "Floats are rounded with every addition; take a column of decimals, or of whole numbers"
     why = "events come late" if law == "order" else "a compaction merges some values ahead of others"
     return f"it does not keep the law {law!r}, and {why}.{shown}{step}"
+
+
+_broken_once = lru_cache(maxsize=256)(_broken)

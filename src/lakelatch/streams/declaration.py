@@ -190,7 +190,7 @@ def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str)
     """
     old = next((each for each in streams if each.name == wanted.name), None)
     if old is not None:
-        wanted = _extended(old, wanted, table)
+        wanted = _extended(old, wanted, table, streams)
     known = {each.column: each for each in old.defaults} if old else {}
     defaults = tuple(known.get(each.column) or replace(each, since=since) for each in wanted.defaults)
     made, others = replace(wanted, defaults=defaults), [each for each in streams if each.name != wanted.name]
@@ -209,7 +209,7 @@ def joined(streams: Sequence[Stream], wanted: Stream, *, since: str, table: str)
     return tuple(made if each is old else each for each in streams) if old else (*streams, made)
 
 
-def _extended(old: Stream, wanted: Stream, table: str) -> Stream:
+def _extended(old: Stream, wanted: Stream, table: str, streams: Sequence[Stream]) -> Stream:
     now = {each.column: each.value for each in old.defaults}
     asked = {each.column: each.value for each in wanted.defaults if each.column in old.columns}
     # In Python False is 0, and in a table it is not.
@@ -223,10 +223,12 @@ def _extended(old: Stream, wanted: Stream, table: str) -> Stream:
         )
     more = tuple(each for each in wanted.columns if each not in old.columns)
     new = tuple(each for each in wanted.defaults if each.column in more)
-    if wanted.merge and not old.merge:
+    emptied = old.on_delete != IGNORE or any(each.on_delete == ROW for each in streams)
+    if wanted.merge and not old.merge and emptied:
         raise InputError(
             f"stream {old.name!r} of {table} merges no columns yet, so what was compacted does not tell what emptied it: late "
-            f"events of {wanted.merge[0][0]} could not be told from those that must not count; give it to another stream"
+            f"events of {wanted.merge[0][0]} could not be told from those that must not count; give it to another stream. "
+            "Only where no delete can have emptied it (on_delete='ignore', and no stream has 'row') could it have mergers now"
         )
     return replace(old, columns=(*old.columns, *more), defaults=(*old.defaults, *new), merge=wanted.merge)
 

@@ -17,7 +17,7 @@ decides what an event does. They are in the base file: an ordering column is a c
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import CorruptTableError, InputError, TableError
-from ..hudi.merge import alike, merged_rows
+from ..hudi.merge import alike, merged_rows, needed_columns, widened
 from ..hudi.table import META_COLUMNS, RECORD_KEY, TableConfig, shown
 from ..hudi.timeline import FileSlice
 from ..mergers import Groups
@@ -55,6 +55,7 @@ def slice_rows(
     group: FileSlice,
     *,
     columns: Collection[str] | None = None,
+    meta: bool = True,
     strict: bool = False,
 ) -> pa.Table:
     """The rows of a slice with log files, by the rules of its streams, or of its table where it has none.
@@ -62,8 +63,8 @@ def slice_rows(
     Arguments and errors as of `hudi.merge.merged_rows`; memory is that of the slice's rows, twice.
     """
     if not streams:
-        return merged_rows(store, config, group, columns=columns, strict=strict)
-    return stitched(store, streams, group, columns=columns, strict=strict).rows
+        return merged_rows(store, config, group, columns=columns, meta=meta, strict=strict)
+    return stitched(store, streams, group, columns=columns, meta=meta, strict=strict).rows
 
 
 def stitched(
@@ -72,22 +73,24 @@ def stitched(
     group: FileSlice,
     *,
     columns: Collection[str] | None = None,
+    meta: bool = True,
     strict: bool = False,
 ) -> Stitched:
-    """The rows and floors of a slice.
+    """The rows and floors of a slice. Arguments as of `hudi.merge.merged_rows`.
 
     Raises as `events_of` does, and:
         ConfigError: a merger of a column that is read cannot be imported here.
         TableError: what events have contributed to a column does not fit together.
     """
-    needed = None if columns is None else {*columns, *META_COLUMNS, *(each.ordering for each in streams)}
+    needed = needed_columns(columns, [each.ordering for each in streams], meta=meta)
     base, floors = _base(store, group, needed)
+    if base is not None and strict and pc.count_distinct(base.column(RECORD_KEY)).as_py() < base.num_rows:
+        raise _repeated()
     blocks = list(events_of(store, streams, group.logs, columns=needed, strict=strict))
+    if needed is not None:
+        blocks = [_with_rows(each, needed) for each in blocks]
     try:
-        made = _Slice(base, floors, blocks, streams, columns)
-        for number, block in enumerate(blocks):
-            made.apply(number, block)
-        return made.result(columns)
+        return _stitched(base, floors, blocks, streams, columns)
     except pa.ArrowException as e:
         raise CorruptTableError(
             f"The log files of {group.group} do not fit together ({e}), the newest is {group.logs[-1].path}. Restore them "
@@ -101,6 +104,65 @@ def stitched(
             column=e.column,
             keys=e.keys.to_pylist(),
         ) from e
+
+
+def _with_rows(events: Events, needed: Collection[str]) -> Events:
+    return replace(events, rows=events.rows.select([n for n in events.rows.column_names if n in needed]))
+
+
+def _stitched(
+    base: pa.Table | None,
+    floors: pa.Table | None,
+    blocks: Sequence[Events],
+    streams: Sequence[Stream],
+    columns: Collection[str] | None,
+) -> Stitched:
+    """The rows of keys that have events, put among the others, of which nothing is looked at but the key.
+
+    A column that no event changes passes as it is.
+    """
+    chunks = [chunk for each in blocks for chunk in each.rows.column(RECORD_KEY).chunks]
+    keys = pa.chunked_array(chunks, pa.string()).unique()
+    rest = None
+    if floors is not None:
+        some = pc.is_in(floors.column(RECORD_KEY), value_set=keys)
+        floors, rest = floors.filter(some), floors.filter(pc.invert(some))
+    met = np.zeros(0, np.int64)
+    if base is not None:
+        met = np.flatnonzero(np.asarray(pc.is_in(base.column(RECORD_KEY), value_set=keys)))
+    old = None if base is None else base if len(met) == base.num_rows else base.take(pa.array(met))
+    made = _Slice(old, floors, blocks, streams, columns)
+    for number, block in enumerate(blocks):
+        made.apply(number, block)
+    found = made.result(columns)
+    rows = found.rows if base is None else _put_in(base, met, found.rows, made)
+    if rest is None or not rest.num_rows:
+        return Stitched(rows, found.floors)
+    return Stitched(rows, pa.concat_tables([found.floors, widened(rest, found.floors.schema)]))
+
+
+def _put_in(base: pa.Table, met: _Places, rows: pa.Table, made: _Slice) -> pa.Table:
+    """The base file's rows with those at ``met`` as they are now, or gone, and new ones at the end."""
+    there = made.old_there
+    kept, new = met[there], rows.num_rows - int(there.sum())
+    left = np.ones(base.num_rows, bool)
+    left[met[~there]] = False
+    added = base.num_rows + len(kept) + np.arange(new)
+    found = {}
+    for name, column in zip(rows.column_names, widened(base, rows.schema).columns, strict=True):
+        now, changed = rows.column(name), made.changed(name)[there]
+        places = np.arange(base.num_rows)
+        places[kept[changed]] = base.num_rows + np.flatnonzero(changed)
+        if changed.any() or len(kept) < len(met):
+            column = pa.chunked_array([*column.chunks, *now.chunks], now.type)
+            found[name] = column.take(pa.array(np.concatenate([places[left], added])))
+        else:
+            found[name] = pa.chunked_array([*column.chunks, *now.slice(len(kept)).chunks], now.type)
+    return pa.table(found)
+
+
+def _repeated() -> CorruptTableError:
+    return CorruptTableError("a base file of a table with streams holds a key twice; `lakelatch check` tells which")
 
 
 class _Unmerged(Exception):
@@ -121,7 +183,7 @@ def _base(store: Store, group: FileSlice, needed: set[str] | None) -> tuple[pa.T
 
 
 class _Slice:
-    """All rows one after the other (base file, then blocks), and for each key the places of what it has of them."""
+    """Rows one after the other (of the base file, then of blocks), and for each key the places of what it has of them."""
 
     def __init__(
         self,
@@ -154,12 +216,11 @@ class _Slice:
         self._there, self._touched = np.zeros(count, bool), np.full(count, _NULL, np.int64)
         first = self._codes[:old]
         if int(first.max(initial=-1)) + 1 < len(first):  # codes are given in the order in which keys come
-            raise CorruptTableError(
-                "a base file of a table with streams holds a key twice; `lakelatch check` tells which"
-            )
+            raise _repeated()
         for places in (*self._places.values(), self._touched):
             places[first] = np.arange(old)
         self._there[first] = True
+        self._old = old
         self._orders = {each.name: _Order(each, self._rows, floors, self._codes, old, count) for each in streams}
         self._given: dict[str, list[_Given]] = {column: [] for each in streams for column, _ in each.merge}
         # By key: after which block the columns of a stream with mergers were emptied last; the base file counts as block -1.
@@ -257,6 +318,23 @@ class _Slice:
             if order.column not in found and order.known and (columns is None or order.column in columns):
                 found[order.column] = order.values(there)
         return Stitched(pa.table(found), self._floors())
+
+    @property
+    def old_there(self) -> npt.NDArray[np.bool_]:
+        """Marks those of the base file's rows that are still there."""
+        return self._there[: self._old]
+
+    def changed(self, name: str) -> npt.NDArray[np.bool_]:
+        """Marks those of the base file's rows that may have another value in this column now."""
+        if self._given.get(name):
+            return np.ones(self._old, bool)
+        if name in META_COLUMNS:
+            places = self._touched
+        elif name in self._places:
+            places = self._places[name]
+        else:
+            return next(each for each in self._orders.values() if each.column == name).changed(self._old)
+        return places[: self._old] != np.arange(self._old)
 
     def _floors(self) -> pa.Table:
         """Of keys without a row the newest ordering values, of the others those at which they were emptied."""
@@ -359,6 +437,7 @@ class _Order:
         self._ranked = np.where(np.asarray(self._all.is_valid()), ranked, -1)
         if before:
             self._set(codes[:old], np.arange(old))
+        self._first = self._places.copy()
         if floors is not None and self.column in floors.column_names:
             keys, at = codes[rows.num_rows :], np.arange(before, len(self._all))
             newer = self._ranked[at] > self.ranks[keys]  # not so of a key with a row, which has its newest value there
@@ -385,6 +464,10 @@ class _Order:
     def empty(self, keys: _Places) -> None:
         """These keys are empty; what is older than all that came until now does not count any more."""
         self.floors[keys], self._emptied[keys] = self.ranks[keys], self._places[keys]
+
+    def changed(self, old: int) -> npt.NDArray[np.bool_]:
+        """Marks those of the base file's rows, whose keys are the first, that have another newest value now."""
+        return self._places[:old] != self._first[:old]
 
     def values(self, keys: _Places) -> pa.ChunkedArray:
         """The newest ordering values of keys."""

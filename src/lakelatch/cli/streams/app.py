@@ -34,12 +34,27 @@ def add(
     columns: Annotated[str, typer.Option(metavar="A,B,...", help="What it writes.")],
     ordering: Annotated[str, typer.Option(help="The column that orders its events.")],
     on_delete: Annotated[str, typer.Option(help="row, clear or ignore.")] = "clear",
+    null: Annotated[str, typer.Option(help="keep (what was there) or write.")] = "keep",
+    default: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="What stands in rows that no event has set; repeatable."),
+    ] = None,
+    merge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=MERGER", help="How a column is merged; with --no-foreign-readers only; repeatable."
+        ),
+    ] = None,
+    foreign_readers: Annotated[
+        bool, typer.Option(help="Whether Hudi's own readers shall see what they can before a compaction.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Declare a stream, or give one more columns."""
     from .commands import add as command
 
-    command(url, name, columns=columns.split(","), ordering=ordering, on_delete=on_delete, json=json)
+    words = {"ordering": ordering, "on_delete": on_delete, "null": null, "foreign_readers": foreign_readers}
+    command(url, name, words | {"columns": columns.split(",")}, defaults=default or [], mergers=merge or [], json=json)
 
 
 @streams.command()

@@ -12,8 +12,10 @@ Values that JSON lacks are texts.
 from __future__ import annotations
 
 from dataclasses import asdict
+from json import loads as parse
 from typing import TYPE_CHECKING, Any
 
+from ...errors import InputError
 from ..output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -40,18 +42,49 @@ def list_(url: str, *, json: bool) -> None:
         say("no streams")
 
 
-def add(url: str, name: str, *, columns: Sequence[str], ordering: str, on_delete: str, json: bool) -> None:
-    """Declare a stream, and print what it is now."""
+def add(
+    url: str, name: str, words: dict[str, Any], *, defaults: Sequence[str], mergers: Sequence[str], json: bool
+) -> None:
+    """Declare a stream, and print what it is now.
+
+    Args:
+        words: arguments of `Table.stream`.
+        defaults: ``COLUMN=VALUE`` each.
+        mergers: ``COLUMN=MERGER`` each.
+    """
     import lakelatch
 
     from ...streams import described
 
+    merge = dict(_pair("--merge", each) for each in mergers)
     with lakelatch.open(url) as table:
-        made = table.stream(name, columns=list(columns), ordering=ordering, on_delete=on_delete).declaration
+        default = {column: _value(table, column, said) for column, said in (_pair("--default", e) for e in defaults)}
+        made = table.stream(name, default=default or None, merge=merge or None, **words).declaration
     if json:
         print_json(asdict(made))
         return
     say(f"{made.name}: {described(made)}")
+
+
+def _pair(option: str, said: str) -> tuple[str, str]:
+    column, equals, value = said.partition("=")
+    if not (column and equals):
+        raise InputError(f"{option} {said!r} names no column and value; write {option} COLUMN=VALUE")
+    return column, value
+
+
+def _value(table: Table, column: str, said: str) -> Any:
+    """A number or truth value where the column holds such, as in Python; otherwise the text."""
+    import pyarrow as pa
+
+    schema = table.session.schema()
+    kind = schema.field(column).type if schema is not None and column in schema.names else pa.string()
+    if not any(is_kind(kind) for is_kind in (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)):
+        return said
+    try:
+        return parse(said)
+    except (ValueError, RecursionError):
+        return said
 
 
 def explain(url: str, key: str, partition: str | None, *, json: bool) -> None:

@@ -60,6 +60,11 @@ class Block:
         named = self.header.get(COMPACTED)
         return None if named is None else tuple(named.split(","))
 
+    @property
+    def partial(self) -> bool:
+        """Whether its rows have some columns only, and leave the others as they were."""
+        return self.header.get(_PARTIAL, "").lower() == "true"
+
     def rows(self) -> pa.Table:
         """The rows of a data block, with meta columns."""
         try:
@@ -176,8 +181,6 @@ def _block(frame: bytes, path: str) -> Block:
         raise _unsupported(path, f"format version {version}")
     if kind not in (COMMAND, DELETE, AVRO, PARQUET):
         raise _unsupported(path, f"a block of {_KINDS.get(kind, f'kind {kind}')}")
-    if header.get(_PARTIAL, "").lower() == "true":
-        raise _unsupported(path, "a block of partial updates")
     return block
 
 

@@ -10,6 +10,7 @@ from .log_records import (
     logged_rows,
     merged_logs,
     merged_rows,
+    needed_columns,
     standing,
     told_of_torn,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "merge_by",
     "merged_logs",
     "merged_rows",
+    "needed_columns",
     "ordering_of",
     "plain",
     "refuse_nan",

@@ -7,6 +7,9 @@ The newer of two changes is the one with the greater ordering value, and the lat
 ordering field; else the later one. A delete without ordering value takes whatever came before it. Rows keep the place
 of those that they replace, new keys stand at the end. What a log compaction has merged stands for the log files that it names.
 
+A partial update (Spark's MERGE INTO writes some) sets its columns in the row that is there, and the ordering value with them.
+Where readers fail, or disagree what that row is, it is refused: after a delete, without a row, older than some of what it meets.
+
 Source: what Hudi 1.2.0 and hudi-rs 0.5.0 were measured to read; tests compare them row by row.
 """
 
@@ -15,12 +18,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, StorageError, UnsupportedTableError
@@ -28,6 +32,7 @@ from ...storage import Store
 from ..files import DELETE, NATURAL, Block, LogFile, Torn, read_blocks
 from ..table import META_COLUMNS, RECORD_KEY, TableConfig
 from ..timeline import FileSlice
+from .dictionaries import plain
 from .merge_mode import ordering_of
 from .rows import merge, remove_where, widened
 
@@ -37,18 +42,34 @@ _log = logging.getLogger("lakelatch.log_merge")
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The newest of a key: a row of the log files by its place, or a delete (None); ``ordering`` may be `NATURAL`."""
+    """The newest of a key: a row of the log files by its place, or a delete (None); ``ordering`` may be `NATURAL`.
+
+    Attributes:
+        updates: partial updates of that row since; ``ordering`` is that of the last one.
+        whole: False where there is no row before the first update, which has ``place`` too: it is of the base file's row.
+        first: ordering value of the row.
+    """
 
     ordering: Any
     place: int | None
+    updates: tuple[tuple[Any, int], ...] = ()
+    whole: bool = True
+    first: Any = None
 
 
 def merged_rows(
-    store: Store, config: TableConfig, group: FileSlice, *, columns: Collection[str] | None = None, strict: bool = False
+    store: Store,
+    config: TableConfig,
+    group: FileSlice,
+    *,
+    columns: Collection[str] | None = None,
+    meta: bool = True,
+    strict: bool = False,
 ) -> pa.Table:
-    """The rows of the slice with meta columns; of the data columns those in ``columns`` (None: all) that it has.
+    """The rows of the slice; of the data columns those in ``columns`` (None: all) that it has.
 
     Args:
+        meta: with all meta columns; otherwise with the record key, and others that ``columns`` names.
         strict: raise for a torn block, which readers leave out: whoever writes the rows anew would make that final.
 
     Raises:
@@ -65,12 +86,21 @@ def merged_rows(
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
     changes = _Changes(ordering)
-    base = _base(store, group, None if columns is None else {*columns, *META_COLUMNS, ordering})
+    needed = needed_columns(columns, [] if ordering is None else [ordering], meta=meta)
+    base = _base(store, group, needed)
     with _fitting(group.logs):
         changes.take(blocks)
-        rows = changes.onto(base)
-    wanted = [n for n in rows.column_names if columns is None or n in columns or n in META_COLUMNS]
-    return rows.select(wanted)
+        rows = changes.onto(base, needed)
+    if columns is None or ordering is None or ordering in columns or ordering not in rows.column_names:
+        return rows
+    return rows.drop_columns([ordering])
+
+
+def needed_columns(
+    columns: Collection[str] | None, ordering: Collection[str], *, meta: bool = True
+) -> Collection[str] | None:
+    """What has to be read to merge these columns (None: all); arguments as of `merged_rows`."""
+    return None if columns is None else {*columns, *ordering, *(META_COLUMNS if meta else (RECORD_KEY,))}
 
 
 @dataclass(frozen=True)
@@ -132,7 +162,11 @@ def cleared_keys(store: Store, group: FileSlice) -> set[str]:
 
 def logged_rows(store: Store, logs: Sequence[LogFile], columns: Sequence[str]) -> list[pa.Table]:
     """These columns of the rows that log files set, one table for each block, whatever has become of the rows since."""
-    return [block.rows().select(columns) for block in _counting(store, logs, strict=True) if block.kind != DELETE]
+    found = ((block, block.rows()) for block in _counting(store, logs, strict=True) if block.kind != DELETE)
+    # The keys of partial updates stand in whole rows too.
+    return [
+        rows.select(columns) for block, rows in found if not block.partial or set(columns) <= set(rows.column_names)
+    ]
 
 
 def body_of(store: Store, log: LogFile) -> bytes:
@@ -243,6 +277,24 @@ def told_of_torn(torn: Torn, *, strict: bool) -> None:
     _log.warning("%s; its rows are left out, as Hudi's readers do", what)
 
 
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """A block of partial updates: its number among those of rows, and the place of its first row."""
+
+    path: str
+    number: int
+    start: int
+
+
+def _unclear(path: str, what: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"Log file {path} has partial updates that {what}: Hudi's readers fail on them, or do not agree what they make. Nothing "
+        "was read or changed. Compact the table with the engine that wrote them",
+        path=path,
+        feature="partial_updates",
+    )
+
+
 class _Changes:
     """The newest change of each key so far."""
 
@@ -251,6 +303,7 @@ class _Changes:
         self._rows: list[pa.Table] = []
         self._count = 0
         self._newest: dict[str, _Change] = {}
+        self._partial: list[_Partial] = []
 
     def write(self, block: Block) -> None:
         """The rows of a data block."""
@@ -269,18 +322,25 @@ class _Changes:
                 path=block.path,
                 instant=block.instant,
             )
+        if block.partial:
+            if self._ordering is not None and self._ordering not in rows.column_names:
+                raise _unclear(block.path, f"lack {self._ordering}, by which rows are ordered")
+            self._partial.append(_Partial(block.path, len(self._rows), self._count))
         keys = rows.column(RECORD_KEY).to_pylist()
         values = self._values(rows) or [None] * len(keys)
         gone = rows.column(_IS_DELETED).to_pylist() if _IS_DELETED in rows.column_names else [None] * len(keys)
         for number, (key, value, is_gone) in enumerate(zip(keys, values, gone, strict=True)):
-            self._note(key, _Change(value, None if is_gone else self._count + number))
+            if block.partial and not is_gone:
+                self._update(key, value, self._count + number, block)
+            else:
+                self._note(key, _Change(value, None if is_gone else self._count + number), block)
         self._rows.append(rows)
         self._count += rows.num_rows
 
     def delete(self, block: Block) -> None:
         """The keys of a delete block."""
         for key, value in block.deletes():
-            self._note(key, _Change(value, None))
+            self._note(key, _Change(value, None), block)
 
     def take(self, blocks: Iterable[Block]) -> None:
         """All of these, in order."""
@@ -289,6 +349,8 @@ class _Changes:
 
     def merged(self) -> LogChanges:
         """These changes, apart from any base file."""
+        if self._partial:
+            raise _unclear(self._partial[0].path, "would be merged apart from the rows that they change")
         places = [each.place for each in self._newest.values() if each.place is not None]
         rows = pa.concat_tables(alike(self._rows)).take(pa.array(places, pa.int64())) if places else None
         deletes = [(key, each.ordering) for key, each in self._newest.items() if each.place is None]
@@ -299,41 +361,104 @@ class _Changes:
     def _values(self, rows: pa.Table) -> list[Any] | None:
         return rows.column(self._ordering).to_pylist() if self._ordering in rows.column_names else None
 
-    def _note(self, key: str, change: _Change) -> None:
+    def _note(self, key: str, change: _Change, block: Block) -> None:
         before = self._newest.get(key)
         # A delete of whatever came before stays when one follows that says less.
         less = before is not None and before.ordering is NATURAL and change.place is None
         if before is None or (self._wins(change.ordering, before.ordering) and not less):
             self._newest[key] = change
+        elif not before.whole and change.place is not None:
+            raise _unclear(block.path, f"are newer than a row that came after them (record key {key!r})")
+
+    def _update(self, key: str, ordering: Any, place: int, block: Block) -> None:
+        before = self._newest.get(key)
+        if before is None:
+            self._newest[key] = _Change(ordering, place, ((ordering, place),), whole=False)
+        elif self._wins(ordering, before.ordering):
+            if before.place is None:
+                raise _unclear(block.path, f"are of rows that were deleted before (record key {key!r})")
+            first = before.first if before.updates else before.ordering
+            self._newest[key] = replace(
+                before, ordering=ordering, updates=(*before.updates, (ordering, place)), first=first
+            )
 
     def _wins(self, new: Any, old: Any) -> bool:
         if self._ordering is None or new is NATURAL or old is NATURAL or old is None:
             return True
         return new is not None and bool(new >= old)
 
-    def onto(self, base: pa.Table | None) -> pa.Table:
-        """The base file's rows after these changes."""
+    def onto(self, base: pa.Table | None, columns: Collection[str] | None) -> pa.Table:
+        """The base file's rows after these changes, of which ``columns`` (None: all) are looked at."""
         if base is None and not self._rows:
             return pa.table({RECORD_KEY: pa.array([], pa.string())})
-        tables = alike([*([base] if base is not None else []), *self._rows])
+        logged = self._rows
+        if columns is not None:
+            logged = [rows.select([n for n in rows.column_names if n in columns]) for rows in logged]
+        tables = alike([*([base] if base is not None else []), *logged])
         written = pa.concat_tables(tables[-len(self._rows) :] if self._rows else [tables[0].slice(0, 0)])
         old = tables[0] if base is not None else written.slice(0, 0)
         old = remove_where(old, self._taken(old)).rows
-        places = [each.place for each in self._newest.values() if each.place is not None]
-        return merge(old, written.take(pa.array(places, pa.int64())), ordering=self._ordering).rows
+        places = [each.place for each in self._newest.values() if each.place is not None and not each.updates]
+        rows = written.take(pa.array(places, pa.int64()))
+        if self._partial:
+            rows = pa.concat_tables([rows, self._updated(old, written, logged)])
+        return merge(old, rows, ordering=self._ordering).rows
+
+    def _updated(self, old: pa.Table, written: pa.Table, logged: Sequence[pa.Table]) -> pa.Table:
+        """The rows with partial updates as they are then; not those that are newer in the base file."""
+        starts, owners, updates = [], [], []
+        for start, change in self._updatable(old):
+            owners += [len(starts)] * len(change.updates)
+            updates += [place for _, place in change.updates]
+            starts.append(start)
+        owner, update = np.array(owners, np.int64), np.array(updates, np.int64)
+        both, found = pa.concat_tables([old, written]), {}
+        for name in both.column_names:
+            source = np.array(starts, np.int64)
+            for each in self._partial:  # in order: the last one stands
+                if name in logged[each.number].column_names:
+                    mine = (update >= each.start) & (update < each.start + logged[each.number].num_rows)
+                    source[owner[mine]] = old.num_rows + update[mine]
+            found[name] = both.column(name).take(pa.array(source))
+        return pa.table(found, schema=both.schema)
+
+    def _updatable(self, old: pa.Table) -> Iterator[tuple[int, _Change]]:
+        """The rows with partial updates that count: place of the row, in the base file or after it, and the updates."""
+        updated = {key: each for key, each in self._newest.items() if each.updates}
+        keys = plain(old.column(RECORD_KEY))
+        met = np.flatnonzero(np.asarray(pc.is_in(keys, value_set=pa.array(list(updated), keys.type))))
+        some = old.take(pa.array(met))
+        values = self._values(some) or [None] * len(met)
+        there = dict(zip(some.column(RECORD_KEY).to_pylist(), zip(met.tolist(), values, strict=True), strict=True))
+        for key, change in updated.items():
+            if key not in there:
+                if not change.whole:
+                    raise _unclear(self._partial[0].path, f"are of rows that are nowhere (record key {key!r})")
+                yield old.num_rows + (change.place or 0), change
+                continue
+            place, value = there[key]
+            steps = [ordering for ordering, _ in change.updates] + ([change.first] if change.whole else [])
+            newer = [self._wins(ordering, value) for ordering in steps]
+            if all(newer):
+                yield (old.num_rows + (change.place or 0) if change.whole else place), change
+            elif any(newer):
+                raise _unclear(self._partial[0].path, f"are older and newer than one row (record key {key!r})")
 
     def _taken(self, base: pa.Table) -> npt.NDArray[np.bool_]:
         """Marks the rows that deletes take."""
         deletes = {key: each.ordering for key, each in self._newest.items() if each.place is None}
         if not deletes:
             return np.zeros(base.num_rows, bool)
-        keys = base.column(RECORD_KEY).to_pylist()
-        values = self._values(base) or [None] * len(keys)
-        taken = [k in deletes and self._wins(deletes[k], value) for k, value in zip(keys, values, strict=True)]
-        return np.array(taken, bool)
+        all_keys = plain(base.column(RECORD_KEY))
+        taken = np.array(pc.is_in(all_keys, value_set=pa.array(list(deletes), all_keys.type)))
+        some = base.filter(pa.array(taken))
+        keys = some.column(RECORD_KEY).to_pylist()
+        values = self._values(some) or [None] * len(keys)
+        taken[taken] = [self._wins(deletes[k], value) for k, value in zip(keys, values, strict=True)]
+        return taken
 
 
-def _base(store: Store, group: FileSlice, wanted: Collection[str | None] | None) -> pa.Table | None:
+def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.Table | None:
     if group.base is None:
         return None
     with store.open(group.base.path) as stream:
