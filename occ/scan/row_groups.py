@@ -110,7 +110,7 @@ class RowReader:
         """The number of rows of a slice, whatever the condition says."""
         if not slice_.logs:
             return int(self._session.footers.of(slice_.path).num_rows)
-        return self._merged(slice_, ()).num_rows
+        return int(self._merged(slice_, ()).num_rows)
 
     def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
         """The rows of the first row group, and calls for those of the others."""

@@ -173,7 +173,7 @@ class _Unmerged(Exception):
         self.column, self.keys, self.why = column, keys, why
 
 
-def _base(store: Store, group: FileSlice, needed: set[str] | None) -> tuple[pa.Table | None, pa.Table | None]:
+def _base(store: Store, group: FileSlice, needed: Collection[str] | None) -> tuple[pa.Table | None, pa.Table | None]:
     if group.base is None:
         return None, None
     with store.open(group.base.path) as stream:
@@ -334,7 +334,8 @@ class _Slice:
             places = self._places[name]
         else:
             return next(each for each in self._orders.values() if each.column == name).changed(self._old)
-        return places[: self._old] != np.arange(self._old)
+        found: npt.NDArray[np.bool_] = places[: self._old] != np.arange(self._old)
+        return found
 
     def _floors(self) -> pa.Table:
         """Of keys without a row the newest ordering values, of the others those at which they were emptied."""
@@ -467,7 +468,8 @@ class _Order:
 
     def changed(self, old: int) -> npt.NDArray[np.bool_]:
         """Marks those of the base file's rows, whose keys are the first, that have another newest value now."""
-        return self._places[:old] != self._first[:old]
+        found: npt.NDArray[np.bool_] = self._places[:old] != self._first[:old]
+        return found
 
     def values(self, keys: _Places) -> pa.ChunkedArray:
         """The newest ordering values of keys."""

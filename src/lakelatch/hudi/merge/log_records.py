@@ -406,7 +406,9 @@ class _Changes:
 
     def _updated(self, old: pa.Table, written: pa.Table, logged: Sequence[pa.Table]) -> pa.Table:
         """The rows with partial updates as they are then; not those that are newer in the base file."""
-        starts, owners, updates = [], [], []
+        starts: list[int] = []
+        owners: list[int] = []
+        updates: list[int] = []
         for start, change in self._updatable(old):
             owners += [len(starts)] * len(change.updates)
             updates += [place for _, place in change.updates]
