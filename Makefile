@@ -78,7 +78,7 @@ COMPUTING := 'occ: $(NICE) $(PYTEST) $(PURE) tests/occ' \
 
 WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
 WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
-WITH_JVM := tests/jvm tests/differential
+WITH_JVM := tests/jvm tests/differential tests/demo
 SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
 JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
 CLUSTER := 'cluster: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'

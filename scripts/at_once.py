@@ -17,7 +17,7 @@ def main(*arguments: str) -> int:
     """The worst exit code."""
     at_most, stages = (int(arguments[1]), arguments[2:]) if arguments[0] == "--at-most" else (len(arguments), arguments)
     commands = [(name, command) for name, _, command in (stage.partition(": ") for stage in stages)]
-    logs = [tempfile.TemporaryFile() if number else None for number in range(len(stages))]
+    logs = [tempfile.TemporaryFile() if number else None for number in range(len(stages))]  # noqa: SIM115 - gone with us
     running: list[subprocess.Popen[bytes]] = []
 
     def run(number: int) -> tuple[int, float]:

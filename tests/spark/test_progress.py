@@ -94,7 +94,7 @@ class _Enough(Exception):
 def test_what_is_told_cancels_the_jobs_by_raising(table, spark, verb, error):
     def stuck(batches: Any) -> Any:
         for batch in batches:
-            time.sleep(30)
+            time.sleep(120)
             yield batch
 
     before = table.read().count(), list_data_files(table.table.store).bases
@@ -105,7 +105,7 @@ def test_what_is_told_cancels_the_jobs_by_raising(table, spark, verb, error):
     began = time.monotonic()
     with pytest.raises(error, match="enough"):
         getattr(table, verb)(frame(spark, 100, 8).repartition(4).mapInArrow(stuck, COLUMNS), progress=enough)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert not table.table.timeline().pending
     assert (table.read().count(), list_data_files(table.table.store).bases) == before
