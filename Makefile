@@ -53,14 +53,13 @@ demo-streams: venv
 
 # All lanes share the machine, so that some compute while others wait. Those that compute have the lower priority: they
 # must not keep a test that measures how soon something happens from its moment. At most so many at once: each of the
-# last ones has JVMs of its own. The longest come first.
+# last ones has JVMs of its own. The longest come first, but for the one that needs no tools: it runs while they are
+# installed.
 test: lint types
-	@scripts/ensure_tools.sh all
-	@scripts/ensure_jvm.sh
-	$(STAGES) --at-most 5 $(WAITING) $(SPARK) $(COMPUTING) $(JVM) $(CLUSTER)
+	$(STAGES) --at-most 5 $(OCC) $(TOOLS) $(WAITING) $(SPARK) $(FAST) $(JVM) $(CLUSTER)
 
 test-fast: venv
-	$(STAGES) $(COMPUTING) $(WAITING)
+	$(STAGES) $(FAST) $(OCC) $(WAITING)
 
 thorough: venv
 	@scripts/ensure_jvm.sh peers
@@ -70,22 +69,23 @@ thorough: venv
 # Spark and the JVM: each looks only into the folders that have such tests (tests/test_lanes.py sees to that); those on
 # a cluster mostly wait.
 LOCKS := tests/locks tests/cli/test_locks.py
-SERVERS := tests/process tests/server tests/storage
+SERVERS := tests/process tests/server tests/storage tests/occ/scan/test_scan.py
 PURE := -m "not spark and not jvm" -p no:cacheprovider
 WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
-COMPUTING := 'occ: $(NICE) $(PYTEST) $(PURE) tests/occ' \
-	'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) tests/occ)'
+OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'
+FAST := 'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) tests/occ)'
+TOOLS := 'tools!: bash -c "scripts/ensure_tools.sh all && scripts/ensure_jvm.sh"'
 
 WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
 WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
 WITH_JVM := tests/jvm tests/differential tests/demo
 SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
 JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
-CLUSTER := 'cluster: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
+CLUSTER := 'cluster: $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java
-	$(PYTEST) -m spark
+	$(PYTEST) -m spark $(WITH_SPARK)
 
 test-jvm: venv
 	@scripts/ensure_jvm.sh

@@ -84,7 +84,7 @@ def run(text: str, folder: Path) -> None:
         env=os.environ | FOR_SHORT_LIVES | {"PYSPARK_PYTHON": sys.executable, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
@@ -200,7 +200,7 @@ def run_program(program: str, folder: Path) -> None:
         env=os.environ | FOR_SHORT_LIVES,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]

@@ -101,12 +101,10 @@ def carried(story: Story) -> list[tuple[str, str, str]]:
 
 
 def jvm_spans(story: Story) -> list[tuple[str, str | None]]:
-    """Some of the open ones, and those between neighbours, which are all there is when they are put together.
-
-    Of a table of version 9 only the open ones: the JVM plans the others with the same code as for 8.
-    """
-    to_now = some([span for span in spans(story) if span[1] is None], 3)
-    return to_now + [s for s in spans(story) if s[1] is not None] if story.table.config.version == 8 else to_now
+    """Some of them; of a table of version 9 only open ones: the JVM plans the others with the same code as for 8."""
+    to_now = [span for span in spans(story) if span[1] is None]
+    between = [span for span in spans(story) if span[1] is not None]
+    return some(to_now, 3) + some(between, 4) if story.table.config.version == 8 else some(to_now, 2)
 
 
 def jvm_moments(story: Story) -> list[str]:

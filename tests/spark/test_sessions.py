@@ -62,7 +62,7 @@ def run(folder: Path, script: str, *args: str, **env: str) -> str:
         env=env,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip()
