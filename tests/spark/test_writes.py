@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import lakelatch
 from lakelatch.errors import InputError
@@ -299,8 +298,13 @@ def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
     assert len(tasks_of(result)) == spark.sparkContext.defaultParallelism
     assert table.read().count() == table.read().select("id").distinct().count() == 250_000
     if not partition_by:
-        assert len(tasks_of(table.upsert(first.withColumn("ts", F.lit(-1).cast("long"))))) > 1
-        assert table.read().select("id").distinct().count() == table.read().where("ts = -1").count() == 250_000
+        # A file group is of one task, by a hash of its random id: of as many as here, all are not of the same one.
+        for number in range(250_000, 250_008):
+            table.table.insert(pa.table({"id": [f"{number}"], "city": ["sf"], "ts": [0]}))
+        assert len(table.table.snapshot().file_slices()) >= 10
+        changes = spark.range(250_008, numPartitions=2).selectExpr("cast(id as string) id", "'sf' city", "-1L ts")
+        assert len(tasks_of(table.upsert(changes))) > 1
+        assert table.read().select("id").distinct().count() == table.read().where("ts = -1").count() == 250_008
 
 
 def test_rows_that_repeat_a_key_meet_also_where_the_first_upsert_is_spread(
