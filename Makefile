@@ -81,7 +81,7 @@ WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
 WITH_JVM := tests/jvm tests/differential tests/demo
 SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
 JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
-CLUSTER := 'cluster: $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
+CLUSTER := 'cluster: nice -n 5 $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java
