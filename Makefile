@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest -q
+NICE := nice -n 10
+# Hundreds of processes are started: each would compile all of the package and of its tests again.
+unexport PYTHONDONTWRITEBYTECODE
 # Prints how long each stage took.
 STAGES := $(BIN)/python scripts/at_once.py
 
@@ -48,38 +51,41 @@ demo-streams: venv
 	@scripts/ensure_tools.sh java
 	@$(BIN)/python -m lakelatch.cli.demo_streams $(ARGS)
 
-# Cheap first. Spark and the JVM run after the others, not beside them: some of the others measure how soon something
-# happens. The tests on a cluster mostly wait.
-CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
+# All lanes share the machine, so that some compute while others wait. Those that compute have the lower priority: they
+# must not keep a test that measures how soon something happens from its moment. At most so many at once: each of the
+# last ones has JVMs of its own. The longest come first, but for the one that needs no tools: it runs while they are
+# installed.
 test: lint types
-	@scripts/ensure_tools.sh all
-	@scripts/ensure_jvm.sh
-	$(FAST)
-	$(STAGES) 'Spark: $(PYTEST) -m spark $(addprefix --ignore=,$(CLUSTER))' \
-	  'JVM: $(PYTEST) -m "jvm and not spark" -p no:cacheprovider' \
-	  'cluster: $(PYTEST) -m spark -p no:cacheprovider $(CLUSTER)'
+	$(STAGES) --at-most 5 $(OCC) $(TOOLS) $(WAITING) $(SPARK) $(FAST) $(JVM) $(CLUSTER)
 
 test-fast: venv
-	$(FAST)
+	$(STAGES) $(FAST) $(OCC) $(WAITING)
 
 thorough: venv
 	@scripts/ensure_jvm.sh peers
 	THOROUGH=1 $(MAKE) test
 
-# Some of the fast tests wait for servers and processes, the others compute, each in two runs: all four at once. Those that
-# compute have the lower priority: they must not keep a waiter from its moment.
+# The lanes. Without Java: tests that wait for servers and processes, and those that compute, each in two runs.
+# Spark and the JVM: each looks only into the folders that have such tests (tests/test_lanes.py sees to that); those on
+# a cluster mostly wait.
 LOCKS := tests/locks tests/cli/test_locks.py
-SERVERS := tests/process tests/server tests/storage
+SERVERS := tests/process tests/server tests/storage tests/occ/scan/test_scan.py
 PURE := -m "not spark and not jvm" -p no:cacheprovider
-FAST := $(STAGES) \
-	'fast: nice -n 10 $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) tests/occ)' \
-	'occ: nice -n 10 $(PYTEST) $(PURE) tests/occ' \
-	'locks: $(PYTEST) $(PURE) $(LOCKS)' \
-	'servers: $(PYTEST) $(PURE) $(SERVERS)'
+WAITING := 'locks: $(PYTEST) $(PURE) $(LOCKS)' 'servers: $(PYTEST) $(PURE) $(SERVERS)'
+OCC := 'occ: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(SERVERS)) tests/occ'
+FAST := 'fast: $(NICE) $(PYTEST) $(PURE) $(addprefix --ignore=,$(LOCKS) $(SERVERS) tests/occ)'
+TOOLS := 'tools!: bash -c "scripts/ensure_tools.sh all && scripts/ensure_jvm.sh"'
+
+WITH_CLUSTER := tests/spark/test_cluster.py tests/demo/test_demo_cluster.py
+WITH_SPARK := tests/spark tests/demo tests/docs tests/differential tests/bench
+WITH_JVM := tests/jvm tests/differential tests/demo
+SPARK := 'Spark: $(NICE) $(PYTEST) -m spark -p no:cacheprovider $(addprefix --ignore=,$(WITH_CLUSTER)) $(WITH_SPARK)'
+JVM := 'JVM: $(NICE) $(PYTEST) -m "jvm and not spark" -p no:cacheprovider $(WITH_JVM)'
+CLUSTER := 'cluster: nice -n 5 $(PYTEST) -m spark -p no:cacheprovider $(WITH_CLUSTER)'
 
 test-spark: venv
 	@scripts/ensure_tools.sh java
-	$(PYTEST) -m spark
+	$(PYTEST) -m spark $(WITH_SPARK)
 
 test-jvm: venv
 	@scripts/ensure_jvm.sh

@@ -74,20 +74,18 @@ def imports(name: str, path: Path) -> Iterator[tuple[str, bool]]:
                 yield from ((f"{origin}.{alias.name}", node not in inner) for alias in node.names)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_part_is_imported_by_its_name_in_the_package(name: str) -> None:
-    for target, _ in imports(name, MODULES[name]):
-        assert target.split(".")[0] not in PARTS, f"{name} imports {target}: say lakelatch.{target}"
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_clients_are_imported_by_their_own_modules_only(name: str) -> None:
-    for target, _ in imports(name, MODULES[name]):
-        top = target.split(".")[0]
-        if top == "pyspark":
-            assert name.startswith(("spark/", "demo/")) or name.endswith("on_spark.py"), f"{name} imports pyspark"
-        if top in CLIENTS:
-            assert name in CLIENTS[top], f"{name} imports {top}"
+def test_parts_are_imported_by_their_names_in_the_package_and_clients_by_their_own_modules_only() -> None:
+    wrong = []
+    for name, path in MODULES.items():
+        for target, _ in imports(name, path):
+            top = target.split(".")[0]
+            if top in PARTS:
+                wrong.append(f"{name} imports {target}: say lakelatch.{target}")
+            if top == "pyspark" and not (name.startswith(("spark/", "demo/")) or name.endswith("on_spark.py")):
+                wrong.append(f"{name} imports pyspark")
+            if name not in CLIENTS.get(top, (name,)):
+                wrong.append(f"{name} imports {top}")
+    assert not wrong, "\n".join(wrong)
 
 
 def python(code: str, *, executable: str = sys.executable, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

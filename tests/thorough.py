@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 THOROUGH = os.environ.get("THOROUGH") == "1"
 
@@ -23,3 +24,14 @@ def some(all_of_them: Iterable[T], at_most: int) -> list[T]:
 def is_taken(row: int, column: int, one_in: int) -> bool:
     """Whether this field of a square belongs to a run: one of so many in each row and each column, or all."""
     return THOROUGH or (row + column) % one_in == 0
+
+
+def crossed(one: Iterable[T], other: Iterable[U]) -> list[tuple[T, U]]:
+    """Pairs in which each value of the longer ``one`` stands once, those of ``other`` beside it in turn; or all pairs."""
+    beside = list(other)
+    return [
+        (left, right)
+        for row, left in enumerate(one)
+        for column, right in enumerate(beside)
+        if is_taken(row, column, len(beside))
+    ]

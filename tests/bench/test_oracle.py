@@ -17,6 +17,8 @@ from lakelatch.bench.scenario import of
 from lakelatch.bench.systems import load
 from lakelatch.bench.worker import LockWatch, Writer, run_writer
 
+from ..thorough import some
+
 
 def facts(work: str, **more):
     return {
@@ -169,7 +171,7 @@ def test_rows_that_nobody_writes_must_stay_and_be_as_they_were():
     assert [f.kind for f in oracle.judge(FIRST, [], strange)] == ["invented"]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", some(range(200), 50))
 def test_counting_in_any_order_is_right_and_any_lost_increment_is_found(seed):
     """Against a model: a counter that some writers increase, one of them perhaps killed, and then one increment taken out."""
     chance = random.Random(seed)
@@ -195,7 +197,7 @@ def test_counting_in_any_order_is_right_and_any_lost_increment_is_found(seed):
     assert bool(found) == (lost is not None and lost != killed), found
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", some(range(200), 50))
 def test_events_in_any_order_are_right_and_any_other_value_in_a_row_is_found(seed):
     """Against a model: each stream's newest event of each row, some writers killed, and then one place that is wrong."""
     chance = random.Random(seed)

@@ -25,7 +25,7 @@ JOB = "trap 'echo told; exit 7' TERM; echo running; while :; do read -r _ || sle
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"file://{tmp_path}?lease=900ms"
+    return f"file://{tmp_path}?lease=3s"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

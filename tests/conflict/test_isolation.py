@@ -20,9 +20,6 @@ from lakelatch.hudi.files import FileGroupId
 
 from ..thorough import THOROUGH
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
 # --- a table, and transactions on it ----------------------------------------------------------------------------
 
 Row = int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelatch.conflict import Party, ReadSet, WriteSet, candidates, resolve, strategy_names
@@ -15,9 +15,6 @@ from lakelatch.conflict.strategies import refuse_contradiction, strategy
 from lakelatch.conflict.write_set import NOWHERE, Region
 from lakelatch.errors import ConfigError
 from lakelatch.hudi.files import FileGroupId
-
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 partitions = st.sampled_from(["", "p=1", "p=2", "p=3"])
 groups = st.builds(FileGroupId, partitions, st.sampled_from("xyz"))

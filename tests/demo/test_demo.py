@@ -18,6 +18,8 @@ from lakelatch.demo.replay import replay
 from lakelatch.demo.story import Story, Task
 from lakelatch.demo.writer import _marked
 
+from ..jvm.readers import PROGRAM_S_MAX, ask_jvm, by_hudi_rs, by_us, in_order
+
 ROWS = 2000
 
 
@@ -109,16 +111,25 @@ def test_replay_keeps_the_newer_row_whatever_the_order() -> None:
     assert one.equals(other)
 
 
-@pytest.mark.spark
+@pytest.mark.jvm
 @pytest.mark.process
-def test_the_demonstration_runs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lakelatch.cli.demo", "--rows", "5000", "--writers", "6", "--keep", str(tmp_path)]
+@pytest.mark.timeout(PROGRAM_S_MAX)
+def test_the_demonstration_runs_and_its_table_is_the_same_for_every_reader(tmp_path: Path) -> None:
+    """PySpark and plain writers at once, one killed, others retried; the JVM reads what they leave."""
+    kept = tmp_path / "demo"
+    command = [sys.executable, "-m", "lakelatch.cli.demo", "--rows", "5000", "--writers", "6", "--keep", str(kept)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert done.stdout.count("ok   ") == 5
     assert "lost against arrivals" in done.stdout
     assert "rolled back by" in done.stdout
     assert "\x1b" not in done.stdout, "colours on a pipe"
+    wanted, path = in_order(by_us(kept / "flights")), {"path": str(kept / "flights")}
+    assert len(wanted) > 3000
+    assert in_order(by_hudi_rs(kept / "flights")) == wanted
+    incremental = path | {"kind": "incremental", "begin": "000", "end": None}
+    for answer in ask_jvm([path | {"kind": "snapshot"}, incremental], tmp_path):
+        assert in_order(answer["rows"]) == wanted, answer
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from ..jvm.readers import ask_jvm, in_order, plain, require_jvm
+from ..thorough import THOROUGH
 from .__main__ import told_in_spark
 from .awkward import PARTITIONS
 from .story import Row, Story
 
-SEEDS = range(40)
-IN_SPARK = range(100, 106)
+SEEDS = range(40 if THOROUGH else 20)
+IN_SPARK = range(100, 106 if THOROUGH else 104)
 ON_THE_JVM = range(200, 222)  # every kind of partition is among them, which the test looks at
 
 

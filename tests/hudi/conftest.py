@@ -6,14 +6,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from lakelatch.hudi.table.config import PROPERTIES_PATH, TableConfig
 from lakelatch.storage.local.store import LocalStore
-
-# A deadline per example would make these timed tests, which a busy machine fails.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 _PROJECT = Path(__file__).parents[2]
 _WHOLE = _PROJECT.parent / "shared" / "data" / "hudi_tables"

@@ -1,6 +1,9 @@
-"""The JVM Hudi reader: answers a list of requests in one Spark session. A program of .cache/jvm/venv, no test module.
+"""The JVM Hudi reader: answers lists of requests in one Spark session. A program of .cache/jvm/venv, no test module.
 
-    python jvm_reader.py REQUESTS.json ANSWERS.json BUNDLE.jar
+    python jvm_reader.py BUNDLE.jar
+
+Each line of its input names two files: the list of requests, and where to write the answers. When they stand there, it
+says "answered". It ends with its input.
 
 A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"error": "..."}``. Kinds:
 
@@ -19,6 +22,7 @@ One after the other: Hudi changes settings of the session while it plans a read,
 import datetime as dt
 import decimal
 import json
+import os
 import sys
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -33,7 +37,8 @@ def session(bundle: str) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+        # The second compiler and a collector with threads of its own cost more than they save in a session like this.
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -127,13 +132,18 @@ def plain(value):
     return value
 
 
-def main(requests_path: str, answers_path: str, bundle: str) -> None:
-    with open(requests_path, encoding="utf-8") as stream:
-        requests = json.load(stream)
+def main(bundle: str) -> None:
+    told = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Hudi prints is no answer
     spark = session(bundle)
-    answers = [answer(spark, request) for request in requests]
-    with open(answers_path, "w", encoding="utf-8") as stream:
-        json.dump(answers, stream)
+    for line in sys.stdin:
+        requests_path, answers_path = json.loads(line)
+        with open(requests_path, encoding="utf-8") as stream:
+            requests = json.load(stream)
+        answers = [answer(spark, request) for request in requests]
+        with open(answers_path, "w", encoding="utf-8") as stream:
+            json.dump(answers, stream)
+        print("answered", file=told, flush=True)
     spark.stop()
 
 

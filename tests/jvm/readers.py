@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
 import decimal
+import functools
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,33 +42,76 @@ def require_jvm() -> None:
         missing("the JVM reader needs Java 17; scripts/ensure_jvm.sh installs it")
 
 
+class JvmReader:
+    """A process with one JVM session (jvm_reader.py), which answers until it is closed: starting one takes longer than
+    most of what it is asked.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "jvm_reader.log"
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(PYTHON), str(Path(__file__).with_name("jvm_reader.py")), str(BUNDLE)],
+                cwd=folder, env=_alone(PYTHON), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True,
+            )  # fmt: skip
+
+    def ask(self, requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+        question, answer = (folder / f"jvm_reader.{name}.json" for name in ("request", "answer"))
+        question.write_text(json.dumps(requests), encoding="utf-8")
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):  # it has ended, which its answer tells
+            print(json.dumps([str(question), str(answer)]), file=self._process.stdin, flush=True)
+        ready, _, _ = select.select([self._process.stdout], [], [], PROGRAM_S_MAX)
+        said = self._process.stdout.readline() if ready else "nothing in time"
+        assert said == "answered\n", f"jvm_reader.py said {said!r}:\n{self._log.read_text()[-4000:]}"
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@functools.cache
+def _reader() -> JvmReader:
+    """One for all tests of this process; it ends with it."""
+    folder = tempfile.TemporaryDirectory(prefix="lakelatch-jvm-")
+    made = JvmReader(Path(folder.name))
+    atexit.register(folder.cleanup)
+    atexit.register(made.close)
+    return made
+
+
 def ask_jvm(requests: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """The answers of one JVM session (jvm_reader.py) to all requests, in their order."""
+    """The answers of the JVM to all requests, in their order."""
     require_jvm()
-    return _run(PYTHON, "jvm_reader.py", requests, folder, str(BUNDLE))
+    return _reader().ask(requests, folder)
 
 
 def write_by_spark(stories: Sequence[dict[str, Any]], folder: Path) -> list[tuple[str, str]]:
     """T and C of all writes of all stories (spark_writer.py), in their order."""
-    return [
-        (instant, completion) for instant, completion in _run(Path(sys.executable), "spark_writer.py", stories, folder)
-    ]
-
-
-def _run(python: Path, program: str, request: Any, folder: Path, *more: str) -> Any:
-    """What one of the programs beside this file answers."""
-    question, answer, log = (folder / f"{program}.{name}" for name in ("request.json", "answer.json", "log"))
-    question.write_text(json.dumps(request), encoding="utf-8")
-    command = [str(python), str(Path(__file__).with_name(program)), str(question), str(answer), *more]
-    # Each has a Spark of its own, and must not meet the settings of another.
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK", "PYTHON", "VIRTUAL_ENV"))}
-    ours |= {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
+    question, answer, log = (folder / f"spark_writer.{name}" for name in ("request.json", "answer.json", "log"))
+    question.write_text(json.dumps(stories), encoding="utf-8")
+    python = Path(sys.executable)
+    command = [str(python), str(Path(__file__).with_name("spark_writer.py")), str(question), str(answer)]
     with log.open("wb") as output:
         done = subprocess.run(
-            command, env=ours, cwd=folder, stdout=output, stderr=output, timeout=PROGRAM_S_MAX, check=False
+            command, env=_alone(python), cwd=folder, stdout=output, stderr=output, timeout=PROGRAM_S_MAX, check=False
         )
-    assert done.returncode == 0, f"{program} ended with {done.returncode}:\n{log.read_text()[-4000:]}"
-    return json.loads(answer.read_text(encoding="utf-8"))
+    assert done.returncode == 0, f"spark_writer.py ended with {done.returncode}:\n{log.read_text()[-4000:]}"
+    return [(instant, completion) for instant, completion in json.loads(answer.read_text(encoding="utf-8"))]
+
+
+def _alone(python: Path) -> dict[str, str]:
+    """The environment of a program that has a Spark of its own, and must not meet the settings of another."""
+    ours = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "PYSPARK", "PYTHON", "VIRTUAL_ENV"))}
+    return ours | {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
 
 
 def by_hudi_rs(path: Path, options: HudiReadOptions | None = None) -> list[Row]:

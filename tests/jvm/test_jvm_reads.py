@@ -13,7 +13,7 @@ from lakelatch.hudi.files.file_names import bucket_of
 from lakelatch.hudi.table.partition_path import escape
 
 from .cases import BY_SPARK, CASES, WRITES, WRITTEN_BY_JVM
-from .conftest import EARLIEST, Library, by_spark, carried, jvm_moments, jvm_spans, moments, spans, written
+from .conftest import Library, by_spark, carried, jvm_moments, jvm_spans, moments, spans, written
 from .readers import Row, by_hudi_rs, by_us, in_order, plain_rows, rs_as_of, rs_between, rs_read_optimized
 from .story import Story
 
@@ -111,14 +111,6 @@ def test_what_a_rebase_to_a_new_file_group_costs_who_looks_back(library):
         library.jvm("rebased-v8", "as_of", instant),
     ):
         assert in_order(told) == in_order(mixed.values())
-
-
-def test_the_demo_table_is_the_same_for_every_reader(library):
-    wanted = in_order(by_us(library.demo))
-    assert len(wanted) > 3000
-    assert in_order(by_hudi_rs(library.demo, HudiReadOptions())) == wanted
-    assert in_order(library.jvm("demo", "snapshot")) == wanted
-    assert in_order(library.jvm("demo", "incremental", EARLIEST, None)) == wanted
 
 
 @pytest.mark.parametrize("index", WRITES)

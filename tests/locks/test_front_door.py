@@ -378,8 +378,8 @@ def test_the_lease_is_renewed_while_the_loop_is_busy(url: str) -> None:
     env = SystemEnvironment()
 
     async def main() -> None:
-        async with lakelatch.lock(url, "k", lease_s=0.3, env=env) as lease:
-            until = env.monotonic() + 1.0
+        async with lakelatch.lock(url, "k", lease_s=1.0, env=env) as lease:
+            until = env.monotonic() + 1.5
             while env.monotonic() < until:  # the loop does not come to a turn
                 pass
             lease.ensure_held(fresh=True)
@@ -543,7 +543,7 @@ def test_a_task_is_asked_in_its_loop(url: str) -> None:
         async def stopping(asker: object) -> None:
             stop.set()
 
-        async with lakelatch.lock(url, "k", lease_s=0.5, on_revoke=stopping):
+        async with lakelatch.lock(url, "k", lease_s=3.0, on_revoke=stopping):
             asking = asyncio.create_task(asyncio.to_thread(lakelatch.lock(url, "k").ask_revoke, wait_s=PATIENCE_S))
             await asyncio.wait_for(stop.wait(), PATIENCE_S)
         return await asking

@@ -7,15 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from ..mutants import instead
 from .aged import aged
 from .world import World
-
-# A deadline per example would make these timed tests, which a busy machine fails.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 @pytest.fixture

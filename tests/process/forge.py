@@ -23,7 +23,7 @@ from typing import Any, Self
 _HERE = Path(__file__).parent
 
 
-def until(condition: Callable[[], object], *, what: str, within_s: float = 30.0) -> None:
+def until(condition: Callable[[], object], *, what: str, within_s: float = 120.0) -> None:
     """Wait for something that another process does. The only place in these tests that sleeps."""
     give_up = time.monotonic() + within_s
     while not condition():

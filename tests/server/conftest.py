@@ -65,7 +65,7 @@ class Client:
     def __call__(
         self, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, body: Any = None
     ) -> Answer:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=20)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         try:
             connection.request(method, path, body=body, headers=self.headers if headers is None else headers)
             found = connection.getresponse()
@@ -96,11 +96,11 @@ def serving(
         thread = threading.Thread(target=server.run_here, name="server")
         thread.start()
         try:
-            assert started.wait(30)
+            assert started.wait(120)
             yield server
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive()
 
 

@@ -43,7 +43,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_page(url: str, *, width: int = 1280, scheme: str = "light", path: str = f"/?token={TOKEN}") -> Any:
         contexts.append(browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme))
         page = contexts[-1].new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(90_000)
         page.on("console", lambda each: wrong.append(each.text) if each.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda each: None if each.url.startswith((url, "data:")) else wrong.append(each.url))

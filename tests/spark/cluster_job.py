@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROWS, PARTS = 4_000, 4
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for short lives
 SLOW_S = 60.0
 
 
@@ -120,6 +121,8 @@ def main() -> int:
         .config("spark.driver.extraClassPath", jars)
         .config("spark.executor.extraClassPath", jars)
         .config("spark.executor.memory", "512m")
+        .config("spark.driver.extraJavaOptions", QUICK)
+        .config("spark.executor.extraJavaOptions", QUICK)
         .config("spark.executor.cores", "1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")

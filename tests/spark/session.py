@@ -10,6 +10,7 @@ from typing import Any
 from ..servers import TOOLS
 
 S3A = TOOLS / "s3a" / "jars"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @functools.cache
@@ -22,8 +23,11 @@ def session() -> Any:
         # A task that fails is run up to three times, as on a cluster.
         SparkSession.builder.master("local[2,3]")
         .appName("lakelatch-tests")
-        # The second compiler costs more than it saves in a session as short as this.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        # In a session as short as this, the second compiler, a collector with threads of its own and a check of Spark's own
+        # byte code cost more than they save.
+        .config(
+            "spark.driver.extraJavaOptions", f"{QUICK} -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+        )
         .config("spark.driver.extraClassPath", f"{S3A}/*")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")

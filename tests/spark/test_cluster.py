@@ -83,7 +83,7 @@ class Stage:
 
     def done(self, place: dict[str, Any], *steps: str, **more: str) -> tuple[str, str]:
         """What a job printed, and the end of its log."""
-        out, _ = self.job(place, *steps, **more).communicate(timeout=300)
+        out, _ = self.job(place, *steps, **more).communicate(timeout=500)
         return out, self.log(place)
 
     def log(self, place: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from lakelatch.spark.writing.incoming import Shuffled
 from lakelatch.testing.contention import PATIENCE_S
 from lakelatch.testing.faults import Crash, FaultStore, On, Pause
 
+from ..thorough import crossed
 from .driver import DriverStore, meanwhile
 
 SCHEMA = "id string, city string, n long"
@@ -74,8 +75,7 @@ def dying_once(spark: Any, table: Any, scratch: Path) -> tuple[Any, Path]:
     return lakelatch.spark.open(spark, Table(store), sizes=TASKS), flag
 
 
-@pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
-@pytest.mark.parametrize("bucket_count", [None, 2], ids=["simple", "bucket"])
+@pytest.mark.parametrize(("operation", "bucket_count"), crossed(["insert", "upsert", "overwrite"], [None, 2]))
 def test_a_task_that_runs_again_after_it_published_leaves_one_file_for_each_group(
     make: Callable[..., Any],
     spark: Any,
@@ -380,10 +380,10 @@ def test_a_job_that_cannot_land_is_cancelled_while_its_tasks_write(
         assert older.instant not in str(own)
         older.upsert(pa.table({"id": ["k0"], "city": ["sf"], "n": [7]}))
         stood = time.monotonic()
-        writer.join(30)
+        writer.join(50)
         took = time.monotonic() - stood
         assert [(e.winner, e.early, len(e.overlap)) for e in errors] == [(older.instant, True, 1)]
-        assert took < 10
+        assert took < 40, "it has waited for the older one's heartbeat to stop"
         older.commit()
     assert len(data_files(plain)) == len(before) + 1
     plain.table.rollback_failed_writes()

@@ -17,7 +17,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.spark import JobSizes, SparkTransaction
 
-from ..thorough import some
+from ..thorough import crossed, some
 from .driver import meanwhile
 
 SCHEMA = "id string, city string, ts long, n long"
@@ -177,8 +177,7 @@ def test_rows_are_found_where_a_winner_has_moved_them(
     assert_holds(table, base() | {k: v for change in changes for k, v in change.items()})
 
 
-@pytest.mark.parametrize("ours_ts", [1, 2, 3])
-@pytest.mark.parametrize("winner_is_older", [False, True])
+@pytest.mark.parametrize(("ours_ts", "winner_is_older"), crossed([1, 2, 3], [False, True]))
 def test_the_ordering_field_settles_a_row_that_both_changed(
     make: Callable[..., Any], spark: Any, staged: Any, ours_ts: int, winner_is_older: bool
 ) -> None:

@@ -21,6 +21,7 @@ import sys
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for short lives
 """
 WORKERS = """
 spark = builder.getOrCreate()
@@ -61,7 +62,7 @@ def run(folder: Path, script: str, *args: str, **env: str) -> str:
         env=env,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip()

@@ -16,6 +16,7 @@ import lakelatch
 from lakelatch.errors import InputError
 from lakelatch.occ.check.check import check
 
+from ..thorough import crossed
 from .driver import ROUTES, meanwhile
 
 SCHEMA = "id string, city string, seen long, x double, note string"
@@ -157,10 +158,17 @@ def frame(spark: Any, seen: dict[str, int]) -> Any:
     return spark.createDataFrame([(key, "x", value, None, None) for key, value in seen.items()], SCHEMA)
 
 
-@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("verb", ["merge", "update_where"])
-def test_two_at_once_lose_no_update(spark: Any, make: Callable[..., Any], route: str, kind: str, verb: str) -> None:
+WAYS = [
+    ("driver", "copy_on_write"),
+    ("driver", "merge_on_read"),
+    ("tasks", "merge_on_read"),
+    ("tasks", "copy_on_write"),
+]
+
+
+@pytest.mark.parametrize(("how", "verb"), crossed(WAYS, ["merge", "update_where"]))  # each pair of two of the three
+def test_two_at_once_lose_no_update(spark: Any, make: Callable[..., Any], how: tuple[str, str], verb: str) -> None:
+    route, kind = how
     table = make(sizes=ROUTES[route], type=kind)
     other = lakelatch.spark.open(spark, table.table.url)
     table.insert(frame(spark, {"a": 1, "b": 1}))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import lakelatch
 from lakelatch.errors import InputError
@@ -19,6 +18,7 @@ from lakelatch.spark.writing import jobs
 from lakelatch.spark.writing.incoming import Source, estimated_bytes, small_rows
 from lakelatch.spark.writing.rebase import stats_of
 
+from ..thorough import crossed
 from .driver import ROUTES
 
 SCHEMA = "id string, city string, ts long, n long"
@@ -61,10 +61,11 @@ def sizes(request: pytest.FixtureRequest) -> JobSizes:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize(("bucket_count", "route"), crossed([2, None], ROUTES))
 def test_all_writes_one_after_another(
-    make: Callable[..., Any], spark: Any, bucket_count: int | None, sizes: JobSizes
+    make: Callable[..., Any], spark: Any, bucket_count: int | None, route: str
 ) -> None:
-    table = make(bucket_count=bucket_count, ordering_field="ts", sizes=sizes)
+    table = make(bucket_count=bucket_count, ordering_field="ts", sizes=ROUTES[route])
     model = generated(30)
     assert table.insert(rows_of(spark, model)).inserted == 30
     assert_holds(table, model)
@@ -110,24 +111,18 @@ def test_all_writes_one_after_another(
     assert_holds(table, generated(9, ts=5) | generated(9, first=9, seed=0))
 
 
-@pytest.mark.parametrize(
-    ("partition_by", "hive_style", "record_key"),
-    [
-        ((), True, "id"),
-        ("city", False, "id"),
-        (("city", "n"), True, "id"),
-        ("city", True, ("id", "n")),
-        ((), False, ("id", "n")),
-    ],
-)
-def test_layouts(
-    make: Callable[..., Any],
-    spark: Any,
-    partition_by: Any,
-    hive_style: bool,
-    record_key: Any,
-    bucket_count: int | None,
-) -> None:
+LAYOUTS = [
+    ((), True, "id"),
+    ("city", False, "id"),
+    (("city", "n"), True, "id"),
+    ("city", True, ("id", "n")),
+    ((), False, ("id", "n")),
+]
+
+
+@pytest.mark.parametrize(("layout", "bucket_count"), crossed(LAYOUTS, [None, 2]))
+def test_layouts(make: Callable[..., Any], spark: Any, layout: tuple[Any, bool, Any], bucket_count: int | None) -> None:
+    partition_by, hive_style, record_key = layout
     table = make(partition_by=partition_by, hive_style=hive_style, record_key=record_key, bucket_count=bucket_count)
     model = {f"k{i}": (CITIES[i % 3], 0, i % 2) for i in range(12)}
     table.insert(rows_of(spark, model))
@@ -181,10 +176,9 @@ def test_columns_are_added_and_old_rows_have_null(make: Callable[..., Any], spar
         table.upsert(wide.withColumn("more", wide["more"].cast("string")))
 
 
-@pytest.mark.parametrize("operation", ["insert", "upsert", "overwrite"])
-def test_repeated_keys_are_named_or_resolved(
-    make: Callable[..., Any], spark: Any, operation: str, sizes: JobSizes
-) -> None:
+@pytest.mark.parametrize(("operation", "route"), crossed(["insert", "upsert", "overwrite"], ROUTES))
+def test_repeated_keys_are_named_or_resolved(make: Callable[..., Any], spark: Any, operation: str, route: str) -> None:
+    sizes = ROUTES[route]
     twice = spark.createDataFrame([("a", "sf", 1, 1), ("b", "sf", 1, 1), ("a", "sf", 2, 2)], SCHEMA).repartition(3)
     table = make("plain", sizes=sizes)
     before = table.table.timeline().commits
@@ -196,22 +190,23 @@ def test_repeated_keys_are_named_or_resolved(
     assert_holds(ordered, {"a": ("sf", 2, 2), "b": ("sf", 1, 1)})
 
 
-@pytest.mark.parametrize(
-    ("rows", "schema", "message"),
-    [
-        ([("sf", 1, 1)], "city string, ts long, n long", "no column 'id'"),
-        ([(None, "sf", 1, 1)], SCHEMA, "no record key"),
-        ([("a", "sf", 1)], "id string, city string, n long", "'ts'"),
-        ([("a", "../up", 1, 1)], SCHEMA, "\\.\\."),
-        ([("a", "x" * 300, 1, 1)], SCHEMA, "bytes"),
-        ([("a", ".hidden", 1, 1)], SCHEMA, "dot"),
-        ([(1.5, "sf", 1, 1)], "id double, city string, ts long, n long", "cannot be a record key"),
-    ],
-)
+BAD_ROWS = [
+    ([("sf", 1, 1)], "city string, ts long, n long", "no column 'id'"),
+    ([(None, "sf", 1, 1)], SCHEMA, "no record key"),
+    ([("a", "sf", 1)], "id string, city string, n long", "'ts'"),
+    ([("a", "../up", 1, 1)], SCHEMA, "\\.\\."),
+    ([("a", "x" * 300, 1, 1)], SCHEMA, "bytes"),
+    ([("a", ".hidden", 1, 1)], SCHEMA, "dot"),
+    ([(1.5, "sf", 1, 1)], "id double, city string, ts long, n long", "cannot be a record key"),
+]
+
+
+@pytest.mark.parametrize(("bad", "route"), crossed(BAD_ROWS, ROUTES))
 def test_bad_rows_are_refused_and_nothing_lands(
-    make: Callable[..., Any], spark: Any, rows: Any, schema: str, message: str, sizes: JobSizes
+    make: Callable[..., Any], spark: Any, bad: tuple[Any, str, str], route: str
 ) -> None:
-    table = make(ordering_field="ts", hive_style=False, sizes=sizes)
+    rows, schema, message = bad
+    table = make(ordering_field="ts", hive_style=False, sizes=ROUTES[route])
     before = table.table.timeline().commits
     for operation in ("upsert", "insert"):
         with pytest.raises(InputError, match=message):
@@ -303,8 +298,13 @@ def test_the_first_upsert_and_large_ones_later_are_spread_over_the_cores(
     assert len(tasks_of(result)) == spark.sparkContext.defaultParallelism
     assert table.read().count() == table.read().select("id").distinct().count() == 250_000
     if not partition_by:
-        assert len(tasks_of(table.upsert(first.withColumn("ts", F.lit(-1).cast("long"))))) > 1
-        assert table.read().select("id").distinct().count() == table.read().where("ts = -1").count() == 250_000
+        # A file group is of one task, by a hash of its random id: of as many as here, all are not of the same one.
+        for number in range(250_000, 250_008):
+            table.table.insert(pa.table({"id": [f"{number}"], "city": ["sf"], "ts": [0]}))
+        assert len(table.table.snapshot().file_slices()) >= 10
+        changes = spark.range(250_008, numPartitions=2).selectExpr("cast(id as string) id", "'sf' city", "-1L ts")
+        assert len(tasks_of(table.upsert(changes))) > 1
+        assert table.read().select("id").distinct().count() == table.read().where("ts = -1").count() == 250_008
 
 
 def test_rows_that_repeat_a_key_meet_also_where_the_first_upsert_is_spread(
@@ -365,13 +365,14 @@ def test_what_the_user_has_cached_stays_cached_and_what_we_keep_goes(spark: Any,
         rows.unpersist()
 
 
-@pytest.mark.parametrize(
-    "name", ["_lakelatch_partition", "_Lakelatch_Group", "_metadata", "_METADATA", "_tmp_metadata_row_index"]
-)
+KEPT_NAMES = ["_lakelatch_partition", "_Lakelatch_Group", "_metadata", "_METADATA", "_tmp_metadata_row_index"]
+
+
+@pytest.mark.parametrize(("name", "route"), crossed(KEPT_NAMES, ROUTES))
 def test_a_column_with_a_name_that_scans_and_writes_use_is_refused(
-    make: Callable[..., Any], spark: Any, name: str, sizes: JobSizes
+    make: Callable[..., Any], spark: Any, name: str, route: str
 ) -> None:
-    table = make(sizes=sizes)
+    table = make(sizes=ROUTES[route])
     before = table.table.timeline().commits
     rows = spark.createDataFrame([("a", "sf", 1)], ["id", "city", name])
     for write in (table.insert, table.upsert, table.overwrite):

@@ -22,6 +22,7 @@ from lakelatch.occ.check.check import check
 from lakelatch.streams import CLEARED, DELETED, UPSERT
 from lakelatch.testing import FakeEnvironment
 
+from ..thorough import THOROUGH
 from .model import Model, Row
 
 SCHEMA = pa.schema(
@@ -276,7 +277,7 @@ def test_what_is_read_is_the_serial_merge_of_all_events_whatever_happens_beside(
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=15,
+            max_examples=15 if THOROUGH else 6,
             stateful_step_count=25,
             deadline=None,
             phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a story takes minutes; its steps are told

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..environment import SystemEnvironment
 
-PATIENCE_S = 60.0  # how long a broken provider may hang a test; never waited for otherwise
+PATIENCE_S = 120.0  # how long a broken provider may hang a test; never waited for otherwise
 
 # A program: argv is URL, key, file and number of rounds.
 COUNT_UNDER_LOCK = """

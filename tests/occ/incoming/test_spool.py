@@ -21,6 +21,8 @@ from lakelatch.errors import InputError, StorageError
 from lakelatch.occ.incoming import TemporaryBytes, spool
 from lakelatch.occ.staging import mapped_rows, selection
 
+from ...thorough import THOROUGH
+
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -118,7 +120,7 @@ def outcome(table: lakelatch.Table, verb: str, rows: Any) -> Any:
 @pytest.mark.parametrize("shape", TABLES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_reader_makes_the_table_that_its_rows_in_memory_make(create, shape, verb):
-    for seed in range(2):
+    for seed in range(2 if THOROUGH else 1):
         chance = random.Random(f"{shape} {verb} {seed}")
         by_reader, in_memory = create(**TABLES[shape]), create(**TABLES[shape])
         for first in (True, False):

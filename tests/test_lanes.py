@@ -1,0 +1,33 @@
+"""The lanes of `make test` leave no test out, and each test finds the tools that it needs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def folders(lane: str) -> list[str]:
+    """Where the Makefile says that a lane looks."""
+    (found,) = re.findall(rf"^{lane} := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return found.split()
+
+
+def test_each_test_of_spark_or_the_jvm_lies_where_its_lane_looks() -> None:
+    outside = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        marks = set(re.findall(r"\bmark\.(spark|jvm)\b", path.read_text()))
+        lane = "WITH_SPARK" if "spark" in marks else "WITH_JVM" if "jvm" in marks else ""
+        if lane and not any((ROOT / folder) in path.parents for folder in folders(lane)):
+            outside.append(f"{path.relative_to(ROOT)}: {lane} in the Makefile does not name its folder")
+    assert not outside, "\n".join(outside)
+    assert all((ROOT / path).exists() for lane in ("WITH_SPARK", "WITH_JVM", "WITH_CLUSTER") for path in folders(lane))
+
+
+def test_no_test_of_occ_needs_a_tool_but_those_that_run_with_the_servers() -> None:
+    """The others begin while the tools are installed."""
+    elsewhere = {ROOT / path for path in folders("SERVERS")}
+    wants = re.compile(r"^from \.+servers|\bshutil\.which\(", re.MULTILINE)
+    early = [path for path in (ROOT / "tests/occ").rglob("*.py") if wants.search(path.read_text())]
+    assert not set(early) - elsewhere, "the Makefile names them in SERVERS"
