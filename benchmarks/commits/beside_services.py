@@ -1,25 +1,21 @@
-"""Ingestion beside each table service, against ingestion alone: latency, attempts, and how long who held the lock.
+"""Ingestion beside each table service, against ingestion alone, in virtual time: latency, attempts, and the time of the lock.
 
-    python -m benchmarks.commits.beside_services [--seconds 8] [--rounds 3] [--rate 4] [--folder F]
+    python -m benchmarks.commits.beside_services [--seconds 60] [--rate 1] [--every 3] [--request-ms 20] [--lock-ms 5] [--seeds 3]
 
-One process ingests, an open loop: each fourth of a second a write of ten rows becomes due, whether or not the last one has ended.
-``insert`` adds new keys; ``upsert`` changes known ones in any partition, so that it meets the services' file groups. Another
-process runs one service again and again, one call each half second. Every run has a table of its own, with 24 small files in
-four partitions, or with log files in 16 buckets. Alone and beside take turns. Latency counts from when a write was due. On a busy
-machine trust the counts, the CPU seconds and the ratios of one run.
+The real library with real files in the simulator of the tests, on an object store and a lock service as in
+`benchmarks.commits.simulated`: a request takes its time, work of the CPU none. So it is the same on every machine, and tells of
+requests and waits alone. One process ingests, an open loop: a write of ten rows becomes due each second (`--rate`), even if the
+last one has not ended. ``insert`` adds new keys; ``upsert`` changes known ones in any partition, so that it meets the file groups
+of the services. Another process calls one service each `--every` seconds, which always has something to do. Every run has a table
+of its own: 24 small files in four partitions, or log files in 16 buckets. Latency counts from when a write was due.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
-import threading
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,18 +23,26 @@ from typing import Any
 import pyarrow as pa
 
 import lakelatch
+from lakelatch.environment import Process
 from lakelatch.errors import LakeLatchError
-from lakelatch.locks import observe
+from lakelatch.locks import LeasedLocks, observe, parse_lock_url
+from lakelatch.locks.memory import _Space
+from lakelatch.occ.table.table import Table
+from lakelatch.testing import FakeEnvironment
+from tests.simulation.environment import SimEnvironment
+from tests.simulation.install import simulated
+from tests.simulation.row_tables import NAME
+from tests.simulation.scheduler import Scheduler, SimProcess
+from tests.simulation.store import Objects, SimStore
 
 from .._report import machine, percentile, show
+from .simulated import FairLock, Latency, with_lock
 
-PARTS, KEYS = 4, 2_000
-EVERY_S = 0.5
-PLAIN = ("cluster", "clean", "archive")
-LOGS = ("compact", "compact_logs")
-VERBS = ("insert", "upsert")
-CALLS: dict[str, Callable[[Any], Any]] = {
-    "cluster": lambda table: table.cluster(),
+PARTS, KEYS, FILES = 4, 2_400, 6
+SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
+SERVICES = {"plain": ("cluster", "clean", "archive"), "logs": ("compact", "compact_logs", "clean")}
+CALLS: dict[str, Callable[[Table], Any]] = {
+    "cluster": lambda table: table.cluster(sort_by="v"),
     "clean": lambda table: table.clean(retain_commits=2),
     "archive": lambda table: table.archive(keep_min=5, keep_max=6),
     "compact": lambda table: table.compact(),
@@ -48,131 +52,175 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 def rows(first: int, count: int, value: int) -> pa.Table:
     numbers = range(first, first + count)
-    return pa.table(
-        {"id": [f"k{n}" for n in numbers], "part": [f"p{n % PARTS}" for n in numbers], "v": [value] * count},
-        schema=pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())]),
-    )
+    columns = [[f"k{n}" for n in numbers], [f"p{n % PARTS}" for n in numbers], [value] * count]
+    return pa.table(columns, schema=SCHEMA)
 
 
-def made(url: str, kind: str) -> None:
-    """A table for services of that kind to work on."""
+def founded(kind: str) -> dict[str, bytes]:
+    """The objects of a table for services of that kind."""
     more: dict[str, Any] = {"type": "merge_on_read", "bucket_count": 4} if kind == "logs" else {}
-    with lakelatch.create(url, record_key="id", partition_by="part", **more) as table:
-        size = KEYS // 6
-        for number in range(6):
-            table.insert(rows(number * size, size, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, NAME)
+        made = lakelatch.create(
+            str(path),
+            record_key="id",
+            partition_by="part",
+            schema=SCHEMA,
+            lock="none://",
+            env=FakeEnvironment(seed=1),
+            **more,
+        )
+        with made as table:
+            for number in range(FILES):
+                table.insert(rows(number * (KEYS // FILES), KEYS // FILES, 0))
+        return with_lock(
+            {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}, "sim://lock"
+        )
 
 
 class Held:
-    """How often and how long this process has had the lock, and waited for it."""
+    """How long each process has had the lock, and waited for it."""
 
-    def __init__(self) -> None:
-        self.held: list[float] = []
-        self.waits: list[float] = []
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.held: dict[str, list[float]] = defaultdict(list)
+        self.waits: dict[str, list[float]] = defaultdict(list)
+
+    @property
+    def _who(self) -> str:
+        return self._scheduler.current.process.identity.host if self._scheduler.current else ""
 
     def waited(self, _scheme: str, _key: str, seconds: float, *, granted: bool) -> None:  # noqa: ARG002
-        self.waits.append(seconds)
+        self.waits[self._who].append(seconds)
 
     def renewed(self, *_: object) -> None:
         """See `locks.Observer`."""
 
     def ended(self, _scheme: str, _key: str, seconds: float, _reason: str) -> None:
-        self.held.append(seconds)
+        self.held[self._who].append(seconds)
 
     def broke(self, *_: object) -> None:
         """See `locks.Observer`."""
 
-    def told(self) -> dict[str, Any]:
-        return {
-            "locks": len(self.held),
-            "held_ms": round(1000 * statistics.median(self.held), 2) if self.held else 0,
-            "held_max_ms": round(1000 * max(self.held, default=0), 2),
-            "waited_max_ms": round(1000 * max(self.waits, default=0), 2),
-        }
 
+class Run:
+    """One table, and those who work on it."""
 
-def ingest(url: str, verb: str, seconds: float, rate: float, start: float) -> dict[str, Any]:
-    late, attempts, lost, held = list[float](), 0, Counter[str](), Held()
-    with lakelatch.open(url, writer="ingestion") as table:
+    def __init__(self, objects: dict[str, bytes], given: argparse.Namespace, seed: int) -> None:
+        self.scheduler, self._given = Scheduler(seed, steps_max=10**9), given
+        self._objects, self._space = Objects(dict(objects)), _Space()
+        self._latency = Latency(self.scheduler, given.request_ms / 1000, 0.0)
+        self.held = Held(self.scheduler)
+        self.late: list[float] = []
+        self.attempts = 0
+        self.lost, self.outcomes = Counter[str](), Counter[str]()
+        self.took: list[float] = []
+        self._over = False
 
-        def write(number: int) -> Any:
-            if verb == "insert":
-                new = rows(10**6 * (1 + number), 10, number)
-            else:
-                new = rows(number * 7 % (KEYS // 2), 10, number)
-            return table.run(lambda txn: getattr(txn, verb)(new), operation=verb)
+    def perform(self, verb: str, service: str) -> None:
+        """To the end of the ingestion. Afterwards every row is there once."""
+        work = [
+            ("ingestion", lambda table: self._ingest(table, verb)),
+            ("services", lambda table: self._serve(table, service)),
+        ]
+        observe(self.held)
+        try:
+            for host, call in work[: 2 if service else 1]:
+                self._spawn(host, call)
+            self.scheduler.run()
+        finally:
+            observe(None)
+        count = KEYS + (10 * len(self.late) if verb == "insert" else 0)
+        self._spawn("judge", lambda table: self._judge(table, count), far=False)
+        self.scheduler.run()
 
-        for number in range(2):
-            write(number)
-        observe(held)
-        print("ready", flush=True)
-        time.sleep(max(0.0, start - time.monotonic()))
-        cpu_s = time.process_time()
-        for number in range(int(seconds * rate)):
-            due = start + number / rate
-            time.sleep(max(0.0, due - time.monotonic()))
-            done = write(2 + number)
-            late.append(time.monotonic() - due)
-            attempts += done.attempts
-            lost.update(str(getattr(each, "details", {}).get("rule") or type(each).__name__) for each in done.losses)
-        cpu_s = time.process_time() - cpu_s
-        observe(None)
-    return {
-        "p50_ms": round(1000 * percentile(late, 0.5), 1),
-        "p99_ms": round(1000 * percentile(late, 0.99), 1),
-        "cpu_ms": round(1000 * cpu_s / len(late), 1),
-        "attempts": round(attempts / len(late), 3),
-        "lost": dict(lost),
-        **held.told(),
-    }
+    def _spawn(self, host: str, call: Callable[[Table], None], *, far: bool = True) -> None:
+        process = SimProcess(Process(host, "boot", 1, host))
 
+        def work() -> None:
+            env = SimEnvironment(self.scheduler, process, set(), len(host))
+            way_s = self._given.lock_ms / 2000
+            env.open_lock = lambda url: LeasedLocks(FairLock(self._space, env, way_s), parse_lock_url(url), env)
+            store = SimStore(self._objects, self._latency if far else None)  # type: ignore[arg-type]
+            with Table(store, env=env, writer=host) as table:  # type: ignore[arg-type]
+                call(table)
 
-def serve(url: str, name: str, seconds: float, start: float) -> dict[str, Any]:
-    took, held, outcomes = list[float](), Held(), Counter[str]()
-    with lakelatch.open(url, writer="services") as table:
-        table.snapshot()
-        observe(held)
-        print("ready", flush=True)
-        due = start
-        while due < start + seconds:
-            time.sleep(max(0.0, due - time.monotonic()))
-            began = time.monotonic()
+        self.scheduler.spawn(process, work, name=host)
+
+    def _ingest(self, table: Table, verb: str) -> None:
+        start = self.scheduler.now + 2.0
+        for number in range(int(self._given.seconds * self._given.rate)):
+            due = start + number / self._given.rate
+            self.scheduler.pause(max(0.0, due - self.scheduler.now))
+            new = rows(10**6 + 10 * number, 10, 1) if verb == "insert" else rows(number * 70 % (KEYS - 10), 10, number)
+            done = table.run(lambda txn, new=new: getattr(txn, verb)(new), operation=verb)
+            self.late.append(self.scheduler.now - due)
+            self.attempts += done.attempts
+            self.lost.update(str(getattr(e, "details", {}).get("rule") or type(e).__name__) for e in done.losses)
+        self._over = True
+
+    def _serve(self, table: Table, service: str) -> None:
+        due = self.scheduler.now + 2.5
+        while not self._over:
+            self.scheduler.pause(max(0.0, due - self.scheduler.now))
+            began = self.scheduler.now
             try:
-                outcomes["done" if CALLS[name](table) else "nothing to do"] += 1
+                found = CALLS[service](table)
+                self.outcomes["done" if getattr(found, "instants", found) else "nothing to do"] += 1
             except LakeLatchError as e:
-                outcomes[type(e).__name__] += 1
-            took.append(time.monotonic() - began)
-            due = max(due + EVERY_S, time.monotonic())
-        observe(None)
-    return {"outcomes": dict(outcomes), "took_ms": round(1000 * statistics.median(took)), **held.told()}
+                self.outcomes[type(e).__name__] += 1
+            self.took.append(self.scheduler.now - began)
+            due = max(due + self._given.every, self.scheduler.now)
+
+    def _judge(self, table: Table, count: int) -> None:
+        keys = [key for each in table.snapshot().file_slices() for key in table.read_slice(each)["id"].to_pylist()]
+        assert len(keys) == len(set(keys)) == count, (len(keys), len(set(keys)), count)
 
 
-def hand() -> None:
-    """A process that does what it is told, again and again, so that it starts only once."""
-    for line in sys.stdin:
-        job = json.loads(line)
-        work = {"ingest": ingest, "serve": serve}[job.pop("work")]
-        # The start is some time ahead, and both are ready by then, or the run begins late for both.
-        print(json.dumps(work(**job)), flush=True)
+def told(runs: list[Run]) -> dict[str, Any]:
+    """The figures of the same work with several seeds, together."""
+    late = [each for run in runs for each in run.late]
+    found = {f"p{share * 100:g}_s": round(percentile(late, share), 2) for share in (0.5, 0.99)}
+    found["attempts"] = round(sum(run.attempts for run in runs) / len(late), 3)
+    found["lost"] = dict(sum((run.lost for run in runs), Counter()))
+    for who in ("ingestion", "services"):
+        held = [each for run in runs for each in run.held.held[who]]
+        if held:
+            found[f"{who}_held_s"] = round(statistics.median(held), 2), round(max(held), 2)
+    found["waited_most_s"] = round(max(each for run in runs for each in run.held.waits["ingestion"]), 2)
+    if took := [each for run in runs for each in run.took]:
+        found["service_s"] = round(statistics.median(took), 1)
+        found["service"] = dict(sum((run.outcomes for run in runs), Counter()))
+    return found
 
 
-class Hand:
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "benchmarks.commits.beside_services", "--hand"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._in, self._out = self._process.stdin, self._process.stdout
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=float, default=60.0)
+    options.add_argument("--rate", type=float, default=1.0, help="writes a second")
+    options.add_argument("--every", type=float, default=3.0, help="seconds from one call of a service to the next")
+    options.add_argument("--request-ms", type=float, default=20.0)
+    options.add_argument("--lock-ms", type=float, default=5.0)
+    options.add_argument("--seeds", type=int, default=3)
+    given = options.parse_args()
+    show("machine", machine())
+    for kind, services in SERVICES.items():
+        objects = founded(kind)
+        for verb in ("insert", "upsert"):
+            alone: dict[str, Any] = {}
+            for service in ("", *services):
+                runs = []
+                for seed in range(given.seeds):
+                    with simulated():
+                        runs.append(Run(objects, given, seed))
+                        runs[-1].perform(verb, service)
+                found = told(runs)
+                alone = alone or found
+                more = {
+                    f"{each}_to_alone": round(found[each] / alone[each], 2) for each in ("p50_s", "p99_s") if service
+                }
+                show(f"{kind}, {verb}, {service or 'alone'}", found | more)
 
-    def told(self, **job: Any) -> None:
-        print(json.dumps(job), file=self._in, flush=True)
 
-    def line(self) -> str:
-        line = self._out.readline().strip()
-        assert line, f"it ended with {self._process.wait()}"
-        return line
-
-    def close(self) -> None:
-        self._in.close()
-        self._process.wait()
-        self._out.close()
+if __name__ == "__main__":
+    main()
