@@ -119,12 +119,20 @@ def new_table(lock: str = NO_LOCK, *, together: bool = False) -> dict[str, bytes
             str(path), record_key="id", partition_by="part", schema=schema, lock="none://", unique_keys=False, env=env
         ).close()
         found = {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
-    for name, body in found.items():
+    return with_lock(found, lock, together=together) | {
+        f"{PART}/{PARTITION_METADATA}": partition_metadata("0" * 17, PART)
+    }
+
+
+def with_lock(objects: dict[str, bytes], lock: str, *, together: bool = False) -> dict[str, bytes]:
+    """The objects of a table whose settings name that lock, which only the simulator can open."""
+    found = dict(objects)
+    for name, body in objects.items():
         if name.startswith(LOG) and b'"settings"' in body:
             entry = json.loads(body)
             entry["settings"] |= {"lock": lock, "group_commit": together}
             found[name] = json.dumps(entry, separators=(",", ":")).encode()
-    return found | {f"{PART}/{PARTITION_METADATA}": partition_metadata("0" * 17, PART)}
+    return found
 
 
 class Run:

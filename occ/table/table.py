@@ -742,10 +742,16 @@ class Table:
         report = Reporter(progress, "archive", "instants")
         keep, session = Keep.asked(keep_min, keep_max), self._ours()
         number, why = 0, f"there are no more than {keep.most} commits"
-        planned, why = self._plan_archive(keep.least) if self._has_old(keep) else (None, why)
+        planned, last = None, ""
+        if self._has_old(keep):
+            last = sorted(each.requested for each in session.timeline().commits)[-keep.least]
+            planned, why = self._plan_archive(keep.least)
         while planned:
             with suppress(InputError):  # somebody else was quicker
                 number += execute(session, planned, report).files
+            # What has landed meanwhile is for the next archival. Beside a busy writer this one would never end.
+            if (session.timeline().first_landed or last) >= last:
+                break
             planned, why = self._plan_archive(keep.least)
         return Archival(number, session.timeline().first_active, why)
 

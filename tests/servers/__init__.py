@@ -78,10 +78,13 @@ def missing(reason: str) -> NoReturn:
 
 @contextmanager
 def versitygw(folder: Path, *, users: bool = False) -> Iterator[Bucket]:
-    """An S3 server that keeps its objects as files below ``folder``; with ``users`` it may have more than its root."""
+    """An S3 server that keeps its objects as files below ``folder``; with ``users`` it may have more than its root.
+
+    ``folder``/access has a line for each request.
+    """
     program, port, objects = require("versitygw"), free_port(), folder / "objects"
     (objects / BUCKET).mkdir(parents=True)  # a folder is a bucket
-    command = [program, "--port", f"127.0.0.1:{port}", "posix", str(objects)]
+    command = [program, "--port", f"127.0.0.1:{port}", "--access-log", str(folder / "access"), "posix", str(objects)]
     if users:
         (folder / "users").mkdir()
         command[1:1] = ["--iam-dir", str(folder / "users"), "--iam-cache-disable"]

@@ -96,6 +96,18 @@ def test_keeping_nothing_is_refused(old, wrong):
     )
 
 
+def test_an_archival_ends_beside_a_writer_that_is_as_fast(old):
+    a, b, before, calls = old.writer("A"), old.writer("B"), commits_on_timeline(old), []
+
+    def told(_progress: object) -> None:
+        calls.append(b.add("a"))
+        assert len(calls) < 9, "it goes on as long as somebody writes"
+
+    assert a.table.archive(**ALL, progress=told).instants == len(before) - 2
+    assert commits_on_timeline(old)[:2] == before[-2:]
+    assert a.table.archive(**ALL).instants == len(calls) > 0
+
+
 def test_several_plans_take_what_one_may_not(old, monkeypatch):
     monkeypatch.setattr("lakelatch.occ.services.archive._INSTANTS_MAX", 2)
     with old.fresh() as table:
