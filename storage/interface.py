@@ -14,7 +14,7 @@ permission). UNKNOWN means that no answer came: the write may have happened, or 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -137,13 +137,20 @@ class Store(Protocol):
         ...
 
     def list(
-        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+        self,
+        folder: str,
+        *,
+        after: str = "",
+        recursive: bool = False,
+        hidden: bool = True,
+        sized: Callable[[str], bool] | None = None,
     ) -> builtins.list[Entry]:
         """List the objects in the folder, sorted by path.
 
         ``after`` skips names (relative to the folder) up to and including it. With ``hidden`` False what lies in sub-folders
-        whose names begin with a dot is left out, and costs nothing. A missing folder is empty. Our own code filters and
-        sorts, because stores differ.
+        whose names begin with a dot is left out, and costs nothing. ``sized`` tells by the name of an object whether its size and
+        time are wanted (None: of all); where each costs a call of its own, others have a size of -1 and a time of 0. A missing folder is
+        empty. Our own code filters and sorts, because stores differ.
         """
         ...
 

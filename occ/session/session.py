@@ -73,6 +73,7 @@ class Session:
         far: a request to its store takes long.
         records: what this process knows of its open transactions without asking a far store, by T.
         first_sweep: called once, when the session looks after others for the first time.
+        landed_one: called after each commit, on the thread of its writer.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Session:
         self.merged_bytes_s = 16 << 20
         self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
+        self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
@@ -142,9 +144,9 @@ class Session:
 
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""
-        self._closed = True
-        for task in self._behind:
+        for task in self._behind:  # which need the handle until they end
             task.wait()
+        self._closed = True
         if self.writable:
             self._publisher.close()
             self.heart.close()
@@ -219,8 +221,8 @@ class Session:
         except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
-    def afterwards(self, call: Callable[[], object], what: str) -> None:
-        """Make a call that nobody has to wait for; on a far store on another thread, for which `close` waits.
+    def afterwards(self, call: Callable[[], object], what: str, *, long: bool = False) -> None:
+        """Make a call that nobody has to wait for; if it is ``long`` or the store far, on another thread. `close` waits for it.
 
         Its errors are logged: what it leaves undone another handle finds.
         """
@@ -231,7 +233,7 @@ class Session:
             except LakeLatchError as e:
                 _log.warning("%s: %s: %s", self.url, what, e)
 
-        if not self.far or self._closed:
+        if not (self.far or long) or self._closed:
             run()
             return
         with self._mutex:
