@@ -148,9 +148,9 @@ class Store(Protocol):
         """List the objects in the folder, sorted by path.
 
         ``after`` skips names (relative to the folder) up to and including it. With ``hidden`` False what lies in sub-folders
-        whose names begin with a dot is left out, and costs nothing. ``sized`` tells by the name of an object whether its size and
-        time are wanted (None: of all); where each costs a call of its own, others have a size of -1 and a time of 0. A missing folder is
-        empty. Our own code filters and sorts, because stores differ.
+        whose names begin with a dot is left out, and costs nothing. ``sized`` tells by the name of an object whether its size
+        and time are wanted (None: of all); where each costs a call of its own, others have a size of -1 and a time of 0. A
+        missing folder is empty. Our own code filters and sorts, because stores differ.
         """
         ...
 

@@ -130,6 +130,7 @@ class CommitLog:
     Attributes:
         recent: the commits that were read last.
         epoch: the newest one; ``first_slot`` is where it begins, ``next_slot`` the first free one.
+        restore: the newest restore that was read.
         closed: the newest epoch that was closed here, and by nobody else; -1: none was.
     """
 
@@ -148,6 +149,7 @@ class CommitLog:
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
         self.closed = -1
+        self.restore: Commit | None = None
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -276,6 +278,8 @@ class CommitLog:
         for follower in self._followers:
             follower.commits.extend(commits)
         for commit in commits:
+            if commit.restores:
+                self.restore = commit
             if self.state.settings.group_commit:
                 self.recent.add(commit)
             else:

@@ -40,9 +40,9 @@ from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
 from .memory import Contention, Reservations
-from .outcome import forgotten
+from .outcome import forgotten, listed_beside
 from .properties import read_config, secure_streams
-from .snapshot_cache import View, ViewCache, cold_view
+from .snapshot_cache import View, ViewCache, cold_view, view_listed_later
 from .table_lock import TableLease, TableLock
 
 if TYPE_CHECKING:
@@ -483,7 +483,15 @@ class Session:
         return files_of(self.store, commit)
 
     def _cold_view(self, top: str, schema: str | None) -> View:
-        return cold_view(self.store, self.timeline(), as_of_completion=top, schema=schema)
+        """What a transaction begins with: its partitions are listed when it asks for them, and not all those of the table."""
+        return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored)
+
+    def _refuse_if_restored(self, since: str) -> None:
+        """Raise `ConflictError` when a restore has landed after that completion time."""
+        self.log.catch_up()
+        restore = self.log.restore
+        if restore is not None and restore.completion > since:
+            raise listed_beside(self.url, restore)
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

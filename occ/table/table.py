@@ -78,7 +78,9 @@ if TYPE_CHECKING:
     from ..liveness import MarkerService
 
 T = TypeVar("T")
-_PLANS_BY_ITSELF = 2  # of what one commit has archived: a plan takes up to 500 instants, an epoch of the log holds as many commits
+_PLANS_BY_ITSELF = (
+    2  # of what one commit has archived: a plan takes up to 500 instants, an epoch of the log holds as many commits
+)
 
 
 class Table:
@@ -780,7 +782,9 @@ class Table:
             if self._keeps_history_here() and len(session.timeline().commits) > above:
                 self._archive(Keep(above // 2, above), Reporter(), plans=_PLANS_BY_ITSELF)
 
-        session.afterwards(archive_old, "old commits were not archived; whoever closes the next epoch tries it again", long=True)
+        session.afterwards(
+            archive_old, "old commits were not archived; whoever closes the next epoch tries it again", long=True
+        )
 
     # --- clustering ------------------------------------------------------------------------------------------
 

@@ -642,7 +642,8 @@ def test_old_commits_leave_the_timeline_without_being_asked(make_world):
             reader.store.reset()
             reader.table.snapshot()
             opened.append(len(reader.store.calls))
-    assert max(shown) <= 8 + 10 and min(shown[20:]) == 4  # an epoch holds ten commits
+    assert max(shown) <= 8 + 10  # an epoch holds ten commits
+    assert min(shown[20:]) == 4
     assert opened[0] == opened[1]
     before, closing = sorted(asked[10:])[len(asked[10:]) // 2], max(asked[10:])
     assert closing <= before + 12, "who closes an epoch asks for nothing of the archival in its own commit"
