@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import IO, Literal, Protocol, runtime_checkable
+from typing import IO, Literal, NamedTuple, Protocol, runtime_checkable
 
 # True: bytes and name are on disk when the write is done. "bytes": a power cut may take the name away, but never leaves
 # a torn object, and the next durable write into the same folder secures the name as well. False: it may take both.
@@ -66,9 +66,11 @@ class Stored:
     mtime: float | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One object of a listing: path relative to the store's root, size in bytes, modification time (epoch seconds)."""
+class Entry(NamedTuple):
+    """One object of a listing: path relative to the store's root, size in bytes, modification time (epoch seconds).
+
+    A tuple, because a listing may make a hundred thousand of them.
+    """
 
     path: str
     size: int

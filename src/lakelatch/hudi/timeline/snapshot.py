@@ -359,13 +359,14 @@ def build(
     }
     bases: dict[FileGroupId, BaseFile] = {}
     for base in listing.bases:
-        if base.group in gone or moment.completion_of(base) is None:
+        group = base.group
+        if group in gone or moment.completion_of(base) is None:
             continue
-        other = bases.get(base.group)
+        other = bases.get(group)
         if other is not None and other.instant == base.instant:
             raise _two_base_files(other, base)
         if other is None or base.instant > other.instant:
-            bases[base.group] = base
+            bases[group] = base
     logs: dict[FileGroupId, list[LogFile]] = defaultdict(list)
     for log in listing.logs:
         completed = moment.completion_of(log)
