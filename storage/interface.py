@@ -14,11 +14,11 @@ permission). UNKNOWN means that no answer came: the write may have happened, or 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import IO, Literal, Protocol, runtime_checkable
+from typing import IO, Literal, NamedTuple, Protocol, runtime_checkable
 
 # True: bytes and name are on disk when the write is done. "bytes": a power cut may take the name away, but never leaves
 # a torn object, and the next durable write into the same folder secures the name as well. False: it may take both.
@@ -66,9 +66,11 @@ class Stored:
     mtime: float | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One object of a listing: path relative to the store's root, size in bytes, modification time (epoch seconds)."""
+class Entry(NamedTuple):
+    """One object of a listing: path relative to the store's root, size in bytes, modification time (epoch seconds).
+
+    A tuple, because a listing may make a hundred thousand of them.
+    """
 
     path: str
     size: int
@@ -137,13 +139,20 @@ class Store(Protocol):
         ...
 
     def list(
-        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+        self,
+        folder: str,
+        *,
+        after: str = "",
+        recursive: bool = False,
+        hidden: bool = True,
+        sized: Callable[[str], bool] | None = None,
     ) -> builtins.list[Entry]:
         """List the objects in the folder, sorted by path.
 
         ``after`` skips names (relative to the folder) up to and including it. With ``hidden`` False what lies in sub-folders
-        whose names begin with a dot is left out, and costs nothing. A missing folder is empty. Our own code filters and
-        sorts, because stores differ.
+        whose names begin with a dot is left out, and costs nothing. ``sized`` tells by the name of an object whether its size
+        and time are wanted (None: of all); where each costs a call of its own, others have a size of -1 and a time of 0. A
+        missing folder is empty. Our own code filters and sorts, because stores differ.
         """
         ...
 

@@ -207,6 +207,7 @@ def calls() -> dict[str, list[str]]:
             *each("t.change_settings(heartbeat_timeout_s=_)", "0 nan inf '60'"),
             *each("t.change_settings(unique_constraints=_)", "5 ['nope'] [[]]"),
             *each("t.change_settings(statistics=_)", "5 [5]"),
+            *each("t.change_settings(archive_above=_)", "0 1 -5 '9' 2.5 True"),
             *each("t.change_settings(min_version=_)", "0 -1 'x' 99"),
         ],
         "Table, verbs": [

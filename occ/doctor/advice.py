@@ -151,7 +151,8 @@ def _left_open(facts: Facts) -> Iterator[Finding]:
 
 
 def _timeline(facts: Facts) -> Iterator[Finding]:
-    if facts.commits > 2 * Keep().most:
+    by_itself = facts.settings.archive_above if facts.settings and not facts.jvm_lock else None
+    if facts.commits > 2 * (by_itself or Keep().most):
         yield Finding(
             "slow",
             "long-timeline",

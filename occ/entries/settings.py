@@ -21,7 +21,14 @@ _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbea
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
 # Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
-_NEW: dict[str, Any] = {"merge": (), "ties": "last", "streams": (), "group_commit": False}
+_ARCHIVE_ABOVE = 500
+_NEW: dict[str, Any] = {
+    "merge": (),
+    "ties": "last",
+    "streams": (),
+    "group_commit": False,
+    "archive_above": _ARCHIVE_ABOVE,
+}
 OWN_LOCK = "table"
 NO_LOCK = "none://"
 
@@ -56,6 +63,8 @@ class Settings:
         reservation_s: a reservation that a writer has seen for so long does not count for it any more.
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
+        archive_above: with more commits than this on the active timeline the oldest are archived, down to half as many, by the
+            writer that closes an epoch of the log, beside its work. None: only `Table.archive` archives.
         log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
             nothing needs them.
         min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
@@ -81,6 +90,7 @@ class Settings:
     group_commit: bool = False
     heartbeat_interval_s: float = 10.0
     heartbeat_timeout_s: float = 60.0
+    archive_above: int | None = _ARCHIVE_ABOVE
     log_epochs: int = 10
     min_version: int = 1
     streams: tuple[Stream, ...] = ()
@@ -101,6 +111,8 @@ class Settings:
             )
         if self.log_epochs < 1:
             raise ConfigError(f"log_epochs is {self.log_epochs}, must be at least 1")
+        if self.archive_above is not None and self.archive_above < 2:
+            raise ConfigError(f"archive_above is {self.archive_above}, must be at least 2, or None: half of them stay")
         if self.ties not in ("last", "first"):
             raise ConfigError(f"ties is {self.ties!r}, must be 'last' or 'first'")
         for name in _SECONDS:
@@ -213,7 +225,7 @@ class Settings:
 def _refuse_type(name: str, value: Any) -> None:
     """What a caller gives must be of the setting's own type: 2.5 buckets would be two for one writer and none for another."""
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if name == "bucket_count":
+    if name in ("bucket_count", "archive_above"):
         fits, wanted = value is None or whole, "a whole number, or None"
     elif name in _WHOLE:
         fits, wanted = whole, "a whole number"

@@ -115,6 +115,7 @@ class Landing:
         )
         # It has landed; the next cleaning finds what is left.
         attempt.session.afterwards(sweep, f"commit {attempt.instant} has landed but its markers are still there")
+        attempt.session.landed_one()
         return self.result
 
     def _try(self) -> bool:

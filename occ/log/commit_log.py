@@ -130,6 +130,8 @@ class CommitLog:
     Attributes:
         recent: the commits that were read last.
         epoch: the newest one; ``first_slot`` is where it begins, ``next_slot`` the first free one.
+        restore: the newest restore that was read.
+        closed: the newest epoch that was closed here, and by nobody else; -1: none was.
     """
 
     def __init__(self, store: Store, env: Environment, timeline: Publisher, *, epoch_slots: int = EPOCH_SLOTS) -> None:
@@ -146,6 +148,8 @@ class CommitLog:
         self._alone = False  # the last entry of ours came right after one that we had read, or put
         self.state = LogState()
         self.epoch = self.next_slot = self.first_slot = 0
+        self.closed = -1
+        self.restore: Commit | None = None
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -274,6 +278,8 @@ class CommitLog:
         for follower in self._followers:
             follower.commits.extend(commits)
         for commit in commits:
+            if commit.restores:
+                self.restore = commit
             if self.state.settings.group_commit:
                 self.recent.add(commit)
             else:
@@ -632,7 +638,8 @@ class CommitLog:
             if self._strangers.found:
                 raise self._strangers.error(self._store.url)
             self._timeline.secure()
-            self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid()))
+            if self._store.put_if_absent(slot_path(epoch, slot), encode(Close(), epoch, slot, self._env.uuid())).done:
+                self.closed = epoch
 
     def take_over(self, settings: Settings, top: Callable[[], str]) -> None:
         """The log goes on in a new epoch with these settings, in which nothing is open and no commit is a stranger's.

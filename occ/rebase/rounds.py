@@ -84,7 +84,7 @@ class Rebase:
         now = before
         for commit in commits:
             if self.slot <= commit.slot < lost.slot:
-                now = now.after_all([(work.session.files_of(commit), commit.completion)])
+                now = now.after_all([(work.session.files_of(commit), commit.instant, commit.completion)])
         units = self._units(lost.groups, before, now, bucketed=spec.bucket_count is not None)
         if any(not unit.current for unit in units):
             return None

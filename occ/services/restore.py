@@ -141,7 +141,7 @@ def _refuse_to_lose(session: Session, timeline: Timeline, target: Instant, later
 def _refuse_incomplete(session: Session, timeline: Timeline, target: Instant) -> None:
     """Every file that the commits of the active timeline tell of that state must be there."""
     commits = timeline.completed_by(completed=target.completed)
-    then = Snapshot().after_all((timeline.metadata(i).to_json(), i.completed or i.requested) for i in commits)
+    then = Snapshot().after_all((timeline.metadata(i).to_json(), *i.order[::-1]) for i in commits)
     there = {file.path for file in data_files(list_data_files(session.store))}
     if missing := sorted(path for each in then.file_slices() for path in each.paths - there):
         raise CorruptTableError(

@@ -230,6 +230,17 @@ def restored_below(attempt: Attempt, restore: Commit) -> ConflictError:
     )
 
 
+def listed_beside(url: str, restore: Commit) -> ConflictError:
+    """Files of a past state were listed, and perhaps some of them are gone."""
+    return ConflictError(
+        f"{url}: {restore.operation} {restore.instant} of {restore.writer} has landed meanwhile and takes back what was looked "
+        "for. Nothing landed; run the write again on the new snapshot: Table.run does",
+        table=url,
+        instant="",
+        **winner_facts(restore, "a restore stands alone: nothing lands beside it"),
+    )
+
+
 def lost_against(attempt: Attempt, conflict: Conflict, *, pending: str = "is still running") -> ConflictError:
     """Another writer landed first or goes first, and both cannot stand."""
     winner = conflict.winner

@@ -40,9 +40,9 @@ from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
 from .memory import Contention, Reservations
-from .outcome import forgotten
+from .outcome import forgotten, listed_beside
 from .properties import read_config, secure_streams
-from .snapshot_cache import View, ViewCache, cold_view
+from .snapshot_cache import View, ViewCache, cold_view, view_listed_later
 from .table_lock import TableLease, TableLock
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class Session:
         far: a request to its store takes long.
         records: what this process knows of its open transactions without asking a far store, by T.
         first_sweep: called once, when the session looks after others for the first time.
+        landed_one: called after each commit, on the thread of its writer.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Session:
         self.merged_bytes_s = 16 << 20
         self.rounds: dict[str, Callable[[], object]] = {}
         self.first_sweep: Callable[[], object] = lambda: None
+        self.landed_one: Callable[[], object] = lambda: None
         self.markers: MarkerService | None = None
         self.far = is_far(store.url)
         self.records: dict[str, OwnRecord] = {}
@@ -142,9 +144,9 @@ class Session:
 
     def close(self) -> None:
         """Stop the heartbeat thread and the lock's renewer. Twice is fine."""
-        self._closed = True
-        for task in self._behind:
+        for task in self._behind:  # which need the handle until they end
             task.wait()
+        self._closed = True
         if self.writable:
             self._publisher.close()
             self.heart.close()
@@ -219,8 +221,8 @@ class Session:
         except LakeLatchError as e:  # theirs, not ours: it must not end the work that is going on here
             _log.warning("%s: cleaning up after others failed; it is tried again: %s", self.url, e)
 
-    def afterwards(self, call: Callable[[], object], what: str) -> None:
-        """Make a call that nobody has to wait for; on a far store on another thread, for which `close` waits.
+    def afterwards(self, call: Callable[[], object], what: str, *, long: bool = False) -> None:
+        """Make a call that nobody has to wait for; if it is ``long`` or the store far, on another thread. `close` waits for it.
 
         Its errors are logged: what it leaves undone another handle finds.
         """
@@ -231,7 +233,7 @@ class Session:
             except LakeLatchError as e:
                 _log.warning("%s: %s: %s", self.url, what, e)
 
-        if not self.far or self._closed:
+        if not (self.far or long) or self._closed:
             run()
             return
         with self._mutex:
@@ -481,7 +483,15 @@ class Session:
         return files_of(self.store, commit)
 
     def _cold_view(self, top: str, schema: str | None) -> View:
-        return cold_view(self.store, self.timeline(), as_of_completion=top, schema=schema)
+        """What a transaction begins with: its partitions are listed when it asks for them, and not all those of the table."""
+        return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored)
+
+    def _refuse_if_restored(self, since: str) -> None:
+        """Raise `ConflictError` when a restore has landed after that completion time."""
+        self.log.catch_up()
+        restore = self.log.restore
+        if restore is not None and restore.completion > since:
+            raise listed_beside(self.url, restore)
 
 
 def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

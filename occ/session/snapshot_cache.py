@@ -1,8 +1,9 @@
 """What a transaction sees: the file slices and the schema as of one slot of the log.
 
-A warm handle derives the next view from the last one and the commits between, so nothing grows with the history; a
-cold one lists the timeline and the data files once. A restore, a log that was made anew and what other engines do past the
-log cannot be derived, and make it cold. A cleaning and an archival take away only what no newest view holds.
+A warm handle derives the next view from the last one and the commits between, so nothing grows with the history. A cold one
+lists the timeline once, and the data files: a reader all, a transaction those of the partitions that it asks for. A restore, a
+log that was made anew and what other engines do past the log cannot be derived, and make it cold. A cleaning and an archival
+take away only what no newest view holds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CorruptTableError, StorageError
 from ...hudi.files import list_data_files
-from ...hudi.timeline import COMMIT_ACTIONS, EARLIEST, CommitMetadata, Snapshot, Timeline, build
+from ...hudi.timeline import (
+    COMMIT_ACTIONS,
+    EARLIEST,
+    CommitMetadata,
+    Instant,
+    ListedLater,
+    Snapshot,
+    Timeline,
+    build,
+)
 from ..entries import Commit
 from ..log import CommitLog, Follower
 
@@ -58,7 +68,7 @@ class View:
 
     def after_all(self, commits: Sequence[Commit], files_of: Callable[[Commit], Mapping[str, Any]]) -> View:
         """The view once these commits, in slot order, count as well."""
-        snapshot = self.snapshot.after_all((files_of(each), each.completion) for each in commits)
+        snapshot = self.snapshot.after_all((files_of(each), each.instant, each.completion) for each in commits)
         last = next((each.completion for each in reversed(commits) if each.action in COMMIT_ACTIONS), self.completion)
         return View(snapshot, next((each.schema for each in reversed(commits) if each.schema), self.schema), last)
 
@@ -87,10 +97,26 @@ def cold_view(
     )
     past = timeline.completed_by(requested=as_of, completed=as_of_completion)
     older = () if past or not whole else timeline.archived_by(requested=as_of, completed=as_of_completion)
-    if schema is None:
-        found = (timeline.metadata(instant).schema for instant in reversed(past or older))
-        schema = next((schema for schema in found if schema), timeline.config.create_schema)
-    return View(snapshot, schema, max((each.completed or each.requested for each in past), default=EARLIEST))
+    completion = max((each.completed or each.requested for each in past), default=EARLIEST)
+    return View(snapshot, schema or _newest_schema(timeline, past or older), completion)
+
+
+def view_listed_later(timeline: Timeline, completed: str, schema: str | None, refuse: Callable[[str], None]) -> View:
+    """The view of all commits with C up to ``completed``, whose partitions are listed one by one when they are asked for.
+
+    Args:
+        schema: as of `cold_view`.
+        refuse: as of `ListedLater`.
+    """
+    past = timeline.completed_by(completed=completed)
+    top = max((each.completed or each.requested for each in past), default=EARLIEST)
+    snapshot = Snapshot(unlisted=ListedLater.of(timeline, completed, refuse))
+    return View(snapshot, schema or _newest_schema(timeline, past), top)
+
+
+def _newest_schema(timeline: Timeline, commits: Sequence[Instant]) -> str | None:
+    found = (timeline.metadata(instant).schema for instant in reversed(commits))
+    return next((schema for schema in found if schema), timeline.config.create_schema)
 
 
 class ViewCache:
@@ -127,7 +153,11 @@ class ViewCache:
         with self._mutex:
             self._asked = True
             self._log.catch_up()
-            if self._is_useless() or any(each.restores for each in self._since.commits):
+            if (
+                self._is_useless()
+                or not (self._view and self._view.snapshot.is_whole)
+                or any(each.restores for each in self._since.commits)
+            ):
                 return self._looked_up(self._log.rollbacks, keep=True)
             passed, rollbacks = self._log.past_the_log()
             if passed or rollbacks != self._rollbacks:

@@ -101,7 +101,7 @@ class Staged:
         if not (self.stats or self._replaced):
             return snapshot
         files = [_as_committed(each) for each in self.stats]
-        return snapshot.after_all([*files, ({"replaced": self._replaced_by_partition()}, "")])
+        return snapshot.with_files([*files, ({"replaced": self._replaced_by_partition()}, "", "")])
 
     def follow(self, stats: Sequence[WriteStat], after: Mapping[FileGroupId, FileGroupId], snapshot: Snapshot) -> None:
         """Files of a write some of which take over from staged ones: file group of a new file -> that of the staged one."""
@@ -282,13 +282,22 @@ class Staged:
         return {partition: tuple(ids) for partition, ids in replaced.items()}
 
 
-def _as_committed(stat: WriteStat) -> tuple[Mapping[str, Any], str]:
+def _as_committed(stat: WriteStat) -> tuple[Mapping[str, Any], str, str]:
     """The commit of this file, as a snapshot takes it, after all that have landed."""
-    return {
-        "stats": [
-            {"partition": stat.partition, "path": stat.path, "file_size": stat.file_size, "log_files": stat.log_files}
-        ]
-    }, LATEST
+    return (
+        {
+            "stats": [
+                {
+                    "partition": stat.partition,
+                    "path": stat.path,
+                    "file_size": stat.file_size,
+                    "log_files": stat.log_files,
+                }
+            ]
+        },
+        "",
+        LATEST,
+    )
 
 
 def _region(partition: str | None) -> Region:

@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from ..liveness import MarkerService
 
 T = TypeVar("T")
+_PLANS_BY_ITSELF = (
+    2  # of what one commit has archived: a plan takes up to 500 instants, an epoch of the log holds as many commits
+)
 
 
 class Table:
@@ -95,6 +98,8 @@ class Table:
     ) -> None:
         self.session = Session(store, env=env, writer=writer, epoch_slots=epoch_slots)
         self.session.first_sweep = lambda: take_archived_away(self.session)
+        self.session.landed_one = self._archive_if_due
+        self._looked_at = -1  # the newest epoch of the log after which this was due
         self.store, self.env, self.url = store, env, store.url
         self.writer, self.writable = self.session.writer, self.session.writable
 
@@ -705,7 +710,7 @@ class Table:
     def _has_old(self, keep: Keep) -> bool:
         session = self._ours()
         session.refuse_if_unwritable()
-        if session.config.raw.get("hoodie.timeline.history.path", "history") != "history":
+        if not self._keeps_history_here():
             raise UnsupportedTableError(
                 f"{session.url} has its archived timeline in a folder of another name than history; archive it with Hudi",
                 table=session.url,
@@ -713,6 +718,9 @@ class Table:
         self.rollback_failed_writes()
         finish_decided(session)  # one that was interrupted
         return len(session.timeline().commits) > keep.most
+
+    def _keeps_history_here(self) -> bool:
+        return self.config.raw.get("hoodie.timeline.history.path", "history") == "history"
 
     def _plan_archive(self, least: int) -> tuple[str | None, str]:
         session, why = self._ours(), ""
@@ -741,6 +749,12 @@ class Table:
         """
         report = Reporter(progress, "archive", "instants")
         keep, session = Keep.asked(keep_min, keep_max), self._ours()
+        number, why = self._archive(keep, report)
+        return Archival(number, session.timeline().first_active, why)
+
+    def _archive(self, keep: Keep, report: Reporter, *, plans: int | None = None) -> tuple[int, str]:
+        """How many instants went, by so many plans at most, and why no more did."""
+        session = self.session
         number, why = 0, f"there are no more than {keep.most} commits"
         planned, last = None, ""
         if self._has_old(keep):
@@ -752,8 +766,32 @@ class Table:
             # What has landed meanwhile is for the next archival. Beside a busy writer this one would never end.
             if (session.timeline().first_landed or last) >= last:
                 break
+            if plans is not None and (plans := plans - 1) <= 0:
+                return number, "the rest waits for its turn"
             planned, why = self._plan_archive(keep.least)
-        return Archival(number, session.timeline().first_active, why)
+        return number, why
+
+    def _archive_if_due(self) -> None:
+        """After a commit: who has closed an epoch of the log archives what the setting ``archive_above`` says, beside its work.
+
+        Nobody asks the store whether it is due: epochs are closed by one writer each, every few hundred commits. One that dies
+        at it leaves it to the next.
+        """
+        session = self.session
+        if (closed := session.log.closed) == self._looked_at:
+            return
+        self._looked_at, above = closed, session.settings.archive_above
+        # Fewer slots than that hold no more commits. A JVM that writes the table archives by its own settings.
+        if above is None or session.log.next_slot <= above or session.lock.shared_with_jvm:
+            return
+
+        def archive_old() -> None:
+            if self._keeps_history_here() and len(session.timeline().commits) > above:
+                self._archive(Keep(above // 2, above), Reporter(), plans=_PLANS_BY_ITSELF)
+
+        session.afterwards(
+            archive_old, "old commits were not archived; whoever closes the next epoch tries it again", long=True
+        )
 
     # --- clustering ------------------------------------------------------------------------------------------
 

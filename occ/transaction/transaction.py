@@ -115,8 +115,8 @@ class Transaction:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The table as of the begin slot, whatever has landed since."""
-        return self.workspace.snapshot
+        """The table as of the begin slot, whatever has landed since. All data files are listed for it."""
+        return self.workspace.snapshot.whole()
 
     @property
     def current(self) -> Snapshot:
@@ -470,7 +470,7 @@ class Transaction:
 
     def size_of(self, groups: Collection[FileGroupId]) -> int:
         """Bytes of these file groups in its snapshot."""
-        found = (self.snapshot.get(self.workspace.changes.place_of(each)) for each in groups)
+        found = (self.workspace.snapshot.get(self.workspace.changes.place_of(each)) for each in groups)
         return sum(each.total_size for each in found if each is not None)
 
     @property

@@ -210,8 +210,8 @@ class Attempt:
 
     @property
     def partitions_seen(self) -> list[str]:
-        """The partitions of the snapshot; none before somebody has asked for it."""
-        return self._snapshot.partitions() if self._snapshot is not None else []
+        """The partitions of the snapshot that somebody has asked for; nothing is listed for the answer."""
+        return self._snapshot.partitions_seen() if self._snapshot is not None else []
 
     @property
     def schema_text(self) -> str | None:

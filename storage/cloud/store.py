@@ -17,7 +17,7 @@ import io
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import IO, Any, NoReturn
 
@@ -138,8 +138,15 @@ class CloudStore:
             yield stream
 
     def list(
-        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+        self,
+        folder: str,
+        *,
+        after: str = "",
+        recursive: bool = False,
+        hidden: bool = True,
+        sized: Callable[[str], bool] | None = None,
     ) -> builtins.list[Entry]:
+        del sized  # a listing has the sizes anyway
         folder = check_path(folder, folder=True)
         start = len(folder) + 1 if folder else 0
         prefix = f"{folder}/" if folder else ""

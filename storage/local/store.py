@@ -18,7 +18,7 @@ import builtins
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import attrgetter
 from typing import IO
@@ -203,13 +203,22 @@ class LocalStore:
             yield stream
 
     def list(
-        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+        self,
+        folder: str,
+        *,
+        after: str = "",
+        recursive: bool = False,
+        hidden: bool = True,
+        sized: Callable[[str], bool] | None = None,
     ) -> builtins.list[Entry]:
         folder = check_path(folder, folder=True)
         start = len(folder) + 1 if folder else 0
         found: builtins.list[Entry] = []
         for path, item in self._walk(folder, recursive=recursive, hidden=hidden):
             if path[start:] > after:
+                if sized is not None and not sized(item.name):
+                    found.append(Entry(path, -1, 0))
+                    continue
                 try:  # `suppress` would take half as long as the rest: there may be a hundred thousand
                     info = item.stat()
                 except FileNotFoundError:  # gone since the folder was read, or a link to nothing

@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from random import Random
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from lakelatch.errors import StorageError
 from lakelatch.storage import Durable, Entry, Outcome, Put, Stored
@@ -221,7 +221,7 @@ class SimStore:
         yield io.BytesIO(found.body)
 
     def list(
-        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True, sized: Any = None
     ) -> builtins.list[Entry]:
         folder = folder.rstrip("/")
         found = self._read("list", folder, lambda: self._objects.list(folder, after=after, recursive=recursive))

@@ -211,9 +211,15 @@ class FaultStore:
         return self._do("head", path, lambda: self.inner.head(path))
 
     def list(
-        self, folder: str, *, after: str = "", recursive: bool = False, hidden: bool = True
+        self,
+        folder: str,
+        *,
+        after: str = "",
+        recursive: bool = False,
+        hidden: bool = True,
+        sized: Callable[[str], bool] | None = None,
     ) -> builtins.list[Entry]:
-        given: dict[str, Any] = {"after": after, "recursive": recursive, "hidden": hidden}
+        given: dict[str, Any] = {"after": after, "recursive": recursive, "hidden": hidden, "sized": sized}
         return self._do("list", folder, lambda: self.inner.list(folder, **given))
 
     def names(self, folder: str, *, after: str = "", recursive: bool = False) -> builtins.list[str]:

@@ -20,7 +20,7 @@ from lakelatch.testing.faults import PUTS, At, From, Late, LoseReply, On, Pause,
 from ...mutants import answering
 from ...thorough import some
 from ..aged import AGED, BACK, SMALL, aged, finish, strike_all
-from ..world import World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
+from ..world import BEGUN, World, Writer, add, check_sound, content, fate, independent_content, insert, overwrite
 
 TIMELINE = ".hoodie/timeline"
 ALL = {"keep_min": 2, "keep_max": 2}
@@ -633,3 +633,71 @@ def test_who_cannot_plan_or_stands_back_is_told_all_that_a_conflict_tells(old):
     with pytest.raises(lakelatch.ConflictError) as told:
         b.table.plan_clustering(**SMALL)
     assert (told.value.winner, told.value.overlap) == ("", ())
+
+
+# --- by itself -----------------------------------------------------------------------------------------------------
+
+
+def test_old_commits_leave_the_timeline_without_being_asked(make_world):
+    """What a commit and an open ask of the store does not grow with the table's age; only who closes an epoch archives."""
+    world = make_world(archive_above=8)
+    writer = world.writer("A", epoch_slots=20)
+    asked, shown, opened = [], [], []
+    for number in range(60):
+        writer.store.reset()
+        writer.insert("a", f"x{number}")
+        asked.append(len(writer.store.calls))
+        writer.env.run_threads()
+        shown.append(len(commits_on_timeline(world)))
+        if number in (29, 59):
+            reader = world.writer("R")
+            reader.store.reset()
+            reader.table.snapshot()
+            opened.append(len(reader.store.calls))
+    assert max(shown) <= 8 + 10  # an epoch holds ten commits
+    assert min(shown[20:]) == 4
+    assert opened[0] == opened[1]
+    before, closing = sorted(asked[10:])[len(asked[10:]) // 2], max(asked[10:])
+    assert closing <= before + 12, "who closes an epoch asks for nothing of the archival in its own commit"
+    assert content(world.fresh()) == independent_content(world.folder) == BEGUN | {f"x{n}": 1 for n in range(60)}
+    check_sound(world.fresh())
+
+
+@pytest.mark.parametrize("settings", [{"archive_above": None}, {"archive_above": 4, "lock": "JVM"}])
+def test_nothing_leaves_the_timeline_by_itself_where_it_should_not(make_world, tmp_path, settings):
+    if "lock" in settings:  # its other writers archive by settings of their own
+        settings |= {"lock": f"file://{tmp_path}/locks?jvm=lock"}
+    world = make_world(**settings)
+    writer = world.writer("A", epoch_slots=8)
+    for number in range(12):
+        writer.insert("a", f"x{number}")
+        writer.env.run_threads()
+    assert writer.table.session.log.closed > 0
+    assert len(commits_on_timeline(world)) == 2 + 12
+
+
+def test_a_handle_is_closed_after_what_it_archives_by_itself(make_world):
+    world = make_world(archive_above=4)
+    writer = world.writer("A", epoch_slots=20)
+    while writer.table.session.log.closed < 0:
+        writer.insert("a", f"x{len(commits_on_timeline(world))}")
+    assert len(commits_on_timeline(world)) > 4
+    writer.table.close()
+    assert len(commits_on_timeline(world)) <= 4
+
+
+def test_an_archival_that_fails_by_itself_fails_no_commit_and_the_next_one_goes_on(make_world, caplog):
+    world = make_world(archive_above=4)
+    writer = world.writer("A", epoch_slots=10)
+    writer.store.add(Refuse(On("put_if_absent", "/history/"), errno=errno.ENOSPC, forever=True))
+    for number in range(6):
+        writer.insert("a", f"x{number}")
+        writer.env.run_threads()
+    assert len(commits_on_timeline(world)) == 2 + 6
+    assert "were not archived" in caplog.text
+    writer.store.reset()
+    for number in range(6, 12):
+        writer.insert("a", f"x{number}")
+        writer.env.run_threads()
+    assert len(commits_on_timeline(world)) <= 8
+    assert content(world.fresh()) == BEGUN | {f"x{n}": 1 for n in range(12)}

@@ -71,6 +71,7 @@ def test_a_commit_and_a_read_ask_of_the_store_what_the_document_tells(folder: Pa
     with Table(store, writer="w") as table:
         for _ in range(2):  # the handle is warm
             table.upsert([{"id": "0", "p": "a"}])
+            table.snapshot()
         store.reset()
         store.calls.clear()
         table.insert([{"id": "1", "p": "a"}])

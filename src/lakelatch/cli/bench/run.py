@@ -113,7 +113,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _settings(given: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE, each with the type of its field."""
     found: dict[str, Any] = {}
-    known = Settings().to_json() | {"group_commit": Settings().group_commit}  # which entries leave out where it is off
+    default = Settings()  # whose entries leave out what earlier versions do not know
+    known = default.to_json() | {"group_commit": default.group_commit, "archive_above": default.archive_above}
     for each in given:
         name, there, text = each.partition("=")
         if not there or name not in known:

@@ -71,10 +71,17 @@ def log_file_name(name: LogName) -> str:
 
 def parse_base_name(name: str) -> BaseName | None:
     """The parts of a base file's name, or None for any other file."""
+    parts = base_name_parts(name)
+    return None if parts is None else BaseName(*parts)
+
+
+def base_name_parts(name: str) -> tuple[str, str, str, str] | None:
+    """The same as bare texts: file id, write token, T and extension. A listing asks for a hundred thousand of them."""
     found = _BASE.fullmatch(name)
     if found is None or found[4] not in _BASE_EXTENSIONS:
         return None
-    return BaseName(found[1], found[2], found[3], found[4])
+    file_id, token, instant, extension = found.groups()
+    return file_id, token, instant, extension
 
 
 def parse_log_name(name: str) -> LogName | None:

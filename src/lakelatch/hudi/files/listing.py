@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .file_names import PARTITION_METADATA, FileGroupId, parse_base_name, parse_log_name
+from .file_names import PARTITION_METADATA, FileGroupId, base_name_parts, parse_log_name
 
 if TYPE_CHECKING:
     from ...storage import Entry, Store
 
 
-@dataclass(frozen=True, slots=True)
-class BaseFile:
-    """A base file: ``path`` relative to the table, ``instant`` T of its commit, ``size`` in bytes."""
+class BaseFile(NamedTuple):
+    """A base file: ``path`` relative to the table, ``instant`` T of its commit, ``size`` in bytes.
+
+    A tuple, because a table may have a hundred thousand of them.
+    """
 
     path: str
     partition: str
@@ -33,10 +35,8 @@ class BaseFile:
     def at(cls, path: str, size: int) -> BaseFile | None:
         """The base file at a path, or None when the name is no base file's."""
         partition, _, name = path.rpartition("/")
-        parts = parse_base_name(name)
-        if parts is None:
-            return None
-        return cls(path, partition, parts.file_id, parts.write_token, parts.instant, parts.extension, size)
+        parts = base_name_parts(name)
+        return None if parts is None else cls(path, partition, *parts, size)
 
     @property
     def group(self) -> FileGroupId:
@@ -113,11 +113,14 @@ def _sort(entries: Iterable[Entry]) -> Listing:
     logs: list[LogFile] = []
     others: list[Entry] = []
     marked: set[str] = set()
+    partition = ""
     for entry in entries:
-        if entry.name.startswith(PARTITION_METADATA):  # with a base format's ending where that was asked for
-            marked.add(entry.path.rpartition("/")[0])
-        elif (base := BaseFile.at(entry.path, entry.size)) is not None:
-            bases.append(base)
+        folder, _, name = entry.path.rpartition("/")
+        partition = partition if folder == partition else folder  # one text for all files of it
+        if name.startswith(PARTITION_METADATA):  # with a base format's ending where that was asked for
+            marked.add(partition)
+        elif (parts := base_name_parts(name)) is not None:
+            bases.append(BaseFile(entry.path, partition, *parts, entry.size))
         elif (log := LogFile.at(entry.path, entry.size)) is not None:
             logs.append(log)
         else:

@@ -34,9 +34,10 @@ from .service_metadata import (
     encode_restore,
     encode_savepoint,
 )
-from .snapshot import FileSlice, Replacement, Snapshot, TimelineView, build
+from .snapshot import FileSlice, Landed, Replacement, Snapshot, TimelineView, build
 from .timeline import TIMELINE, Timeline, has_archive, read_timeline
 from .times import Time, same_time, time_of
+from .unlisted import ListedLater
 
 __all__ = [
     "ACTIONS",
@@ -54,6 +55,8 @@ __all__ = [
     "FileSlice",
     "History",
     "Instant",
+    "Landed",
+    "ListedLater",
     "Replacement",
     "Snapshot",
     "State",

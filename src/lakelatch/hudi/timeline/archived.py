@@ -174,7 +174,7 @@ class History:
         wanted = {file_name(each.instant) for each in rows}
         name, size = self._put(rows, wanted)
         for _ in range(_TRIES):
-            if self._put_in_force(name, size, wanted):
+            if self._put_in_force(name, size, wanted, rows[0].instant.requested, rows[-1].instant.requested):
                 return
         raise self._unanswered("_version_")
 
@@ -190,15 +190,15 @@ class History:
                 return name, there.size
         raise self._unanswered(name)
 
-    def _put_in_force(self, name: str, size: int, wanted: set[str]) -> bool:
-        """One try; True when a manifest that is in force names files with all that is wanted."""
+    def _put_in_force(self, name: str, size: int, wanted: set[str], first: str, last: str) -> bool:
+        """One try; True when a manifest that is in force names files with all that is wanted, of T from first to last."""
         path = f"{self.folder}/_version_"
         stored, manifest = self._store.get(path), self.manifest()
         if stored is None and manifest.version:
             # Of a JVM that died, or of a put that is still on its way and would then take back what came after it.
             self._store.put_if_absent(path, str(manifest.version).encode())
             return False
-        if wanted <= self.instants().keys():
+        if wanted <= self.instants(first=first, last=last).keys():
             return self._store.secure(path).done  # another put it in force, or we without an answer
         files = [*manifest.files, (name, size)]
         body = json.dumps({"files": [{"fileName": n, "fileLen": length} for n, length in files]}, indent=2).encode()

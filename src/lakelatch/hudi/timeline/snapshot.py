@@ -11,16 +11,21 @@ Source: the rules that both readers were measured to follow.
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from ...errors import CorruptTableError, UnsupportedTableError
 from ..files import BaseFile, FileGroupId, Listing, LogFile
 from ..table import TableConfig
 from .archived_files import ArchivedFiles
 from .commit_metadata import CommitMetadata
+
+# What a commit did, as the plain values of its log entry, and its T and C.
+Landed = tuple[Mapping[str, Any], str, str]
+_LISTED_ALONE = 16  # partitions one by one; then all, which is fewer requests than many of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,78 +151,182 @@ class FileSlice:
         return self.base
 
 
+class Unlisted(Protocol):
+    """The partitions of a snapshot that nobody has asked for, whose files have not been listed."""
+
+    def slices_of(self, partition: str) -> Mapping[str, FileSlice]:
+        """The slices of one of them, by file id; it may have none."""
+        ...
+
+    def all_slices(self) -> Mapping[str, Mapping[str, FileSlice]]:
+        """The same of every partition."""
+        ...
+
+    def after_all(self, commits: Iterable[Landed]) -> Unlisted:
+        """These partitions once the commits count as well."""
+        ...
+
+
 class Snapshot:
-    """The file slices of a table as of one moment. Immutable, and cheap to derive from: partitions are shared."""
+    """The file slices of a table as of one moment. Immutable, and cheap to derive from: partitions are shared.
 
-    __slots__ = ("_partitions",)
+    Args:
+        partitions: path -> file id -> slice.
+        unlisted: lists the partitions that are not among these when they are asked for, one by one, or all at once after a
+            few. None: there are no others. What it raises comes out of the methods here.
+    """
 
-    def __init__(self, partitions: Mapping[str, Mapping[str, FileSlice]] | None = None) -> None:
-        self._partitions = dict(partitions or {})
+    __slots__ = ("_alone", "_listing", "_partitions", "_unlisted")
+
+    def __init__(
+        self, partitions: Mapping[str, Mapping[str, FileSlice]] | None = None, unlisted: Unlisted | None = None
+    ) -> None:
+        self._partitions: dict[str, Mapping[str, FileSlice]] = dict(partitions or {})
+        self._unlisted, self._alone, self._listing = unlisted, 0, threading.Lock()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every partition has been listed."""
+        return self._unlisted is None
+
+    def whole(self) -> Snapshot:
+        """This snapshot, once every partition is listed: it asks the store for nothing any more."""
+        if self._unlisted is not None:
+            with self._listing:
+                self._list_all()
+        return self
 
     def partitions(self) -> list[str]:
         """Partitions that have at least one file slice, sorted."""
-        return sorted(self._partitions)
+        return sorted(self.whole()._partitions)
 
     def file_slices(self, partition: str | None = None) -> list[FileSlice]:
         """The newest slice of each file group, of one partition or of all, sorted by partition and file id."""
         chosen = self.partitions() if partition is None else [partition]
-        return [
-            slices[file_id]
-            for each in chosen
-            for slices in [self._partitions.get(each, {})]
-            for file_id in sorted(slices)
-        ]
+        return [slices[file_id] for each in chosen for slices in [self._of(each)] for file_id in sorted(slices)]
 
     def get(self, group: tuple[str, str]) -> FileSlice | None:
         """The slice of one file group (partition, file id), or None."""
-        return self._partitions.get(group[0], {}).get(group[1])
+        return self._of(group[0]).get(group[1])
+
+    def by_partition(self) -> Mapping[str, Mapping[str, FileSlice]]:
+        """All slices: partition -> file id -> slice."""
+        return self.whole()._partitions
+
+    def partitions_seen(self) -> list[str]:
+        """Those of the partitions that have been listed, sorted; nothing is listed for the answer."""
+        with self._listing:
+            return sorted(name for name, slices in self._partitions.items() if slices)
 
     def __len__(self) -> int:
-        return sum(len(slices) for slices in self._partitions.values())
+        return sum(len(slices) for slices in self.whole()._partitions.values())
 
     def __eq__(self, other: object) -> bool:
-        return self._partitions == other._partitions if isinstance(other, Snapshot) else NotImplemented
+        if not isinstance(other, Snapshot):
+            return NotImplemented
+        return self.whole()._partitions == other.whole()._partitions
 
     __hash__ = None  # type: ignore[assignment]  # as for every container that is compared by content
 
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[Mapping[str, Mapping[str, FileSlice]]]]:
+        return Snapshot, (self.whole()._partitions,)  # who takes it elsewhere has no store to list
+
     def __repr__(self) -> str:
-        return f"Snapshot({len(self)} file groups in {len(self._partitions)} partitions)"
+        groups = sum(len(slices) for slices in self._partitions.values())
+        return (
+            f"Snapshot({groups} file groups in {len(self._partitions)} partitions{'' if self.is_whole else ' so far'})"
+        )
 
     def after(self, commit: CommitMetadata, requested: str, completed: str) -> Snapshot:
         """The snapshot once this commit counts as well."""
-        del requested  # the files' own names carry it
-        return self.after_all([(commit.to_json(), completed)])
+        return self.after_all([(commit.to_json(), requested, completed)])
 
-    def after_all(self, commits: Iterable[tuple[Mapping[str, Any], str]]) -> Snapshot:
-        """The snapshot once these commits (and their C) count as well; work and memory are per partition that they touch.
+    def after_all(self, commits: Iterable[Landed]) -> Snapshot:
+        """The snapshot once these commits count as well; work and memory are per partition that they touch.
 
         They come as the plain values of their log entries, because every writer does this for all others' commits, and
         must be such that validated, one after another: none writes a group that an earlier one replaced.
         """
-        changed: dict[str, dict[str, FileSlice]] = {}
+        with self._listing:  # what is listed meanwhile would be of neither
+            known, unlisted = dict(self._partitions), self._unlisted
+        if unlisted is None:
+            return Snapshot(_advanced(known, commits, lambda partition: known.get(partition, {})))
+        landed = list(commits)
+        return Snapshot(_advanced(known, landed, known.get, empty_too=True), unlisted.after_all(landed))
 
-        def slices_of(partition: str) -> dict[str, FileSlice]:
-            if partition not in changed:
-                changed[partition] = dict(self._partitions.get(partition, {}))
-            return changed[partition]
+    def with_files(self, commits: Iterable[Landed]) -> Snapshot:
+        """The same with files that have not landed, which no listing shows."""
+        found = _advanced({}, commits, self._of, empty_too=True)
+        with self._listing:
+            known, unlisted = {**self._partitions, **found}, self._unlisted
+        return Snapshot(known if unlisted else {name: each for name, each in known.items() if each}, unlisted)
 
-        for commit, completed in commits:
-            replaced = commit.get("replaced", {})
-            for partition, file_ids in replaced.items():
-                slices = slices_of(partition)
+    def _of(self, partition: str) -> Mapping[str, FileSlice]:
+        unlisted = self._unlisted  # looked at first: once there is none, all that there is has been listed
+        found = self._partitions.get(partition)
+        if found is None and unlisted is not None:
+            with self._listing:
+                found = self._partitions.get(partition)
+                if found is None and self._unlisted is not None:
+                    if self._alone < _LISTED_ALONE:
+                        self._partitions[partition] = found = unlisted.slices_of(partition)
+                        self._alone += 1
+                    else:
+                        self._list_all()
+                        found = self._partitions.get(partition)
+        return found or {}
+
+    def _list_all(self) -> None:
+        if self._unlisted is not None:
+            found = {**self._unlisted.all_slices(), **self._partitions}
+            self._partitions = {name: slices for name, slices in found.items() if slices}
+            self._unlisted = None
+
+
+def _advanced(
+    known: Mapping[str, Mapping[str, FileSlice]],
+    commits: Iterable[Landed],
+    slices_of: Callable[[str], Mapping[str, FileSlice] | None],
+    *,
+    empty_too: bool = False,
+) -> dict[str, Mapping[str, FileSlice]]:
+    """What is known, and what the commits change of the partitions that ``slices_of`` knows."""
+    changed: dict[str, dict[str, FileSlice]] = {}
+
+    def changing(partition: str) -> dict[str, FileSlice] | None:
+        if partition not in changed:
+            before = slices_of(partition)
+            if before is None:
+                return None
+            changed[partition] = dict(before)
+        return changed[partition]
+
+    for commit, _, completed in commits:
+        replaced = commit.get("replaced", {})
+        for partition, file_ids in replaced.items():
+            if (slices := changing(partition)) is not None:
                 for file_id in file_ids:
                     slices.pop(file_id, None)
-            for stat in commit.get("stats", ()):
-                paths, size = [stat["path"]], stat.get("file_size", 0)
-                if logs := stat.get("log_files"):
-                    folder = f"{stat['partition']}/" if stat["partition"] else ""
-                    paths = sorted({*paths, *(folder + name.rpartition("/")[2] for name in logs)})
-                for path in paths:
-                    file = BaseFile.at(path, size) or LogFile.at(path, size, completed=completed)
-                    if file is not None and file.file_id not in replaced.get(file.partition, ()):
-                        slices = slices_of(file.partition)
-                        slices[file.file_id] = _with_file(slices.get(file.file_id), file)
-        return Snapshot({name: slices for name, slices in {**self._partitions, **changed}.items() if slices})
+        for file in _files_in(commit, completed):
+            if (
+                file.file_id not in replaced.get(file.partition, ())
+                and (slices := changing(file.partition)) is not None
+            ):
+                slices[file.file_id] = _with_file(slices.get(file.file_id), file)
+    return {name: slices for name, slices in {**known, **changed}.items() if slices or empty_too}
+
+
+def _files_in(commit: Mapping[str, Any], completed: str) -> Iterator[BaseFile | LogFile]:
+    """The data files that a commit names."""
+    for stat in commit.get("stats", ()):
+        paths, size = [stat["path"]], stat.get("file_size", 0)
+        if logs := stat.get("log_files"):
+            folder = f"{stat['partition']}/" if stat["partition"] else ""
+            paths = sorted({*paths, *(folder + name.rpartition("/")[2] for name in logs)})
+        for path in paths:
+            file = BaseFile.at(path, size) or LogFile.at(path, size, completed=completed)
+            if file is not None:
+                yield file
 
 
 def build(
@@ -250,13 +359,14 @@ def build(
     }
     bases: dict[FileGroupId, BaseFile] = {}
     for base in listing.bases:
-        if base.group in gone or moment.completion_of(base) is None:
+        group = base.group
+        if group in gone or moment.completion_of(base) is None:
             continue
-        other = bases.get(base.group)
+        other = bases.get(group)
         if other is not None and other.instant == base.instant:
             raise _two_base_files(other, base)
         if other is None or base.instant > other.instant:
-            bases[base.group] = base
+            bases[group] = base
     logs: dict[FileGroupId, list[LogFile]] = defaultdict(list)
     for log in listing.logs:
         completed = moment.completion_of(log)

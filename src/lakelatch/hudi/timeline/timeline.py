@@ -47,11 +47,14 @@ class Timeline:
     pending: tuple[Instant, ...]
     empty: tuple[Instant, ...] = ()
     _contents: dict[Instant, CommitMetadata] = field(default_factory=dict, compare=False, repr=False)
+    _commits: list[tuple[Instant, ...]] = field(init=False, default_factory=list, compare=False, repr=False)
 
     @property
     def commits(self) -> tuple[Instant, ...]:
         """Completed instants that change what a reader sees, in order of completion."""
-        return tuple(instant for instant in self.completed if instant.action in COMMIT_ACTIONS)
+        if not self._commits:  # found once: whoever opens the table asks several times
+            self._commits.append(tuple(instant for instant in self.completed if instant.action in COMMIT_ACTIONS))
+        return self._commits[0]
 
     @property
     def first_active(self) -> str | None:
@@ -214,7 +217,7 @@ def _listed(store: Store, config: TableConfig, *, tolerate_empty: bool) -> tuple
     """All instants there are, and those of them that are empty."""
     found: list[Instant] = []
     empty: list[Instant] = []
-    for entry in store.list(config.timeline_folder):
+    for entry in store.list(config.timeline_folder, sized=_is_completed):
         instant = parse(entry.name, layout=config.layout)
         if instant is None:
             continue
@@ -229,6 +232,11 @@ def _listed(store: Store, config: TableConfig, *, tolerate_empty: bool) -> tuple
                 )
             empty.append(instant)
     return found, empty
+
+
+def _is_completed(name: str) -> bool:
+    """Of the others nothing but the names is read, and there are two for each commit."""
+    return not name.endswith((".requested", ".inflight"))
 
 
 def _without_archived(found: list[Instant], store: Store, config: TableConfig) -> list[Instant]:
