@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ...conflict import Conflict, Verdict, WriteSet
 from ...errors import CommitError, LakeLatchError
 from ...hudi.timeline import next_label
-from ..entries import Commit, GroupCommit, Request, at_slot, echo_of, operation, write_set_of
+from ..entries import Commit, GroupCommit, Request, echo_of, operation, write_set_of
 from ..log import LogState, plain_metadata_of
 from ..session import refuse_landed
 from .requests import put_request, read_requests
@@ -112,24 +112,24 @@ class Gathered:
                 self._requests = read_requests(session.store, session.env, state.open.keys() - {self._own}, newest)
             if not self._requests:
                 return mine
-            members = [mine]
+            members = [replace(mine, slot=slot)]  # as they will stand in that slot
             trial = state.fork()
-            trial.apply(_member(members, slot))
+            trial.apply(members[0])
             for each in self._requests:
                 try:
-                    found = self._judged(each, trial, members, slot)
+                    found = self._judged(each, trial, members)
                 except LakeLatchError as e:  # of this one alone, as a side object that is gone
                     _log.info("%s: the request of %s is passed over: %s", session.url, each.instant, e)
                     continue
                 if found is not None:
-                    members.append(found)
-                    trial.apply(_member(members, slot))
+                    members.append(replace(found, slot=slot, place=len(members)))
+                    trial.apply(members[-1])
         except LakeLatchError as e:
             _log.info("%s: %s commits for nobody else: %s", session.url, self._own, e)
             return mine
         return GroupCommit(tuple(members)) if len(members) > 1 else mine
 
-    def _judged(self, asked: Request, state: LogState, members: Sequence[Commit], slot: int) -> Commit | None:
+    def _judged(self, asked: Request, state: LogState, members: Sequence[Commit]) -> Commit | None:
         """The commit of that request behind those members; None when it may not land, or its writer has to see to it."""
         session, begin = self._session, state.open.get(asked.instant)
         landed = session.log.recent.since(asked.base)
@@ -155,7 +155,7 @@ class Gathered:
             priority=begin.priority,
             counts=session.reservations.counts,
         )
-        later = [*landed, *(_member(members[: place + 1], slot) for place in range(len(members)))]
+        later = [*landed, *members]
         schema = validator.decide(
             state, asked.instant, later, began=asked.began, wanted=asked.wanted, since=asked.since
         )
@@ -165,13 +165,6 @@ class Gathered:
         echo, top = echo_of(asked.instant, schema, later, now, state.top)
         entry = template.placed(completion=next_label(now, top), token=members[0].token, schema=schema, echo=echo)
         return entry if session.log.can_publish(entry) else None
-
-
-def _member(members: Sequence[Commit], slot: int) -> Commit:
-    """The last of them as it will stand in that slot."""
-    placed = at_slot(GroupCommit(tuple(members)), slot)
-    assert isinstance(placed, GroupCommit)
-    return placed.members[-1]
 
 
 class Requested:
