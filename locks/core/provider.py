@@ -258,7 +258,7 @@ class LeasedLocks:
             elif wait_s is not None:
                 if given_up is not None and self._env.monotonic() < start + wait_s:
                     raise _nobody_waits(ask, self._env.monotonic() - start)
-                raise self._busy(ask, wait_s, ticket, ours=self._front.is_held(ask.key))
+                raise self._busy(ask, wait_s, ticket or None, ours=self._front.is_held(ask.key))
         finally:
             if current.observer is not None:
                 waited_s = self._env.monotonic() - start
