@@ -51,7 +51,9 @@ class Waiter:
         self._line = attempt.session.in_line
         self._paths: list[str] = []
         self._sent: list[str] = []
-        self._unsent: tuple[str, bytes] | None = None  # asked for in memory only, as long as others of the handle go first
+        self._unsent: tuple[str, bytes] | None = (
+            None  # asked for in memory only, as long as others of the handle go first
+        )
         self.waited = self.asked = False
         self._template: Commit | None = None
 
