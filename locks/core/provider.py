@@ -256,7 +256,9 @@ class LeasedLocks:
             if isinstance(ticket, Ticket):
                 lease = self._take(ask, ticket, wait_s, until, given_up, look_s)
             elif wait_s is not None:
-                raise self._busy(ask, wait_s, ticket, ours=self._front.is_held(ask.key))
+                if given_up is not None and self._env.monotonic() < start + wait_s:
+                    raise _nobody_waits(ask, self._env.monotonic() - start)
+                raise self._busy(ask, wait_s, ticket or None, ours=self._front.is_held(ask.key))
         finally:
             if current.observer is not None:
                 waited_s = self._env.monotonic() - start
@@ -292,14 +294,16 @@ class LeasedLocks:
                     # The lease expired while the answer was on its way: never hand out a lost lease.
                     _give_back(ask, grant)
                 left = 0.0 if until is None else until - env.monotonic()
-                if left <= 0 or (given_up is not None and given_up()):
+                if left <= 0:
                     if wait_s is None:
                         return None
                     raise failure or self._busy(ask, wait_s, None)
+                if given_up is not None and given_up():
+                    raise failure or _nobody_waits(ask, (wait_s or 0.0) - left)
                 if failure is not None:
                     env.sleep(min(left, _OUTAGE_S * (0.5 + env.random())))
                 elif self._look_out(ask, place, left, given_up, look_s):
-                    raise self._busy(ask, wait_s or 0.0, None)
+                    raise _nobody_waits(ask, (wait_s or 0.0) - (until or 0.0) + env.monotonic())
         finally:
             try:
                 if place is not None:
@@ -386,6 +390,11 @@ class LeasedLocks:
         if holder is not None and ask.owner in holder.queue:
             ahead = holder.queue.index(ask.owner) + 1
         return refusals.busy(ask, wait_s, holder, ahead, ours=ours)
+
+
+def _nobody_waits(ask: LockRequest, waited_s: float) -> LockTimeoutError:
+    """The caller has given up, and is told nothing of the holder: among many waiters to find out is what costs most."""
+    return refusals.busy(ask, round(waited_s, 3), None, None)
 
 
 def _wait(place: Contender, limit_s: float) -> None:

@@ -77,7 +77,7 @@ class FrontQueue:
     ) -> Ticket | int:
         """Wait for the front of ``key`` until ``until`` (monotonic; None: do not wait), or until ``given_up()``.
 
-        Returns the ticket, or how many were ahead when the time was up.
+        Returns the ticket, or how many were ahead when the time was up: 0 when the caller has given up just as its turn came.
         """
         with self._lock:
             line = self._lines.get(key)
@@ -100,6 +100,13 @@ class FrontQueue:
                 raise
         if not mine.turn.is_set() and (ahead := self._give_up(key, mine)):
             return ahead
+        try:
+            if given_up is not None and given_up():
+                self.leave(key)
+                return 0
+        except BaseException:
+            self.leave(key)
+            raise
         with self._lock:
             return self._front(key)
 

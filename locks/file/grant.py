@@ -16,7 +16,9 @@ from . import generations as gen
 from .hudi_lock_file import HudiLockFile
 from .kernel_queue import KernelPlace
 
-_LOOK_S = 0.25  # how often a waiter that is not at the head looks by itself, in case the head is paused
+# How soon a waiter that is not at the head looks by itself, in case the head is paused; then less and less often, since many may
+# wait, and each look reads the holder's files.
+_LOOK_S, _LOOK_S_MAX = 0.25, 2.0
 _PAUSE_S_MIN = 0.004
 _TURN_S = 0.03  # how long the lock may stay free before others than the head take it
 _LASTING = {
@@ -115,8 +117,8 @@ class FilePlace:
         self._kernel = kernel
         self._parked = parked
         self._env = env
-        self._look_s = min(_LOOK_S, lease_s / 10)
-        self._pause_s = min(_PAUSE_S_MIN, self._look_s)
+        self._look_s, self._look_s_max = min(_LOOK_S, lease_s / 10), min(_LOOK_S_MAX, lease_s / 10)
+        self._pause_s, self._pause_s_max = min(_PAUSE_S_MIN, self._look_s), self._look_s
         self._waited = False
         self._free_after: int | None = None
         self._soon = False
@@ -141,10 +143,13 @@ class FilePlace:
         jitter = 0.5 + self._env.random()
         if self._kernel.inside:
             self._env.sleep(min(limit_s, self._pause_s * jitter))
-            self._pause_s = min(self._pause_s * 2, self._look_s)
-        else:
-            look_s, self._soon = _TURN_S if self._soon else self._look_s, False
-            self._kernel.wait(min(limit_s, look_s * jitter))
+            self._pause_s = min(self._pause_s * 2, self._pause_s_max)
+            return
+        look_s, soon, self._soon = _TURN_S if self._soon else self._look_s, self._soon, False
+        look_s *= jitter
+        self._kernel.wait(min(limit_s, look_s))
+        if not soon and look_s <= limit_s:
+            self._look_s = min(self._look_s * 2, self._look_s_max)
 
     def leave(self) -> None:
         self._kernel.leave(self._parked, os.path.join(self.folder, "queue"))

@@ -157,10 +157,17 @@ def refuse_strange(kind: str, raw: Mapping[str, Any]) -> None:
             raise ValueError("it says nothing of what it did")
         if kept is not None and not _held(kept):
             raise ValueError(f"held is {kept!r:.80}")
-        refuse_outside(content or {})
-        refuse_outside((kept or {}).get("content", {}))
+        _refuse_outside_if_any(content, kept)
     elif kind == "begin":
-        refuse_outside((raw.get("plan") or {}).get("content", {}))
+        _refuse_outside_if_any(None, raw.get("plan"))
+
+
+def _refuse_outside_if_any(content: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> None:
+    """Most entries keep no content of a service, and begin entries none at all; where many write, each reads all of them."""
+    if content:
+        refuse_outside(content)
+    if kept and (more := kept.get("content")):
+        refuse_outside(more)
 
 
 def content_of(body: bytes) -> dict[str, Any]:

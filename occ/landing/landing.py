@@ -224,8 +224,12 @@ class Landing:
         session.log.look()
         entry = self._entry()
         expected = entry.placed(completion="", token=0, schema=self._workspace.schema_text or schema)
-        with session.log.ready(expected):
-            self._land_as(entry)
+        try:
+            with session.log.ready(expected):
+                self._land_as(entry)
+        finally:
+            if self._waiter is not None:
+                self._waiter.ends()
 
     def _land_as(self, template: Commit) -> None:
         attempt, session = self._attempt, self._attempt.session
@@ -249,6 +253,7 @@ class Landing:
                 assert isinstance(entry, Commit | GroupCommit)
                 if isinstance(entry, GroupCommit):
                     entry = entry.members[0]
+                    session.in_line.has_flushed(entry)
                     note_flushed(session.store, entry)
                 self.appended = True
                 with step("publish"):
@@ -305,7 +310,8 @@ class Landing:
         if (theirs := self._theirs) is None:
             return
         session = self._attempt.session
-        if not is_flushed(session.store, session.env, session.log.recent.first_of(theirs)):
+        first = session.log.recent.first_of(theirs)
+        if not session.in_line.is_flushed(first) and not is_flushed(session.store, session.env, first):
             session.log.secure(theirs)
 
     def _landed(self) -> CommitResult | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -18,20 +18,28 @@ _FLUSHED = ".flushed"
 _LOOKS_S = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)  # for the note of a leader that is still flushing
 
 
-def put_request(store: Store, request: Request) -> bool:
-    """Put it beside the log, if it is not too large for that; whether it is there. What goes wrong may go wrong."""
-    body = request.to_bytes()
-    return len(body) <= REQUEST_BYTES and store.put_if_absent(request.path, body, durable=False).done
+def put_request(store: Store, path: str, body: bytes) -> bool:
+    """Put it beside the log; whether it is there. What goes wrong may go wrong."""
+    return store.put_if_absent(path, body, durable=False).done
 
 
-def read_requests(store: Store, env: Environment, wanted: Iterable[str], newest: Commit | None) -> list[Request]:
+def read_requests(
+    store: Store, env: Environment, wanted: Iterable[str], newest: Commit | None, here: Sequence[Request] = ()
+) -> list[Request]:
     """The requests of transactions that are ``wanted``, oldest first, as many as go into one entry.
 
-    Notes go (`note_flushed`), but for that of the ``newest`` entry, which begins with that commit.
+    Those that are ``here`` in memory go first, and are not read. Notes go (`note_flushed`), but for that of the ``newest``
+    entry, which begins with that commit.
     """
+    known: list[Request] = []
     chosen: list[str] = []
     size = 0
-    of = set(wanted)
+    for request in here[: MEMBERS_MAX - 1]:
+        if size + request.size > REQUEST_BYTES:
+            break
+        known.append(request)
+        size += request.size
+    of = set(wanted) - {each.instant for each in here}
     for found in store.list(REQUESTS):
         if found.name.endswith(_FLUSHED):
             if newest is None or found.path != _note(newest):  # who has not looked yet brings its entry to disk itself
@@ -41,13 +49,14 @@ def read_requests(store: Store, env: Environment, wanted: Iterable[str], newest:
         if instant not in of or not number.isdigit() or len(number) > 3 or found.size > REQUEST_BYTES:
             continue
         size += found.size
-        if len(chosen) == MEMBERS_MAX - 1 or size > REQUEST_BYTES:
+        if len(known) + len(chosen) == MEMBERS_MAX - 1 or size > REQUEST_BYTES:
             break
         chosen.append(found.path)
     looks = [partial(store.body, path) for path in chosen]
     bodies = in_order(env, looks, _AT_ONCE if is_far(store.url) and len(looks) > 1 else 1)
     requests = (Request.from_bytes(body) if body is not None else None for body in bodies)
-    return [each for path, each in zip(chosen, requests, strict=True) if each is not None and each.path == path]
+    read = [each for path, each in zip(chosen, requests, strict=True) if each is not None and each.path == path]
+    return sorted((*known, *read), key=lambda each: each.path)
 
 
 def _note(first: Commit) -> str:

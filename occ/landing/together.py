@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ...conflict import Conflict, Verdict, WriteSet
 from ...errors import CommitError, LakeLatchError
 from ...hudi.timeline import next_label
-from ..entries import Commit, GroupCommit, Request, at_slot, echo_of, operation, write_set_of
+from ..entries import REQUEST_BYTES, Commit, GroupCommit, Request, echo_of, operation, write_set_of
 from ..log import LogState, plain_metadata_of
 from ..session import refuse_landed
 from .requests import put_request, read_requests
@@ -43,18 +43,28 @@ class Waiter:
 
     Attributes:
         waited: the lock was busy when it was asked for last, so others may wait for it as well.
-        asked: a request of this attempt may stand beside the log, so that others may land it.
+        asked: a request of this attempt may stand beside the log or in memory, so that others may land it.
     """
 
     def __init__(self, attempt: Attempt, workspace: Workspace, isolation: str | None) -> None:
         self._attempt, self._workspace, self._isolation = attempt, workspace, isolation
+        self._line = attempt.session.in_line
         self._paths: list[str] = []
+        self._sent: list[str] = []
+        self._unsent: tuple[str, bytes] | None = (
+            None  # asked for in memory only, as long as others of the handle go first
+        )
         self.waited = self.asked = False
         self._template: Commit | None = None
 
     def begin(self, template: Commit) -> None:
         """The lock is about to be asked for, for this commit."""
         self.waited, self._template = False, template
+        self._line.enter(self._attempt.instant)
+
+    def ends(self) -> None:
+        """It waits no longer, and does not hold the lock."""
+        self._line.leave(self._attempt.instant)
 
     def __call__(self) -> bool:
         """Called while the lock is busy: the first time a request is put. Then whether there is nothing to wait for any more."""
@@ -64,7 +74,10 @@ class Waiter:
                 self.waited = True
                 self._ask()
                 return False
-            return attempt.instant not in attempt.session.log.glance().open
+            if attempt.instant not in attempt.session.log.glance(waits=True).open:
+                return True
+            self._send()
+            return False
         except (LakeLatchError, ValueError, TypeError) as e:  # it waits on, as without
             _log.info("%s: %s waits for the lock: %s", attempt.url, attempt.instant, e)
             return False
@@ -83,13 +96,27 @@ class Waiter:
             attempt.schema_text,
             self._workspace.schema_text,
         )
+        body = request.to_bytes()
+        if len(body) > REQUEST_BYTES:
+            return
         self.asked = True
         self._paths.append(request.path)
-        put_request(attempt.session.store, request)
+        self._unsent = request.path, body
+        self._line.ask(replace(request, size=len(body)))
+        self._send()
+
+    def _send(self) -> None:
+        """Beside the log, for other processes, unless another thread of this handle comes to the lock before."""
+        if self._unsent is not None and self._line.is_first(self._attempt.instant):
+            (path, body), self._unsent = self._unsent, None
+            self._sent.append(path)
+            put_request(self._attempt.session.store, path, body)
 
     def over(self) -> None:
         """Its outcome is known: its requests go."""
         for path in self._paths:
+            self._line.withdraw(path)
+        for path in self._sent:
             try:
                 self._attempt.session.store.delete(path)
             except LakeLatchError:  # nobody is misled by it; whoever sweeps after this transaction removes it
@@ -109,27 +136,30 @@ class Gathered:
         try:
             if self._requests is None:
                 newest = state.newest[0] if state.newest else None
-                self._requests = read_requests(session.store, session.env, state.open.keys() - {self._own}, newest)
+                wanted = state.open.keys() - {self._own}
+                self._requests = read_requests(
+                    session.store, session.env, wanted, newest, session.in_line.asked(wanted)
+                )
             if not self._requests:
                 return mine
-            members = [mine]
+            members = [replace(mine, slot=slot)]  # as they will stand in that slot
             trial = state.fork()
-            trial.apply(_member(members, slot))
+            trial.apply(members[0])
             for each in self._requests:
                 try:
-                    found = self._judged(each, trial, members, slot)
+                    found = self._judged(each, trial, members)
                 except LakeLatchError as e:  # of this one alone, as a side object that is gone
                     _log.info("%s: the request of %s is passed over: %s", session.url, each.instant, e)
                     continue
                 if found is not None:
-                    members.append(found)
-                    trial.apply(_member(members, slot))
+                    members.append(replace(found, slot=slot, place=len(members)))
+                    trial.apply(members[-1])
         except LakeLatchError as e:
             _log.info("%s: %s commits for nobody else: %s", session.url, self._own, e)
             return mine
         return GroupCommit(tuple(members)) if len(members) > 1 else mine
 
-    def _judged(self, asked: Request, state: LogState, members: Sequence[Commit], slot: int) -> Commit | None:
+    def _judged(self, asked: Request, state: LogState, members: Sequence[Commit]) -> Commit | None:
         """The commit of that request behind those members; None when it may not land, or its writer has to see to it."""
         session, begin = self._session, state.open.get(asked.instant)
         landed = session.log.recent.since(asked.base)
@@ -155,7 +185,7 @@ class Gathered:
             priority=begin.priority,
             counts=session.reservations.counts,
         )
-        later = [*landed, *(_member(members[: place + 1], slot) for place in range(len(members)))]
+        later = [*landed, *members]
         schema = validator.decide(
             state, asked.instant, later, began=asked.began, wanted=asked.wanted, since=asked.since
         )
@@ -165,13 +195,6 @@ class Gathered:
         echo, top = echo_of(asked.instant, schema, later, now, state.top)
         entry = template.placed(completion=next_label(now, top), token=members[0].token, schema=schema, echo=echo)
         return entry if session.log.can_publish(entry) else None
-
-
-def _member(members: Sequence[Commit], slot: int) -> Commit:
-    """The last of them as it will stand in that slot."""
-    placed = at_slot(GroupCommit(tuple(members)), slot)
-    assert isinstance(placed, GroupCommit)
-    return placed.members[-1]
 
 
 class Requested:

@@ -35,6 +35,7 @@ _PLANNED = (
     "compaction",
     "logcompaction",
 )  # plans that others wait for, and that are not decided before they land
+_OTHERS = 16  # more open transactions are looked after less often by each
 _AT_ONCE = 16  # heartbeats of others, on a store with long ways
 _log = logging.getLogger("lakelatch.rollback")
 
@@ -51,18 +52,19 @@ class FailedWriteCleaner:
     def look(self, mine: Iterable[str], *, at_most_every_s: float = 0.0) -> list[str]:
         """Roll back every transaction found dead, except ``mine``; returns their instants.
 
-        ``at_most_every_s``: since the last look; if it is given, a heartbeat on a store with long ways is not read more often
-        than its writer beats.
+        ``at_most_every_s``: since the last look; if it is given, a heartbeat is not read more often than its writer beats.
         """
         now = self._env.monotonic()
-        if self._looked_at is not None and now - self._looked_at < at_most_every_s:
+        # Many look after one another: each looks so much less often that all of them together do not look more often at one.
+        every_s = at_most_every_s * max(1.0, len(self._log.state.open) / _OTHERS)
+        if self._looked_at is not None and now - self._looked_at < every_s:
             return []
         self._looked_at = now
         state = self._log.catch_up()
         self._watch.keep_only(set(state.open))
         others = [begin for begin in list(state.open.values()) if begin.instant not in mine and not begin.waits]
         timeout_s = state.settings.heartbeat_timeout_s
-        every_s = state.settings.heartbeat_interval_s if at_most_every_s and self._at_once > 1 else 0.0
+        every_s = state.settings.heartbeat_interval_s if at_most_every_s else 0.0
         looks = [partial(self._watch.is_dead, begin, timeout_s=timeout_s, every_s=every_s) for begin in others]
         dead = [b for b, is_dead in zip(others, in_order(self._env, looks, self._at_once), strict=True) if is_dead]
         return [b.instant for b in dead if self.roll_back(b, reason="its heartbeat stopped")]

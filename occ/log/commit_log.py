@@ -157,16 +157,19 @@ class CommitLog:
         """Read to the head and return the state there. Raises `TableNotFoundError` when there is no log."""
         return self._read_on(surely=True)
 
-    def glance(self) -> LogState:
-        """The state at a free slot, which is the head unless the log was replaced: for those who act on nothing that it says."""
-        return self._read_on(surely=False)
+    def glance(self, *, waits: bool = False) -> LogState:
+        """The state at a free slot, which is the head unless the log was replaced: for those who act on nothing that it says.
 
-    def _read_on(self, *, surely: bool) -> LogState:
+        ``waits``: for one who waits anyway, and spares requests rather than time.
+        """
+        return self._read_on(surely=False, waits=waits)
+
+    def _read_on(self, *, surely: bool, waits: bool = False) -> LogState:
         """The same; without ``surely`` to a free slot, which is the head unless the log was replaced while we slept."""
         with self._mutex:
             if not self.epoch:
                 self._start_at_newest_epoch()
-            read, self._met = ReadAhead(self._store, self._env, self._met), None
+            read, self._met = ReadAhead(self._store, self._env, self._met, hurried=not waits), None
             while True:
                 path = slot_path(self.epoch, self.next_slot)
                 body = read.body(self.epoch, self.next_slot)

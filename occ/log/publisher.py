@@ -184,11 +184,16 @@ class Publisher:
     def publish_all(self, commits: Sequence[Commit]) -> None:
         """The same for the commits of one entry, in their order.
 
-        Whoever published one of them has published those before it, so the first that is missing is looked for from the end.
+        Whoever published one of them has published those before it, so the first that is missing is searched for: from the end,
+        by steps that grow, and then by halves.
         """
-        first = len(commits) - 1
-        while first and not self.shows(commits[first - 1]):
-            first -= 1
+        shown, first, step = 0, len(commits) - 1, 1
+        while shown < first:
+            looked = first - min(step, (first - shown + 1) // 2)
+            if self.shows(commits[looked]):
+                shown = looked + 1
+            else:
+                first, step = looked, 2 * step
         for commit in commits[first:]:
             self.publish(commit)
 

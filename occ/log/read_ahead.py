@@ -26,12 +26,16 @@ class ReadAhead:
 
     Args:
         met: path and bytes of an entry that has been read already: of the one that took the slot of ours.
+        hurried: the reader waits for nothing else. One who has to wait anyway asks for no slot that may be free.
     """
 
-    def __init__(self, store: Store, env: Environment, met: tuple[str, bytes] | None = None) -> None:
+    def __init__(
+        self, store: Store, env: Environment, met: tuple[str, bytes] | None = None, *, hurried: bool = True
+    ) -> None:
+        far = is_far(store.url)
         self._store, self._env = store, env
-        self._most = AT_ONCE if is_far(store.url) else 1  # on a local disk the log is read one by one
-        self._met = met if self._most > 1 else None
+        self._most = AT_ONCE if far and hurried else 1  # on a local disk the log is read one by one
+        self._met = met if far else None
         self._window = 1
         self._coming: deque[tuple[str, Task[bytes | None]]] = deque()
 

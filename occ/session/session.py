@@ -39,6 +39,7 @@ from ...tracing import step
 from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
+from .in_line import InLine
 from .memory import Contention, Reservations
 from .outcome import forgotten, listed_beside
 from .properties import read_config, secure_streams
@@ -71,6 +72,7 @@ class Session:
         rounds: called with each heartbeat while their transaction beats, by T.
         markers: the server that takes its markers; None: they are put directly.
         far: a request to its store takes long.
+        in_line: its threads that wait for the lock, and what they ask of its holder.
         records: what this process knows of its open transactions without asking a far store, by T.
         first_sweep: called once, when the session looks after others for the first time.
         landed_one: called after each commit, on the thread of its writer.
@@ -115,6 +117,7 @@ class Session:
                 store, env, interval_s=self.settings.heartbeat_interval_s, after=self._after_beats
             )
             self.reservations = Reservations(env, self.log)
+            self.in_line = InLine()
             self.views = ViewCache(self.log, self._cold_view, lambda: self._followed(self._newest), self.files_of)
 
     @property

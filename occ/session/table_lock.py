@@ -33,10 +33,9 @@ from ..log import CommitLog, LogState
 from .no_lock import NoLease
 
 OWN_LOCK_FOLDER = ".hoodie/.lakelatch/locks"
-_LOOK_S, _LOOK_FAR_S = (
-    0.05,
-    0.15,
-)  # how often who waits looks whether others have landed it; far, each look is a request
+# How often who waits looks whether others have landed it. On a local disk the queue of the lock wakes it as well, since those
+# before it leave that when they have landed; far, each look is a request.
+_LOOK_S, _LOOK_FAR_S = 0.25, 0.15
 _BACKWARDS_MAX = 3  # so often may tokens go back while one lease is taken; then the provider breaks its promise
 # Options of a lock URL that say: JVM writers take this very lock.
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})

@@ -7,6 +7,9 @@ useful one.
     t=0  A takes the turn of slot 7 and flushes its entry        t=1  B wants slot 7 too, and waits
     t=2  A links it and gives the turn back                      t=3  B finds the name taken: LOST, for a few microseconds
 
+Whoever waits looks again after pauses that grow. With even ones of 0.2 ms sixty writers that begin at the same moment, as
+after commits that landed together, kept two cores busy with looking.
+
 A turn is a lock on one byte of a file that is there for nothing else, at the number that the name hashes to. Not the lock
 on the folder (`files.exclusive`): a suspended writer would keep all others from deleting anything there.
 """
@@ -22,7 +25,7 @@ from contextlib import contextmanager
 
 from .byte_locks import BUSY, OFD, byte_lock
 
-_WAIT_S, _PAUSE_S = 0.02, 0.0002
+_WAIT_S, _PAUSE_S, _PAUSE_S_MAX = 0.02, 0.0002, 0.004
 
 
 @contextmanager
@@ -46,7 +49,7 @@ def turn(file: str, name: str) -> Iterator[None]:
 
 def _wait(fd: int, byte: int) -> None:
     """Until the byte is locked, or the time is over."""
-    give_up = time.monotonic() + _WAIT_S
+    give_up, pause_s = time.monotonic() + _WAIT_S, _PAUSE_S
     while True:
         try:
             byte_lock(fd, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, byte)
@@ -54,4 +57,5 @@ def _wait(fd: int, byte: int) -> None:
         except OSError as e:
             if e.errno not in BUSY or time.monotonic() >= give_up:
                 return  # nobody takes turns here, or it takes too long: the link decides as ever
-        time.sleep(_PAUSE_S)  # in the kernel the wait would have no limit, and who has the turn may be suspended
+        time.sleep(pause_s)  # in the kernel the wait would have no limit, and who has the turn may be suspended
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from lakelatch.environment import Process
-from lakelatch.errors import LockLostError, StorageError
-from lakelatch.locks import Release
+from lakelatch.errors import LockLostError, LockTimeoutError, StorageError
+from lakelatch.locks import LeasedLocks, Release, open_provider
 from lakelatch.locks.core.lease import HeldLease, LeaseState, renew
 from lakelatch.locks.core.renewer import Renewer
 from lakelatch.locks.core.thread_queue import FrontQueue, Ticket
@@ -221,6 +221,43 @@ def test_a_waiter_that_is_interrupted_passes_on_what_it_was_handed(env: FakeEnvi
     with pytest.raises(KeyboardInterrupt):
         queue.enter("k", until=1e9)
     assert isinstance(queue.enter("k", until=None), Ticket)
+
+
+def test_who_gives_up_as_its_turn_comes_passes_it_on(env: FakeEnvironment) -> None:
+    """Of many that wait, the outcome of most may be known before their turn."""
+    queue = FrontQueue(env)
+
+    def enter(answer: bool | Exception) -> Ticket | int:
+        first = queue.enter("k", until=None)
+        assert isinstance(first, Ticket)
+        answers = [False, answer]
+
+        def given_up() -> bool:
+            first.leave()  # its turn comes while it looks
+            found = answers.pop(0)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        return queue.enter("k", until=env.monotonic() + 5, given_up=given_up)
+
+    assert enter(True) == 0
+    with pytest.raises(ValueError, match="cannot tell"):
+        enter(ValueError("cannot tell"))
+    assert isinstance(queue.enter("k", until=None), Ticket)
+
+
+def test_who_gives_up_asks_nobody_who_holds_the_lock(env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among many waiters, to find that out would cost each of them as much as they are many."""
+    with open_provider("memory://gives-up", env=env) as locks:
+        assert isinstance(locks, LeasedLocks)
+        lease, asked = locks.acquire("k", wait_s=0), list[str]()
+        monkeypatch.setattr(locks._backend, "inspect", asked.append)
+        for given_up in (lambda: True, None):
+            with pytest.raises(LockTimeoutError):
+                locks.acquire("k", wait_s=5.0, given_up=given_up)
+            assert asked == ([] if given_up else ["k"])
+        lease.release()
 
 
 def test_fake_timers_fire_in_order_at_their_times(env: FakeEnvironment) -> None:

@@ -140,6 +140,51 @@ def test_processes_that_wait_for_the_lock_land_by_one_entry(world, monkeypatch):
         check_sound(table)
 
 
+def test_threads_of_one_handle_ask_one_another_in_memory(world, monkeypatch):
+    asked, sent, real = threading.Semaphore(0), [], together.put_request
+    monkeypatch.setattr(together, "put_request", lambda store, path, body: (sent.append(path), real(store, path, body)))
+    names = [f"n{i}" for i in range(4)]
+    with lakelatch.open(str(world.folder), writer="many") as table, world.fresh() as holder:
+        line = table.session.in_line
+        monkeypatch.setattr(line, "ask", lambda request, ask=line.ask: (ask(request), asked.release()))
+        txns = [table.transaction("insert") for _ in names]
+        for name, txn in zip(names, txns, strict=True):
+            insert(txn, "a", name)
+        lease = holder.session.lease("busy")
+        threads = [threading.Thread(target=txn.commit) for txn in txns]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert asked.acquire(timeout=60)
+        lease.release()
+        for thread in threads:
+            thread.join(60)
+        (members,) = together_in(world)
+        assert sorted(members) == sorted(txn.instant for txn in txns)
+        assert len(sent) == 1, "for other processes, by the one that comes to the lock first"
+        assert (requests(world), line.asked(members), line.is_first("another")) == ([], [], True)
+    with world.fresh() as table:
+        assert content(table) == BEGUN | dict.fromkeys(names, 1)
+        check_sound(table)
+
+
+def test_who_comes_to_the_lock_next_asks_other_processes_too(world):
+    a, c = world.writer("A"), world.writer("C")
+    first, second, led = begun(a, "a", "new a"), begun(a, "b", "new b"), begun(c, "a", "new c")
+    asks(first)
+    assert requests(world) == [f"{first.instant}-0"]
+    waiter = second._landing._waiter
+    waiter.begin(second._landing._entry())
+    assert waiter() is False
+    assert requests(world) == [f"{first.instant}-0"], "it stands behind a thread of its own handle"
+    first._landing._waiter.ends()
+    assert waiter() is False
+    leads(c, led)
+    assert together_in(world) == [(led.instant, first.instant, second.instant)]
+    for txn in (first, second):
+        assert txn.commit().published
+
+
 def test_a_member_hears_of_it_from_the_log(world):
     leader, txns = three(world)
     assert together_in(world) == [(txns[2].instant, txns[0].instant, txns[1].instant)]
