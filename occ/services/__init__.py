@@ -2,7 +2,7 @@
 
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
-from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .clustering import Sizes
 from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS
 from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
@@ -17,8 +17,6 @@ __all__ = [
     "LINEAR",
     "MIN_LOGS",
     "RETAIN_COMMITS",
-    "SMALL_BYTES",
-    "TARGET_BYTES",
     "Archival",
     "Damaged",
     "Executed",

@@ -25,8 +25,6 @@ from ..services import (
     LINEAR,
     MIN_LOGS,
     RETAIN_COMMITS,
-    SMALL_BYTES,
-    TARGET_BYTES,
     Archival,
     Damaged,
     Executed,
@@ -754,8 +752,8 @@ class Table:
     def plan_clustering(
         self,
         *,
-        small_bytes: int = SMALL_BYTES,
-        target_bytes: int = TARGET_BYTES,
+        small_bytes: int | None = None,
+        target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
@@ -772,22 +770,22 @@ class Table:
 
     def _clustering(
         self,
-        small_bytes: int,
-        target_bytes: int,
+        small_bytes: int | None,
+        target_bytes: int | None,
         partitions: Iterable[str] | None,
         layout: Layout | None,
         damaged: Damaged,
     ) -> tuple[Session, Find]:
         session = self._ours()
         session.refuse_if_unwritable()
-        sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
+        sizes, wanted = Sizes.asked(small_bytes, target_bytes, session.file_sizes), self._known(partitions)
         return session, lambda state: clustering.find(session, state, sizes, wanted, layout, damaged.groups)
 
     def cluster(
         self,
         *,
-        small_bytes: int = SMALL_BYTES,
-        target_bytes: int = TARGET_BYTES,
+        small_bytes: int | None = None,
+        target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
@@ -797,8 +795,8 @@ class Table:
         """Join the small files of each partition, in this process; None when there are too few.
 
         Args:
-            small_bytes: files that are smaller are joined,
-            target_bytes: to files of about this size.
+            small_bytes: files that are smaller are joined, by default those that lack more than a sixth of the target,
+            target_bytes: to files of about this size; the setting ``target_file_bytes`` where nothing is said.
             partitions: paths; all partitions otherwise.
             sort_by: columns by which rows are laid out, so that conditions on them read few row groups and files. Files that
                 are not laid out so yet are written anew, whatever their size.

@@ -237,7 +237,7 @@ def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any],
     table = make()
     rows = spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x")
     with table.table.transaction("insert") as txn:
-        spec = replace(txn.file_spec(arrow_schema(rows.schema)), file_bytes_max=20_000, row_group_rows=2000)
+        spec = replace(txn.file_spec(arrow_schema(rows.schema)), target_file_bytes=20_000, row_group_rows=2000)
         txn.add(stats_of(jobs.collect(spark, table.table.store, txn, rows, InsertTask(spec), text="")))
     groups = table.table.snapshot().file_slices()
     assert len(groups) > 3

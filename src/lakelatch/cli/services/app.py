@@ -61,8 +61,12 @@ def cluster(
     url: Url,
     *,
     partition: Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")] = None,
-    small_mb: Annotated[float, typer.Option(min=0.001, help="Files below this size are joined.")] = 100,
-    target_mb: Annotated[float, typer.Option(min=0.001, help="To files of about this size.")] = 120,
+    small_mb: Annotated[
+        float | None, typer.Option(min=0.001, help="Files below this size are joined; by default five sixths of the target.")
+    ] = None,
+    target_mb: Annotated[
+        float | None, typer.Option(min=0.001, help="To files of about this size; by default what the table is set to.")
+    ] = None,
     sort_by: Annotated[str | None, typer.Option(help="Columns by which rows are laid out: a,b.")] = None,
     layout: Annotated[str, typer.Option(help="How: linear, or z-order.")] = "linear",
     plan_only: PlanOnly = False,
