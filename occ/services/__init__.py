@@ -5,6 +5,7 @@ from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
 from .clustering import Sizes
 from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS
+from .log_upkeep import compaction_due
 from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
@@ -33,6 +34,7 @@ __all__ = [
     "Savepoint",
     "Sizes",
     "cancel",
+    "compaction_due",
     "delete_savepoint",
     "execute",
     "finish_decided",

@@ -163,7 +163,7 @@ class MergedLogs:
         if changes.rows is None and not changes.deletes:
             return []
         merged = sorted({log.instant for log in logs})
-        writer = LogFileWriter(spec, self.slice, token=token(0), version=1, numbers=RowNumbers(), merged=merged)
+        writer = LogFileWriter(spec, self.slice, token=token(0), numbers=RowNumbers(), merged=merged)
         try:
             if changes.rows is not None:
                 writer.write(in_columns(spec, changes.rows))

@@ -47,7 +47,7 @@ class LogFileWriter:
         onto: FileSlice,
         *,
         token: str,
-        version: int,
+        version: int = 1,
         numbers: RowNumbers,
         announced: Callable[[str], Marker | None] = lambda _path: None,
         merged: Sequence[str] = (),
