@@ -9,6 +9,7 @@ of a base file; all of it where it has log files, or `Plan.combine` looks at its
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -435,11 +436,36 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: S
     files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
-        rewrite(plan, files, found, incoming)
+        more = _too_many(plan, found, incoming)
+        if not more.any():
+            rewrite(plan, files, found, incoming)
+            return
+        rewrite(plan, files, found, incoming.where(~more))
+        new = NewGroups(files, partition, slot=_TASKS_MAX + zlib.crc32(name.encode()))
+        new.write(incoming.where(more))
+        new.end()
     elif not plan.delete:
         new = NewGroups(files, partition, slot=int(name[len(NEW) :]))
         new.write(plan.new(incoming))
         new.end()
+
+
+def _too_many(plan: Plan, old: FileSlice, incoming: Selection) -> _Marks:
+    """New rows for which a slice has no room: a join sends them there before anybody has counted them."""
+    marks = np.zeros(incoming.num_rows, bool)
+    if (
+        incoming.num_rows <= _MEASURED_ROWS
+        or plan.delete
+        or plan.combine is not None
+        or not plan.spec.rule.plain
+        or old.logs
+    ):
+        return marks
+    with OldFile(plan.spec, old.path) as file:
+        fresh = np.flatnonzero(~_met(file.partners(incoming.keys), incoming.num_rows))
+    if len(fresh):
+        marks[fresh[_room(plan.spec, old, None, len(fresh)) :]] = True
+    return marks
 
 
 def _into_new(plan: Plan, files: Files, partition: str, incoming: Selection) -> None:

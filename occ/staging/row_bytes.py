@@ -14,12 +14,12 @@ class RowBytes:
     """Bytes a row: those in memory until some rows are encoded, from then on as measured."""
 
     def __init__(self) -> None:
-        self._measured = 0.0
+        self._rows, self._measured = 0, 0.0
 
     def learn(self, rows: int, size: int) -> None:
-        """So many rows took so many bytes."""
-        if rows and size:
-            self._measured = size / rows
+        """So many rows took so many bytes. Of fewer than before it tells less: each block has bytes that are of no row."""
+        if size and rows >= max(self._rows, 1):
+            self._rows, self._measured = rows, size / rows
 
     def of(self, rows: pa.Table) -> float:
         """For one of these rows, which are some; at least one."""

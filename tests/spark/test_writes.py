@@ -11,6 +11,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import InputError
+from lakelatch.hudi.timeline import NO_PREVIOUS_COMMIT
 from lakelatch.spark import JobSizes
 from lakelatch.spark.reading.columns import arrow_schema
 from lakelatch.spark.tasks import InsertTask
@@ -147,6 +148,8 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
         changes = generated(20, first=30, ts=1, seed=3) | {"nowhere": (None, 1, 1), "empty": ("", 1, 1)}  # type: ignore[dict-item]
         result = table.upsert(rows_of(spark, changes))
         assert (result.inserted, result.updated) == (12, 10)
+        begun = {each.partition for each in result.stats if each.prev_commit == NO_PREVIOUS_COMMIT}
+        assert begun == ({"city=__HIVE_DEFAULT_PARTITION__"} if partition_by else set()), "small files take new keys"
         again = table.upsert(rows_of(spark, changes))
         assert (again.inserted, again.updated) == (0, 22)
         model |= changes

@@ -13,6 +13,7 @@ import lakelatch
 from lakelatch.errors import ConfigError
 from lakelatch.hudi.table.config import PROPERTIES_PATH
 from lakelatch.occ.check.check import check
+from lakelatch.occ.staging import GROUP_COLUMN, Files, Plan, apply
 
 from ..world import independent_content
 
@@ -104,6 +105,21 @@ def test_upserts_of_new_rows_that_fill_one_small_file_at_once_both_land(tmp_path
             two.upsert(rows(20, 30))
         assert len(sizes(t)) == 1
         same(t, pa.concat_tables([rows(0, 10), rows(10, 20), rows(20, 30)]))
+
+
+def test_new_rows_that_a_join_sends_to_a_small_file_overflow_into_new_files(tmp_path: Path) -> None:
+    with table(tmp_path / "t") as t:
+        t.upsert(rows(0, 1000))
+        with t.transaction("upsert") as txn:
+            txn.workspace.next_write()
+            (old,), spec = txn.current.file_slices(), txn.file_spec(SCHEMA)
+            given = rows(500, 12_000).append_column(GROUP_COLUMN, pa.array([old.file_id] * 11_500))
+            with Files(spec, 0) as files:
+                apply(Plan(spec, {"": (old,)}), given, files)
+                txn.add(files.stats())
+        assert len(sizes(t)) > 3
+        assert max(sizes(t)) < TARGET * 5 // 4
+        same(t, pa.concat_tables([rows(0, 500), rows(500, 12_000)]))
 
 
 def test_wide_rows_end_a_file_before_a_row_group_is_full(tmp_path: Path) -> None:
