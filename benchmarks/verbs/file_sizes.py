@@ -35,7 +35,7 @@ UPKEEP: dict[str, Callable[[lakelatch.Table], object]] = {
 
 def rows(ids: np.ndarray) -> pa.Table:
     """Some 100 bytes each that nothing compresses."""
-    rng = np.random.default_rng(len(ids))
+    rng = np.random.default_rng(int(ids[0]) + len(ids))
     texts = np.char.mod("%x", rng.integers(0, 1 << 62, (4, len(ids))))
     return pa.table({"id": pa.array(ids)} | {f"s{n}": pa.array(each) for n, each in enumerate(texts)})
 
