@@ -68,7 +68,9 @@ def main() -> None:
         alone.insert(rows(np.arange(given.loaded)))
         put = written(alone) * given.rows * given.writes / given.loaded
         for name, small in SMALL.items():
-            with lakelatch.create(str(Path(folder) / f"upsert {small}"), record_key="id", small_file_bytes=small) as table:
+            with lakelatch.create(
+                str(Path(folder) / f"upsert {small}"), record_key="id", small_file_bytes=small
+            ) as table:
                 table.upsert(rows(np.arange(given.loaded)))
                 before, cpu = written(table), time.process_time()
                 for n in range(given.writes):
