@@ -956,7 +956,7 @@ class Table:
             if not (self.settings.streams or self.config.for_streams):
                 due["compact_logs"] = partial(self.compact_logs, runner=runner)
         if cluster:
-            due["cluster"] = partial(self.cluster, sort_by=asked and asked.by, layout=layout, runner=runner)
+            due["cluster"] = partial(self.cluster, sort_by=asked.by if asked else None, layout=layout, runner=runner)
         due["clean"] = partial(self.clean, retain_commits=retain_commits, runner=runner)
         due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max)
         return run_round(due, stop)

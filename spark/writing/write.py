@@ -635,7 +635,7 @@ def _small(plan: Plan, slots: int) -> dict[str, str]:
     spec = plan.spec
     if plan.delete or spec.config.merge_on_read:
         return {}
-    found = {}
+    found: dict[str, str] = {}
     for slices in plan.slices.values():
         small = sorted((each for each in slices if each.size < spec.small_file_bytes), key=lambda each: each.size)
         found |= {each.file_id: f"{NEW}{number}" for number, each in enumerate(small[:slots])}
