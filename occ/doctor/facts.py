@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlsplit
 
-from ...errors import LakeLatchError, UnsupportedTableError
+from ...errors import ConfigError, LakeLatchError, UnsupportedTableError
 from ...hudi.files import list_data_files
 from ...hudi.timeline import to_epoch_ms
 from ...locks import shown
@@ -14,7 +14,7 @@ from ..check import data_files
 from ..entries import Begin, Commit, End, Loss, Open, Settings, Single
 from ..liveness import beat_age_s
 from ..log import LogState, epochs
-from ..services import SMALL_BYTES, savepoints
+from ..services import Sizes, savepoints
 from ..session import Session
 
 _SHARED_WITH_JVM = frozenset({"key", "jvm", "layout"})  # options of a lock URL that only such a lock has
@@ -89,7 +89,8 @@ def gather(session: Session) -> Facts:
     slices = session.snapshot().file_slices()
     now = session.env.now()
     size = {each: (each.base.size if each.base else 0) + sum(log.size for log in each.logs) for each in slices}
-    small = Counter(each.partition for each in slices if each.base and not each.logs and size[each] < SMALL_BYTES)
+    limit = _small_bytes(session)
+    small = Counter(each.partition for each in slices if each.base and not each.logs and size[each] < limit)
     worst, most = max(small.items(), key=lambda item: item[1], default=("", 0))
     newest = max((each.completed or each.requested for each in timeline.completed), default="")
     facts = Facts(
@@ -178,9 +179,18 @@ def state_of(session: Session, begin: Begin) -> tuple[str, float | None]:
 def _refusal(session: Session) -> str:
     try:
         session.config.refuse_writing()
-    except UnsupportedTableError as e:
+        assert session.file_sizes
+    except (UnsupportedTableError, ConfigError) as e:
         return str(e)
     return ""
+
+
+def _small_bytes(session: Session) -> int:
+    """Files of less are joined by a clustering."""
+    try:
+        return Sizes.asked(None, None, session.file_sizes).small
+    except ConfigError:  # which is the refusal
+        return 0
 
 
 def _lock_error(session: Session) -> str:

@@ -20,6 +20,7 @@ from .entries import (
     singly,
 )
 from .entry_rules import content_of
+from .file_sizes import FileSizes
 from .losses import Changed, Loss
 from .operations import SERVICES, Operation, operation
 from .requests import REQUEST_BYTES, REQUESTS, Request
@@ -73,6 +74,7 @@ __all__ = [
     "Content",
     "End",
     "FileFacts",
+    "FileSizes",
     "GroupCommit",
     "Hashed",
     "Landed",

@@ -15,19 +15,23 @@ from ...streams import Stream
 
 VERSION = 1  # of the log's entries, and of what a writer has to know of them
 OFF, DIRECT, TRANSACTIONAL, ASYNC = EARLY = ("off", "direct", "transactional", "async")  # early conflict detection
+_FILE_BYTES = {"target_file_bytes": 1024, "small_file_bytes": 0}  # at least
+_FILE_BYTES_MAX = 1 << 40
 _WHOLE, _YES_NO = ("log_epochs", "min_version", "generation"), ("unique_keys", "rebase", "group_commit")
 _WORDS = ("lock", "strategy", "isolation", "early_conflict_detection", "ties")
 _SECONDS = ("lease_s", "lock_wait_s", "yield_wait_s", "reservation_s", "heartbeat_interval_s", "heartbeat_timeout_s")
 _SECONDS_MAX = 365 * 86400
 _PARTIAL_UPDATE = {"*": "last_non_null"}  # of all columns
-# Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
 _ARCHIVE_ABOVE = 500
+# Left out of entries where they say nothing, so that earlier versions of this library read the tables that have none.
 _NEW: dict[str, Any] = {
     "merge": (),
     "ties": "last",
     "streams": (),
     "group_commit": False,
     "archive_above": _ARCHIVE_ABOVE,
+    "target_file_bytes": None,
+    "small_file_bytes": None,
 }
 OWN_LOCK = "table"
 NO_LOCK = "none://"
@@ -69,6 +73,10 @@ class Settings:
             nothing needs them.
         min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
         streams: jobs that fill columns of their own ([streams.md](streams.md)); declared by `Table.stream`, cannot be set.
+        target_file_bytes: how large a file is to become: one that is as large gets no new rows, and the next is begun. None is
+            what the table's properties say (Hudi's ``hoodie.parquet.max.file.size``), else 120 MiB.
+        small_file_bytes: new rows of an upsert join a file that is smaller, rather than begin one of their own; 0: none is. None
+            is what the properties say (``hoodie.parquet.small.file.limit``), else 4 MiB.
         generation: counts changes of the lock and restarts of its tokens; cannot be set.
     """
 
@@ -94,6 +102,8 @@ class Settings:
     log_epochs: int = 10
     min_version: int = 1
     streams: tuple[Stream, ...] = ()
+    target_file_bytes: int | None = None
+    small_file_bytes: int | None = None
     generation: int = 0
 
     def __post_init__(self) -> None:
@@ -120,6 +130,15 @@ class Settings:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}, must be positive, and {_SECONDS_MAX} (a year) at most"
                 )
+        for name, least in _FILE_BYTES.items():
+            size = getattr(self, name)
+            if size is not None and not least <= size <= _FILE_BYTES_MAX:
+                raise ConfigError(f"{name} is {size}, must be between {least} and {_FILE_BYTES_MAX} bytes, or None")
+        if (self.small_file_bytes or 0) > (self.target_file_bytes or _FILE_BYTES_MAX):
+            raise ConfigError(
+                f"small_file_bytes is {self.small_file_bytes}, must not be larger than target_file_bytes "
+                f"({self.target_file_bytes}), up to which small files are filled"
+            )
         if self.heartbeat_timeout_s < 2 * self.heartbeat_interval_s:
             raise ConfigError(
                 f"heartbeat_timeout_s is {self.heartbeat_timeout_s}, must be at least twice heartbeat_interval_s "
@@ -225,7 +244,7 @@ class Settings:
 def _refuse_type(name: str, value: Any) -> None:
     """What a caller gives must be of the setting's own type: 2.5 buckets would be two for one writer and none for another."""
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if name in ("bucket_count", "archive_above"):
+    if name in ("bucket_count", "archive_above", *_FILE_BYTES):
         fits, wanted = value is None or whole, "a whole number, or None"
     elif name in _WHOLE:
         fits, wanted = whole, "a whole number"

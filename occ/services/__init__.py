@@ -2,9 +2,10 @@
 
 from .archive import Archival, Keep, take_archived_away
 from .clean import RETAIN_COMMITS, Retention, Savepoint, kept_from, savepoints
-from .clustering import SMALL_BYTES, TARGET_BYTES, Sizes
+from .clustering import Sizes
 from .layout import LINEAR, Layout
 from .log_compaction import MIN_LOGS
+from .log_upkeep import compaction_due
 from .parts import Executing, Part, Runner, one_by_one, refuse_no_runner
 from .pinned_view import PinnedView, pinned
 from .restore import Restored, remove_undone, restore
@@ -17,8 +18,6 @@ __all__ = [
     "LINEAR",
     "MIN_LOGS",
     "RETAIN_COMMITS",
-    "SMALL_BYTES",
-    "TARGET_BYTES",
     "Archival",
     "Damaged",
     "Executed",
@@ -35,6 +34,7 @@ __all__ = [
     "Savepoint",
     "Sizes",
     "cancel",
+    "compaction_due",
     "delete_savepoint",
     "execute",
     "finish_decided",

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ...hudi.files import FileGroupId
+    from ..entries import FileSizes
     from ..session import Session
     from .execution import Execution
 
-SMALL_BYTES = 100 << 20  # Apache Hudi's hoodie.parquet.small.file.limit
-TARGET_BYTES = 120 << 20  # and its hoodie.parquet.max.file.size
 _TOGETHER = 8  # files whose rows are laid out together: each is read again for each new one
 
 
@@ -38,17 +37,27 @@ _TOGETHER = 8  # files whose rows are laid out together: each is read again for 
 class Sizes:
     """Files of less than ``small`` bytes are joined, to files of about ``target`` bytes."""
 
-    small: int = SMALL_BYTES
-    target: int = TARGET_BYTES
+    small: int
+    target: int
+
+    @classmethod
+    def asked(cls, small: int | None, target: int | None, table: FileSizes) -> Sizes:
+        """Those that somebody asks for; None: as the table's files are to be, and small is what lacks more than a sixth."""
+        target = _bytes(table.target if target is None else target, "target_bytes")
+        return cls(5 * target // 6 or 1 if small is None else small, target)
 
     def __post_init__(self) -> None:
         for value, name in ((self.small, "small_bytes"), (self.target, "target_bytes")):
-            number(value, name, least=1, whole=True, error=ConfigError)
+            _bytes(value, name)
         if not 0 < self.small <= self.target:
             raise ConfigError(
                 f"files below {self.small} bytes cannot be joined to files of {self.target}: the first must be positive "
                 "and not the larger one"
             )
+
+
+def _bytes(value: Any, name: str) -> int:
+    return int(number(value, name, least=1, whole=True, error=ConfigError))
 
 
 def find(

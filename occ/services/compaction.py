@@ -11,7 +11,7 @@ another engine's commit that the log does not know ends the compaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...hudi.files import FileGroupId
@@ -22,16 +22,24 @@ from .parts import Part
 from .rewriting import Rewrite, free_slices, refuse_types, slices_of
 
 if TYPE_CHECKING:
+    from ...hudi.timeline import FileSlice
     from ..session import Session
     from .execution import Execution
 
 
 def find(
-    session: Session, state: LogState, partitions: Iterable[str] | None, but: Collection[FileGroupId] = ()
+    session: Session,
+    state: LogState,
+    partitions: Iterable[str] | None,
+    but: Collection[FileGroupId] = (),
+    due: Callable[[FileSlice], bool] = lambda _slice: True,
 ) -> dict[str, Any] | None:
-    """The content of a compaction plan on the table as it is; None when no file group has log files. ``but`` are left."""
+    """The content of a compaction plan on the table as it is; None when no file group has log files. ``but`` are left.
+
+    ``due``: whether a slice with log files is to be compacted now.
+    """
     view = session.view()
-    chosen = [each for each in free_slices(session, state, view, partitions, but) if each.logs]
+    chosen = [each for each in free_slices(session, state, view, partitions, but) if each.logs and due(each)]
     schema = view.arrow_schema()
     if not chosen or schema is None:
         return None

@@ -17,7 +17,7 @@ class Round:
     """What a round of services has done. A service in none of the three was not due.
 
     Attributes:
-        done: what the services did that were due, by their names: compact, cluster, clean, archive.
+        done: what the services did that were due, by their names: compact, compact_logs, cluster, clean, archive.
         failed: the errors of those that failed; the next round tries them again.
         not_begun: the services that were left, because the round was told to stop.
     """

@@ -36,7 +36,7 @@ from ...hudi.timeline import (
 )
 from ...storage import Store, is_far
 from ...tracing import step
-from ..entries import INLINE_BYTES, Commit, Settings, echo, undone_by
+from ..entries import INLINE_BYTES, Commit, FileSizes, Settings, echo, undone_by
 from ..liveness import FailedWriteCleaner, HeartbeatSender, Leases, MarkerDesk, MarkerService, OwnRecord, Pruner
 from ..log import EPOCH_SLOTS, LOG, CommitLog, Follower, OutcomeGuard, Publisher, files_of, metadata_of
 from .in_line import InLine
@@ -287,6 +287,11 @@ class Session:
 
             rule_of(self.config, settings.merge, settings.ties).refuse(schema)
 
+    @property
+    def file_sizes(self) -> FileSizes:
+        """How large files are to become; `ConfigError` where the table's properties say no size."""
+        return FileSizes.of(self.settings, self.config)
+
     def file_spec(self, instant: str, rows: pa.Schema, current: pa.Schema | None) -> tuple[FileSpec, str]:
         """What files of a transaction have in common, and the table's schema after it as Avro JSON."""
         from ...hudi.table import META_COLUMNS
@@ -301,7 +306,7 @@ class Session:
                 f"the rows lack {', '.join(missing)}, which {self.url} needs as record key or partition",
                 columns=missing,
             )
-        settings = self.settings
+        settings, sizes = self.settings, self.file_sizes
         spec = FileSpec(
             self.store,
             instant,
@@ -311,6 +316,8 @@ class Session:
             merge=settings.merge,
             ties=settings.ties,
             streams=settings.streams,
+            target_file_bytes=sizes.target,
+            small_file_bytes=sizes.small,
             desk=self.desk,
             spans=self._spans,
             record=self.records.get(instant),

@@ -9,6 +9,7 @@ of a base file; all of it where it has log files, or `Plan.combine` looks at its
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, InputError
 from ...hudi.files import BaseName, FileGroupId, LogName, base_file_name, bucket_of, join, log_file_name
@@ -50,15 +52,15 @@ from ..liveness import Io, Marker
 from .base_file import BaseFileWriter
 from .crew import Crew, Piece
 from .file_spec import FileSpec, token
-from .log_file import LogFileWriter
+from .log_file import LOGS_MAX, LogFileWriter, in_log_files
 from .meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RowNumbers
 from .old_file import OldFile, array_of_column, in_types
+from .row_bytes import ALMOST, RowBytes
 from .selection import RowsInMemory, Selection, in_pieces, units
 
 NEW = "new-"
-# New keys join an existing file of at most this size, rather than start one of their own: a small file is rewritten
-# in a moment, and thousands of tiny files would make every read slow.
-_SMALL_FILE_BYTES = 4 << 20
+FILES_OF_SLOT = 1_000_000  # keep the file ids of the slots of one (task, partition) apart
+_MEASURED_ROWS = 1000  # more new rows are worth a look at the footer of a file which they might join
 _WAITING_ROW_GROUPS_MAX = 8  # of all open files of a task together
 _READ_AHEAD = 16  # files whose keys are read at a time; on an object store each takes some round trips
 _THREADS_BYTES = 4 << 20  # less is done sooner than threads are begun
@@ -148,7 +150,7 @@ class Files:
         self.idle = False
         self.kept: Kept | None = None
         made_before = spec.write + round  # files of the same group, by this transaction
-        self._token = token(task, made_before)
+        self._token, self._first_log = token(task, made_before), made_before * LOGS_MAX + 1
         self.hashes: dict[str, list[npt.NDArray[np.uint64]]] = {}
         self._keep_hashes = keep_hashes
         self._numbers = RowNumbers(task + made_before * _TASKS_MAX)
@@ -171,7 +173,7 @@ class Files:
             return
         for old in slices:
             if appends(spec, old):
-                name = log_file_name(LogName(old.file_id, spec.instant, spec.write + 1, self._token))
+                name = log_file_name(LogName(old.file_id, spec.instant, self._first_log, self._token))
                 files.append((join(old.partition, name), "APPEND"))
             elif old.instant != spec.instant:  # else its successor has a name that is not known yet
                 files.append((self._base_path(old.partition, old.file_id), "MERGE"))
@@ -230,13 +232,16 @@ class Files:
         inserts: int = 0,
         note: Mapping[str, str] | None = None,
     ) -> None:
-        """A log file onto a slice, of rows and of keys to delete; published meanwhile. Arguments as of `LogFileWriter.write`."""
-        writer = LogFileWriter(self.spec, onto, token=self._token, numbers=self._numbers, announced=self._markers.get)
-        if rows is not None:
-            writer.write(rows, inserts=inserts, note=note)
-        if deletes:
-            writer.delete(deletes)
-        self._publishing.append(self._pool.submit(self._publish, writer))
+        """Log files onto a slice, of rows and of keys to delete; published meanwhile. Arguments as of `in_log_files`."""
+
+        def begin(number: int) -> LogFileWriter:
+            version = self._first_log + number
+            return LogFileWriter(
+                self.spec, onto, token=self._token, version=version, numbers=self._numbers, announced=self._markers.get
+            )
+
+        for writer in in_log_files(self.spec, begin, rows, deletes, inserts=inserts, note=note):
+            self._publishing.append(self._pool.submit(self._publish, writer))
 
     def _publish(self, writer: BaseFileWriter | LogFileWriter) -> WriteStat:
         try:
@@ -271,25 +276,44 @@ class Files:
 
 
 class NewGroups:
-    """Rows of one partition into new file groups, the next begun when one is large enough."""
+    """Rows of one partition into new file groups, the next begun when one has the target size."""
 
     def __init__(self, files: Files, partition: str, *, slot: int = 0) -> None:
-        self._files, self._partition, self._slot = files, partition, slot
-        self._number = 0
+        self._files, self._partition, self._number = files, partition, slot * FILES_OF_SLOT
         self._writer: BaseFileWriter | None = None
+        self._rows = 0  # of the present file
+        self._size = RowBytes()
 
     def write(self, rows: pa.Table | Selection) -> None:
-        """Add rows, in pieces of a row group so that the size is looked at in between."""
+        """Add rows; memory is a row group and the piece of the rows that is at hand."""
         for piece in in_pieces(rows, self._files.spec.row_group_rows):
-            if self._writer is not None and self._writer.bytes_written >= self._files.spec.file_bytes_max:
-                self.end()
-            if self._writer is None:
-                # Slots keep file ids of one (task, partition) apart; a thousand files of one task in between suffice.
-                number = self._slot * 1000 + self._number
-                file_id = self._files.spec.group_id(self._partition, self._files.task, number)
-                self._writer = self._files.begin(self._partition, file_id)
-                self._number += 1
-            self._writer.write(piece)
+            start = 0
+            while start < piece.num_rows:
+                some = piece.slice(start)
+                writer, room = self._with_room(some)
+                writer.write(some.slice(0, room))
+                start, self._rows = start + room, self._rows + min(room, some.num_rows)
+
+    def _with_room(self, rows: pa.Table) -> tuple[BaseFileWriter, int]:
+        """The file that the next of these rows go to, and how many of them."""
+        target, writer = self._files.spec.target_file_bytes, self._writer
+        if writer is not None:
+            left = self._left(writer, rows)
+            if left < self._size.of(rows):  # by what is known of rows that are not encoded yet: now it is
+                writer.flush()
+                left = self._left(writer, rows)
+            if left > (1 - ALMOST) * target:
+                return writer, self._size.fit(rows, left)
+            self.end()
+        file_id = self._files.spec.group_id(self._partition, self._files.task, self._number)
+        self._writer = self._files.begin(self._partition, file_id)
+        self._number, self._rows = self._number + 1, 0
+        return self._writer, self._size.fit(rows, target)
+
+    def _left(self, writer: BaseFileWriter, rows: pa.Table) -> float:
+        self._size.learn(self._rows - writer.waiting_rows, writer.bytes_written)
+        waiting = writer.waiting_rows * self._size.of(rows)
+        return self._files.spec.target_file_bytes - writer.bytes_written - waiting
 
     def end(self) -> None:
         """No more rows for the present file."""
@@ -344,7 +368,7 @@ def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, u
     if isinstance(place, str):
         named = tuple(old for old in there if old.file_id == place)
         slot = int(place[len(NEW) :]) if place.startswith(NEW) else None
-        new = () if slot is None else begun(spec.group_id(partition, files.task, slot * 1000))
+        new = () if slot is None else begun(spec.group_id(partition, files.task, slot * FILES_OF_SLOT))
         yield _Piece(_into_named, (partition, place, incoming), named, new)
         return
     if place is not None:
@@ -412,11 +436,36 @@ def _into_named(plan: Plan, files: Files, partition: str, name: str, incoming: S
     files.looked.add(FileGroupId(partition, ""))
     if not name.startswith(NEW):
         found = next(s for s in plan.slices[partition] if s.file_id == name)
-        rewrite(plan, files, found, incoming)
+        more = _too_many(plan, found, incoming)
+        if not more.any():
+            rewrite(plan, files, found, incoming)
+            return
+        rewrite(plan, files, found, incoming.where(~more))
+        new = NewGroups(files, partition, slot=_TASKS_MAX + zlib.crc32(name.encode()))
+        new.write(incoming.where(more))
+        new.end()
     elif not plan.delete:
         new = NewGroups(files, partition, slot=int(name[len(NEW) :]))
         new.write(plan.new(incoming))
         new.end()
+
+
+def _too_many(plan: Plan, old: FileSlice, incoming: Selection) -> _Marks:
+    """New rows for which a slice has no room: a join sends them there before anybody has counted them."""
+    marks = np.zeros(incoming.num_rows, bool)
+    if (
+        incoming.num_rows <= _MEASURED_ROWS
+        or plan.delete
+        or plan.combine is not None
+        or not plan.spec.rule.plain
+        or old.logs
+    ):
+        return marks
+    with OldFile(plan.spec, old.path) as file:
+        fresh = np.flatnonzero(~_met(file.partners(incoming.keys), incoming.num_rows))
+    if len(fresh):
+        marks[fresh[_room(plan.spec, old, None, len(fresh)) :]] = True
+    return marks
 
 
 def _into_new(plan: Plan, files: Files, partition: str, incoming: Selection) -> None:
@@ -458,11 +507,13 @@ def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Ma
         partners = list(found)
     marks = [_met(each, len(keys)) if each is not None else np.zeros(len(keys), bool) for each in partners]
     fresh = ~np.logical_or.reduce(marks) if marks else np.ones(len(keys), bool)
-    if fresh.any():
-        target = _packing_target(slices, {number for number, mine in enumerate(marks) if mine.any()}, plan.spec)
-        if target is not None:
-            marks[target] |= fresh
-            fresh = np.zeros(len(keys), bool)
+    touched = {number for number, mine in enumerate(marks) if mine.any()}
+    for number in _with_room(slices, touched, plan.spec):
+        places = np.flatnonzero(fresh)
+        if not len(places):
+            break
+        some = places[: _room(plan.spec, slices[number], partners[number], len(places))]
+        marks[number][some], fresh[some] = True, False
     return [each for each in zip(slices, marks, partners, strict=True) if each[1].any()], fresh
 
 
@@ -470,18 +521,29 @@ def _bytes(slice_: FileSlice) -> int:
     return slice_.base.size if slice_.base else 0
 
 
-def _packing_target(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> int | None:
-    """Where new keys go without a file of their own: a slice that is rewritten anyway, or a small one.
+def _with_room(slices: list[FileSlice], touched: set[int], spec: FileSpec) -> Iterator[int]:
+    """Where new keys go without a file of their own: slices that are rewritten anyway, and small ones; the smallest first.
 
     Never into a log file, where Hudi's simple index would not find them.
     """
     if spec.config.merge_on_read:
-        return None
-    for number, old in enumerate(slices):  # smallest first
-        limit = spec.file_bytes_max // 2 if number in touched else _SMALL_FILE_BYTES
-        if old.size < limit:
-            return number
-    return None
+        return
+    for number, old in enumerate(slices):
+        if old.size < (spec.target_file_bytes if number in touched else spec.small_file_bytes):
+            yield number
+
+
+def _room(spec: FileSpec, old: FileSlice, partners: Partners | None, count: int) -> int:
+    """How many of so many new rows a slice takes until it has the target size, by the bytes of those that it has."""
+    if count > _MEASURED_ROWS:
+        with spec.store.open(old.path) as stream:
+            footer = pq.read_metadata(stream)
+        rows, size = footer.num_rows, old.size - footer.serialized_size
+    elif partners is not None:
+        rows, size = len(partners), old.size
+    else:
+        return count
+    return int((spec.target_file_bytes - old.size) * rows / max(size, 1)) if rows else min(count, spec.row_group_rows)
 
 
 def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:

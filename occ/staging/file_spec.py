@@ -55,7 +55,7 @@ class FileSpec:
         row_group_rows: rows of a row group, and the most that an open file keeps in memory.
         merge: and ``ties``, as in `Settings`.
         wanted: what the commit is to know of the rows.
-        file_bytes_max: a file of inserted rows is closed when it has grown so large, and the next group begun.
+        target_file_bytes: and ``small_file_bytes``, as in `Settings`; a write's log file is closed at that size, too.
         write: number of the transaction's write, which keeps the names of its files apart from those of earlier ones.
         begun: file groups that earlier writes of the transaction have staged -> path of the slice that they made it
             from, "" where they began it.
@@ -75,7 +75,8 @@ class FileSpec:
     ties: Ties = "last"
     codec: str = "zstd"
     row_group_rows: int = 65_536
-    file_bytes_max: int = 120 << 20
+    target_file_bytes: int = 120 << 20
+    small_file_bytes: int = 4 << 20
     wanted: Wanted = field(default=Wanted())
     write: int = 0
     begun: Mapping[FileGroupId, str] = field(default_factory=dict)

@@ -19,11 +19,15 @@ from .data_file import DataFile
 from .file_spec import FileSpec, refuse_if_over
 from .meta_columns import FileRows, RowNumbers
 from .parquet_file import ParquetFile
+from .row_bytes import ALMOST, RowBytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..liveness import Marker
+
+LOGS_MAX = 1000  # of one write onto one slice, so that those of the next write come later; the last one takes the rest
+_BLOCK_BYTES_MAX = 32 << 20  # readers decode a block at a time
 
 
 class LogFileWriter:
@@ -33,6 +37,7 @@ class LogFileWriter:
         onto: the slice that the changes belong to; without any file, where streams begin a file group.
         announced: the marker that stands already for a file, by its path.
         token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
+        version: of several log files of a transaction onto the slice, those with a larger one come later.
         merged: of a log compaction, T of the commits whose blocks it takes the place of.
     """
 
@@ -42,13 +47,14 @@ class LogFileWriter:
         onto: FileSlice,
         *,
         token: str,
+        version: int = 1,
         numbers: RowNumbers,
         announced: Callable[[str], Marker | None] = lambda _path: None,
         merged: Sequence[str] = (),
     ) -> None:
         self._spec, self._onto, self._merged = spec, onto, tuple(merged)
-        # Of several writes of one transaction the later one's blocks come later.
-        self.name = log_file_name(LogName(onto.file_id, spec.instant, spec.write + 1, token))
+        self._version = version
+        self.name = log_file_name(LogName(onto.file_id, spec.instant, version, token))
         self._new = onto.base is None and not onto.logs  # a group that nobody has written before our snapshot
         self.path = join(onto.partition, self.name)
         marker = announced(self.path)
@@ -61,6 +67,7 @@ class LogFileWriter:
         self._schema = with_meta_columns(spec.schema, spec.config.name)
         self._blocks: list[bytes] = []
         self._rows = self._deleted = self._inserts = 0
+        self.size = 0  # in bytes, of the blocks so far
 
     def write(self, rows: pa.Table, *, inserts: int = 0, note: Mapping[str, str] | None = None) -> None:
         """A block of rows that replace those with the same key; ``inserts``: so many are known to be new.
@@ -74,7 +81,7 @@ class LogFileWriter:
         parquet.write(rows)
         parquet.end_rows()
         parquet.close(inserts=0, updates=rows.num_rows, deletes=0, more=note)
-        self._blocks.append(parquet_block(self._spec.instant, self._schema, body.getvalue(), merged=self._merged))
+        self._append(parquet_block(self._spec.instant, self._schema, body.getvalue(), merged=self._merged))
         self._rows += rows.num_rows
         self._inserts += inserts
 
@@ -92,8 +99,12 @@ class LogFileWriter:
 
     def _delete(self, deletes: Sequence[tuple[str, str, Any]], ordering: pa.DataType | None) -> None:
         block = delete_block(self._spec.instant, self._schema, deletes, ordering, merged=self._merged)
-        self._blocks.append(block)
+        self._append(block)
         self._deleted += len(deletes)
+
+    def _append(self, block: bytes) -> None:
+        self._blocks.append(block)
+        self.size += len(block)
 
     def publish(self) -> WriteStat:
         """The file stands under its name, this one or an equal one of another run of the same task.
@@ -127,7 +138,7 @@ class LogFileWriter:
             file_size=len(body),
             base_file=self._onto.base.path.rpartition("/")[2] if self._onto.base else "",
             log_files=(self.name,),
-            log_version=self._spec.write + 1,
+            log_version=self._version,
             log_offset=0,
         )
 
@@ -142,3 +153,49 @@ class LogFileWriter:
     def abandon(self) -> None:
         """Leave; what was not published is dropped, and its marker stays for whoever cleans up."""
         self._file.close()
+
+
+def in_log_files(
+    spec: FileSpec,
+    begin: Callable[[int], LogFileWriter],
+    rows: pa.Table | None,
+    deletes: Sequence[str] = (),
+    *,
+    inserts: int = 0,
+    note: Mapping[str, str] | None = None,
+) -> Iterator[LogFileWriter]:
+    """Yield the log files of a write onto one slice, each when all of it is there: the next begins when one has its size.
+
+    Args:
+        begin: makes the first one, the second one and so on.
+        rows: that replace those with the same key; the last ``inserts`` of them are known to be new.
+        deletes: keys that are deleted after the rows; beside a ``note`` the keys of the rows, and said in the file of each.
+        note: for each block's footer.
+    """
+    size_max, size = spec.target_file_bytes, RowBytes()
+    number, writer = 0, begin(0)
+
+    def room() -> float:
+        """Bytes of the next block; none where the file has its size."""
+        left = size_max - writer.size if number + 1 < LOGS_MAX else _BLOCK_BYTES_MAX
+        return min(left, _BLOCK_BYTES_MAX) if left > (1 - ALMOST) * size_max else 0
+
+    count, start, beside = rows.num_rows if rows is not None else 0, 0, bool(note and deletes)
+    while rows is not None and start < count:
+        if not room():
+            yield writer
+            number, writer = number + 1, begin(number + 1)
+        left, before = rows.slice(start, spec.row_group_rows), writer.size
+        piece = left.slice(0, size.fit(left, room()))
+        end = start + piece.num_rows
+        writer.write(piece, inserts=max(0, end - max(start, count - inserts)), note=note)
+        size.learn(piece.num_rows, writer.size - before)
+        if beside:
+            writer.delete(deletes[start:end])
+        start = end
+    for first in range(0, 0 if beside else len(deletes), spec.row_group_rows):
+        if not room():
+            yield writer
+            number, writer = number + 1, begin(number + 1)
+        writer.delete(deletes[first : first + spec.row_group_rows])
+    yield writer

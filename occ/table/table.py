@@ -25,8 +25,6 @@ from ..services import (
     LINEAR,
     MIN_LOGS,
     RETAIN_COMMITS,
-    SMALL_BYTES,
-    TARGET_BYTES,
     Archival,
     Damaged,
     Executed,
@@ -44,6 +42,7 @@ from ..services import (
     cancel,
     clustering,
     compaction,
+    compaction_due,
     delete_savepoint,
     execute,
     finish_decided,
@@ -798,8 +797,8 @@ class Table:
     def plan_clustering(
         self,
         *,
-        small_bytes: int = SMALL_BYTES,
-        target_bytes: int = TARGET_BYTES,
+        small_bytes: int | None = None,
+        target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
@@ -816,22 +815,22 @@ class Table:
 
     def _clustering(
         self,
-        small_bytes: int,
-        target_bytes: int,
+        small_bytes: int | None,
+        target_bytes: int | None,
         partitions: Iterable[str] | None,
         layout: Layout | None,
         damaged: Damaged,
     ) -> tuple[Session, Find]:
         session = self._ours()
         session.refuse_if_unwritable()
-        sizes, wanted = Sizes(small_bytes, target_bytes), self._known(partitions)
+        sizes, wanted = Sizes.asked(small_bytes, target_bytes, session.file_sizes), self._known(partitions)
         return session, lambda state: clustering.find(session, state, sizes, wanted, layout, damaged.groups)
 
     def cluster(
         self,
         *,
-        small_bytes: int = SMALL_BYTES,
-        target_bytes: int = TARGET_BYTES,
+        small_bytes: int | None = None,
+        target_bytes: int | None = None,
         partitions: Iterable[str] | None = None,
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
@@ -841,8 +840,8 @@ class Table:
         """Join the small files of each partition, in this process; None when there are too few.
 
         Args:
-            small_bytes: files that are smaller are joined,
-            target_bytes: to files of about this size.
+            small_bytes: files that are smaller are joined, by default those that lack more than a sixth of the target,
+            target_bytes: to files of about this size; the setting ``target_file_bytes`` where nothing is said.
             partitions: paths; all partitions otherwise.
             sort_by: columns by which rows are laid out, so that conditions on them read few row groups and files. Files that
                 are not laid out so yet are written anew, whatever their size.
@@ -870,11 +869,22 @@ class Table:
         begin = schedule(session, "compact", find)
         return begin.instant if begin else None
 
-    def _compaction(self, partitions: Iterable[str] | None, damaged: Damaged) -> tuple[Session, Find]:
+    def _compaction(
+        self, partitions: Iterable[str] | None, damaged: Damaged, keep: Keep | None = None
+    ) -> tuple[Session, Find]:
         session = self._ours()
         session.refuse_if_unwritable()
         wanted = self._known(partitions)
-        return session, lambda state: compaction.find(session, state, wanted, damaged.groups)
+        due = (lambda _slice: True) if keep is None else compaction_due(session, keep)
+        return session, lambda state: compaction.find(session, state, wanted, damaged.groups, due)
+
+    def _compact(
+        self, partitions: Iterable[str] | None, report: Reporter, runner: Runner, keep: Keep | None = None
+    ) -> Executed | None:
+        """With ``keep`` only what a round of services compacts, which keeps so many commits."""
+        damaged = Damaged()
+        session, find = self._compaction(partitions, damaged, keep)
+        return perform(session, "compact", find, report, damaged, runner)
 
     def compact(
         self,
@@ -895,10 +905,9 @@ class Table:
             UnsupportedTableError: as of `plan_compaction`.
             CorruptTableError: a log file is torn. Its file group is left as it is, and the others have been compacted.
         """
-        report, damaged = Reporter(progress, "compact", "file groups"), Damaged()
+        report = Reporter(progress, "compact", "file groups")
         refuse_no_runner(runner)
-        session, find = self._compaction(partitions, damaged)
-        return perform(session, "compact", find, report, damaged, runner)
+        return self._compact(partitions, report, runner)
 
     def plan_log_compaction(self, *, min_logs: int = MIN_LOGS, partitions: Iterable[str] | None = None) -> str | None:
         """Decide which log files are merged into one log file; anybody may `execute` it then. Returns T, None when too few are.
@@ -954,10 +963,15 @@ class Table:
         keep_min: int | None = None,
         keep_max: int | None = None,
         cluster: bool = False,
+        sort_by: Iterable[str] | str | None = None,
+        layout: str = LINEAR,
         stop: Callable[[], bool] = lambda: False,
         runner: Runner = one_by_one,
     ) -> Round:
-        """Run what is due, once: compaction of log files, clustering if asked for, clean, archival.
+        """Run what is due, once: compaction and log compaction, clustering if asked for, clean, archival.
+
+        Log files are merged into their base file, or, where that writes at most a tenth of it, into one another
+        (docs/services.md).
 
         A service that fails is told in the answer, and the next ones still run. Any number of processes may do this at once;
         that costs work, never data.
@@ -965,23 +979,28 @@ class Table:
         Args:
             retain_commits: as of `clean`.
             keep_min: as of `archive`, also ``keep_max``.
-            cluster: whether small files are joined too.
+            cluster: whether small files are joined too; ``sort_by`` and ``layout`` as of `cluster`.
             stop: asked before each service; True leaves it and the next ones to others.
             runner: as of `compact`.
         """
-        Keep.asked(keep_min, keep_max)
+        keep = Keep.asked(keep_min, keep_max)
         Retention(RETAIN_COMMITS if retain_commits is None else retain_commits, None)
         if not isinstance(cluster, bool):
             raise ConfigError(f"cluster is True or False, not {cluster!r}")
+        asked = Layout.asked(sort_by, layout)
+        if asked is not None and not cluster:
+            raise ConfigError(f"sort_by={sort_by!r} is of a clustering, and cluster is False; say cluster=True")
         if not callable(stop):
             raise ConfigError(f"stop is a function that answers whether to stop, not {stop!r}")
         refuse_no_runner(runner)
         self._ours().refuse_if_unwritable()
         due: dict[str, Callable[[], Executed | Archival | None]] = {}
         if self.config.merge_on_read:
-            due["compact"] = partial(self.compact, runner=runner)
+            due["compact"] = lambda: self._compact(None, Reporter(None, "compact", "file groups"), runner, keep)
+            if not (self.settings.streams or self.config.for_streams):
+                due["compact_logs"] = partial(self.compact_logs, runner=runner)
         if cluster:
-            due["cluster"] = partial(self.cluster, runner=runner)
+            due["cluster"] = partial(self.cluster, sort_by=asked.by if asked else None, layout=layout, runner=runner)
         due["clean"] = partial(self.clean, retain_commits=retain_commits, runner=runner)
         due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max)
         return run_round(due, stop)

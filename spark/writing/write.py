@@ -26,7 +26,7 @@ from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
 from ...occ.incoming import NULL, REFUSE, Incoming
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
-from ...occ.staging import GROUP_COLUMN, PARTITION_COLUMN, Kept, Plan, slices_by_partition
+from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
 from ...occ.transaction import Retries, Transaction, WriteOptions, WriteResult, refuse_unknown
 from ...occ.turns import take_turn
@@ -55,6 +55,8 @@ from .merge_plan import Merge, Planned, in_each, plan_here
 from .rebase import ConditionAgain, RowsAgain, stats_of
 from .sizes import JobSizes
 from .streams import write_events
+
+_SLOT, _SMALL = "_lakelatch_slot", "_lakelatch_small"
 
 
 class _RepeatedKeys(Exception):
@@ -330,7 +332,6 @@ class Writes:
 
         config = plan.spec.config
         slices = [s for group in plan.slices.values() for s in group]
-        held = scan(self._spark, self._table, slices, with_meta(plan.spec.schema))
         if PARTITION_COLUMN in schema.names:
             ours, theirs = [F.col(PARTITION_COLUMN)], [F.col("_hoodie_partition_path")]
         else:
@@ -339,13 +340,29 @@ class Writes:
         ours, theirs = [*ours, columns.key_column(config.record_key_fields)], [*theirs, F.col("_hoodie_record_key")]
         names = [f"_lakelatch_{number}" for number in range(len(theirs))]
         group = F.split_part(F.col("_metadata.file_name"), F.lit("_"), F.lit(1)).alias(GROUP_COLUMN)
-        held = held.select(*(column.alias(name) for column, name in zip(theirs, names, strict=True)), group)
+
+        def of(some: Sequence[FileSlice]) -> Any:
+            held = scan(self._spark, self._table, some, with_meta(plan.spec.schema))
+            return held.select(*(column.alias(name) for column, name in zip(theirs, names, strict=True)), group)
+
+        held = of(slices)
         # Null partition values are equal here, as they are in a path.
         same = [column.eqNullSafe(held[name]) for column, name in zip(ours, names, strict=True)]
-        slot = columns.slot_column(config.record_key_fields, tasks)
+        size = estimated_bytes(rows)
+        slots = max(self._slots(rows), (size or 0) // self._sizes.task_bytes)
+        slot = columns.slot_column(config.record_key_fields, slots)
         placed = (
             rows.join(held, same, "left").withColumn(GROUP_COLUMN, F.coalesce(F.col(GROUP_COLUMN), slot)).drop(*names)
         )
+        if small := _small(plan, slots):
+            # The rows of a slot join a small file of the partition, in the task that merges the other rows of that file.
+            named = F.create_map(*(F.lit(text) for pair in small.items() for text in pair))[F.col(GROUP_COLUMN)]
+            near = of([each for each in slices if each.file_id in small]).drop(names[-1]).distinct()
+            near = near.withColumn(_SLOT, named).withColumnRenamed(GROUP_COLUMN, _SMALL)
+            mine = zip([*ours[:-1], F.col(GROUP_COLUMN)], [*names[:-1], _SLOT], strict=True)
+            placed = placed.join(F.broadcast(near), [column.eqNullSafe(near[name]) for column, name in mine], "left")
+            placed = placed.withColumn(GROUP_COLUMN, F.coalesce(F.col(_SMALL), F.col(GROUP_COLUMN)))
+            placed = placed.drop(*names[:-1], _SLOT, _SMALL)
         return placed.repartition(tasks, *ours[:-1], GROUP_COLUMN)
 
     # Delete ------------------------------------------------------------------------------------------------------
@@ -611,6 +628,18 @@ class Writes:
         """Some tasks for each core, so that uneven ones even out; more when their rows would not fit in memory."""
         size = estimated_bytes(rows) if rows is not None else None
         return max(self._sizes.tasks_per_core * self._cores, (size or 0) // self._sizes.task_bytes)
+
+
+def _small(plan: Plan, slots: int) -> dict[str, str]:
+    """File ids of small slices, and the slot of their partition whose new keys join each."""
+    spec = plan.spec
+    if plan.delete or spec.config.merge_on_read:
+        return {}
+    found: dict[str, str] = {}
+    for slices in plan.slices.values():
+        small = sorted((each for each in slices if each.size < spec.small_file_bytes), key=lambda each: each.size)
+        found |= {each.file_id: f"{NEW}{number}" for number, each in enumerate(small[:slots])}
+    return found
 
 
 def _raised(answer: Answer) -> Answer:

@@ -345,7 +345,13 @@ def merge_on_read_by_commit_time(folder: Path, version: int) -> Story:
 
 @case(8)
 def merge_on_read_buckets(folder: Path, version: int) -> Story:
-    return _merge_on_read(folder, version, ordering="seen", bucket_count=4)
+    """The last upsert's log files have rolled: several of one commit on each file group."""
+    story = _merge_on_read(folder, version, ordering="seen", bucket_count=4)
+    story.table.change_settings(target_file_bytes=1024)
+    story.upsert(rows("JFK", range(2, 150), seen=12))
+    rolled = [each for each in story.table.snapshot().file_slices() if any(log.version == 2 for log in each.logs)]
+    assert len(rolled) == 2, "they have not"
+    return story
 
 
 @case(8)

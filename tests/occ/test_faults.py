@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.occ.table.table import Table
+from lakelatch.storage.local.store import LocalStore
+from lakelatch.testing import FakeEnvironment
 from lakelatch.testing.faults import PUTS, WRITES, At, Call, Fault, From, Late, LoseReply, On, Pause, Refuse
 
 from ..thorough import some
@@ -23,6 +26,7 @@ from .world import (
     fate,
     independent_content,
     insert,
+    make,
     overwrite,
     rows,
     struck,
@@ -47,15 +51,36 @@ def overwriting_work(writer: Writer) -> lakelatch.CommitResult | None:
 
 
 def appending_work(writer: Writer) -> lakelatch.CommitResult | None:
-    """Two log files onto file groups of a merge-on-read table, and a new base file."""
+    """Log files onto file groups of a merge-on-read table, of which one takes two, because of its size; and a new base file."""
     with writer.table.transaction() as txn:
-        txn.upsert(pa.concat_tables([rows("a", {"a0": 7}), rows("c", {"c0": 1})]))
+        txn.upsert(pa.concat_tables([rows("a", {"a0": 7, **dict.fromkeys(LONG, 7)}), rows("c", {"c0": 1})]))
         txn.delete(rows("b", {"b1": 0}).drop_columns(["v"]))
     return txn.result
 
 
-APPENDED = {"a0": 7, "a1": 0, "b0": 0, "c0": 1}
-OPTIONS = {appending_work: {"type": "merge_on_read"}}  # of the table that the work is for
+LONG = tuple(
+    "a" + "x" * 1500 + str(number) for number in range(2)
+)  # two such keys make a log file of more than a kilobyte
+APPENDED = {"a0": 7, "a1": 0, "b0": 0, "c0": 1, **dict.fromkeys(LONG, 7)}
+BEFORE = {appending_work: BEGUN | dict.fromkeys(LONG, 0)}
+
+
+def world_of(act: Callable[[Writer], object], folder: Path) -> World:
+    """The table that the work is for."""
+    if act is not appending_work:
+        return World(folder)
+    model, env = folder.parent / "model of appends", FakeEnvironment(seed=1)
+    if not model.exists():
+        make(model, env, type="merge_on_read")
+        with Table(LocalStore(model), env=env, writer="founder") as table:
+            table.upsert(rows("a", dict.fromkeys(LONG, 0)))
+            table.change_settings(target_file_bytes=1024)
+    return World(folder, model=model)
+
+
+def test_an_append_that_is_struck_here_rolls(folder):
+    puts = {call.path for call in calls_of(appending_work, folder / "dry") if call.op in PUTS and ".log." in call.path}
+    assert sorted(each.partition(".log.")[2][:1] for each in puts if each.startswith("part=a")) == ["1", "1", "2"]
 
 
 def failing_work(writer: Writer) -> None:
@@ -69,7 +94,7 @@ def failing_work(writer: Writer) -> None:
 
 def calls_of(act: Callable[[Writer], object], folder: Path) -> list[Call]:
     """The storage calls of an undisturbed run."""
-    world = World(folder, **OPTIONS.get(act, {}))
+    world = world_of(act, folder)
     writer = world.writer("A")
     act(writer)
     calls = writer.store.calls
@@ -79,11 +104,12 @@ def calls_of(act: Callable[[Writer], object], folder: Path) -> list[Call]:
 
 def strike(folder: Path, fault: Fault, act: Callable[[Writer], object], after: dict[str, int]) -> None:
     """Run ``act`` with a fault, then look whether its writer was told what others find, before and after cleaning."""
-    world = World(folder, **OPTIONS.get(act, {}))
+    world = world_of(act, folder)
     writer = world.writer("A", host="host-b")
     told = struck(writer, fault, act)
     landed = told.landed if isinstance(told, lakelatch.LakeLatchError) else told is not None
-    expected = [BEGUN] if landed is False else [after] if landed else [BEGUN, after]
+    before = BEFORE.get(act, BEGUN)
+    expected = [before] if landed is False else [after] if landed else [before, after]
     try:
         with world.fresh() as table:
             found = content(table)

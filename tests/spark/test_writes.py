@@ -11,6 +11,7 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import InputError
+from lakelatch.hudi.timeline import NO_PREVIOUS_COMMIT
 from lakelatch.spark import JobSizes
 from lakelatch.spark.reading.columns import arrow_schema
 from lakelatch.spark.tasks import InsertTask
@@ -147,6 +148,8 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
         changes = generated(20, first=30, ts=1, seed=3) | {"nowhere": (None, 1, 1), "empty": ("", 1, 1)}  # type: ignore[dict-item]
         result = table.upsert(rows_of(spark, changes))
         assert (result.inserted, result.updated) == (12, 10)
+        begun = {each.partition for each in result.stats if each.prev_commit == NO_PREVIOUS_COMMIT}
+        assert begun == ({"city=__HIVE_DEFAULT_PARTITION__"} if partition_by else set()), "small files take new keys"
         again = table.upsert(rows_of(spark, changes))
         assert (again.inserted, again.updated) == (0, 22)
         model |= changes
@@ -237,7 +240,7 @@ def test_a_large_partition_becomes_several_file_groups(make: Callable[..., Any],
     table = make()
     rows = spark.range(40_000, numPartitions=1).selectExpr("cast(id as string) id", "'sf' city", "rand(1) x")
     with table.table.transaction("insert") as txn:
-        spec = replace(txn.file_spec(arrow_schema(rows.schema)), file_bytes_max=20_000, row_group_rows=2000)
+        spec = replace(txn.file_spec(arrow_schema(rows.schema)), target_file_bytes=20_000, row_group_rows=2000)
         txn.add(stats_of(jobs.collect(spark, table.table.store, txn, rows, InsertTask(spec), text="")))
     groups = table.table.snapshot().file_slices()
     assert len(groups) > 3

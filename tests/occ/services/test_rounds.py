@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,6 +43,31 @@ def test_log_files_are_compacted(tmp_path: Path) -> None:
         assert list(table.run_services().done) == ["compact"]
         assert not table.run_services().done
         assert table.read().to_arrow()["v"].to_pylist() == [3]
+
+
+def test_small_log_files_of_a_large_base_file_are_merged_into_one_another(tmp_path: Path) -> None:
+    """A compaction would write the base file anew for little; but in the end one comes, so that an archival can go on."""
+    with lakelatch.create(str(tmp_path / "t"), record_key="id", schema=SCHEMA, type="merge_on_read") as table:
+        many = random.Random(1)  # whose values nothing compresses
+        table.upsert(
+            pa.table({"id": [f"{n:09}" for n in range(50_000)], "v": [many.getrandbits(60) for _ in range(50_000)]})
+        )
+
+        def appended(times: int) -> list[str]:
+            for n in range(times):
+                table.upsert([{"id": "0" * 9, "v": n}])
+            return list(table.run_services().done)
+
+        assert appended(4) == []  # too few
+        assert appended(1) == ["compact_logs"]
+        assert appended(1) == []
+        assert len(table.snapshot().file_slices()[0].logs) == 7
+        assert next(iter(table.run_services(keep_min=2, keep_max=5).done)) == "compact"
+        assert not table.snapshot().file_slices()[0].logs
+        assert {row["v"] for row in table.read(where="id = '000000000'").to_arrow().to_pylist()} == {0}
+        assert list(table.run_services(cluster=True, sort_by=iter(["v"])).done) == ["cluster"]
+        assert table.read().to_arrow()["v"].to_pylist()[0] == 0
+        assert not table.run_services(cluster=True, sort_by="v").done
 
 
 def test_a_service_that_fails_is_told_and_the_next_ones_still_run(tmp_path: Path) -> None:

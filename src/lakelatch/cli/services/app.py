@@ -61,8 +61,13 @@ def cluster(
     url: Url,
     *,
     partition: Annotated[list[str] | None, typer.Option(help="Only this partition; repeat it.")] = None,
-    small_mb: Annotated[float, typer.Option(min=0.001, help="Files below this size are joined.")] = 100,
-    target_mb: Annotated[float, typer.Option(min=0.001, help="To files of about this size.")] = 120,
+    small_mb: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Files below this size are joined; by default five sixths of the target."),
+    ] = None,
+    target_mb: Annotated[
+        float | None, typer.Option(min=0.001, help="To files of about this size; by default what the table is set to.")
+    ] = None,
     sort_by: Annotated[str | None, typer.Option(help="Columns by which rows are laid out: a,b.")] = None,
     layout: Annotated[str, typer.Option(help="How: linear, or z-order.")] = "linear",
     plan_only: PlanOnly = False,
@@ -141,14 +146,17 @@ def run(
     keep_min: Annotated[int | None, typer.Option(help="As of archive.")] = None,
     keep_max: Annotated[int | None, typer.Option(help="As of archive.")] = None,
     cluster: Annotated[bool, typer.Option("--cluster", help="Join small files too.")] = False,
+    sort_by: Annotated[str | None, typer.Option(help="As of cluster.")] = None,
+    layout: Annotated[str, typer.Option(help="As of cluster.")] = "linear",
     json: Json = False,
 ) -> None:
-    """Run what is due: compaction, clean, archival, and clustering if asked for."""
+    """Run what is due: compaction and log compaction, clean, archival, and clustering if asked for."""
     from .loop import run as command
 
+    columns = None if sort_by is None else [name.strip() for name in sort_by.split(",")]
     command(
-        url, lock=lock, every_s=every_s, loop=loop, json=json,
-        retain_commits=retain_commits, keep_min=keep_min, keep_max=keep_max, cluster=cluster,
+        url, lock=lock, every_s=every_s, loop=loop, json=json, retain_commits=retain_commits,
+        keep_min=keep_min, keep_max=keep_max, cluster=cluster, sort_by=columns, layout=layout,
     )  # fmt: skip
 
 

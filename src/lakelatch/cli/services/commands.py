@@ -63,8 +63,8 @@ def cluster(
     url: str,
     partitions: Sequence[str] | None,
     *,
-    small_mb: float,
-    target_mb: float,
+    small_mb: float | None,
+    target_mb: float | None,
     sort_by: Sequence[str] | None,
     layout: str,
     plan_only: bool,
@@ -73,7 +73,8 @@ def cluster(
     """Plan a clustering, and execute it."""
     import lakelatch
 
-    sizes: dict[str, Any] = {"small_bytes": int(small_mb * (1 << 20)), "target_bytes": int(target_mb * (1 << 20))}
+    given = {"small_bytes": small_mb, "target_bytes": target_mb}
+    sizes: dict[str, Any] = {name: None if size is None else int(size * (1 << 20)) for name, size in given.items()}
     with lakelatch.open(url) as table:
         nothing = "there are no two small files in one partition"
         if sort_by is not None:
