@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...conditions import Given, Sql, condition_on, value_on
 from ...errors import InputError
-from .columns import spark_schema
+from .columns import spark_schema, spelled
 from .partition_pruning import analysed, conjuncts
 
 _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
@@ -50,7 +50,7 @@ def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any
     """Return comparisons that the condition implies. Parts without a simple form are left out."""
     empty = spark.createDataFrame([], spark_schema(schema))
     found = (_comparison(each) for each in conjuncts(analysed(empty, condition)))
-    return [each for each in found if each is not None]
+    return [(spelled(each[0], schema.names), *each[1:]) for each in found if each is not None]
 
 
 def _comparison(expression: Any) -> tuple[Any, ...] | None:

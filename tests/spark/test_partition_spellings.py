@@ -15,7 +15,7 @@ import lakelatch
 import lakelatch.spark
 from lakelatch.errors import InputError
 from lakelatch.hudi.table.partition_path import partition_path
-from lakelatch.spark.reading.read import scan
+from lakelatch.spark.reading.slice_rows import rows_of
 
 from ..thorough import some
 
@@ -147,7 +147,7 @@ def test_a_file_that_goes_before_it_is_scanned_is_named(make: Callable[..., Any]
     slices = view.snapshot.file_slices()
     (tmp_path / "t" / slices[1].path).unlink()
     with pytest.raises(lakelatch.errors.StorageError, match=slices[1].path):
-        scan(spark, table.table, slices, view.arrow_schema())
+        rows_of(spark, table.table, slices, view.arrow_schema())
 
 
 def test_a_folder_that_spark_never_reads_is_refused(tmp_path: Path) -> None:
