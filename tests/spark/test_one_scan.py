@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import ast
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from lakelatch.spark import JobSizes
 
 from ..conditions import random_conditions as made
 from ..thorough import some
+from .frames import keys_of
 
 ROWS, CONDITIONS = 24, 8
 # The columns that tables are partitioned by, of all types that can be.
@@ -133,17 +134,6 @@ def keys(scan: Any) -> list[str]:
     return sorted(scan.to_arrow().column("id").to_pylist())
 
 
-def answers(frames: Sequence[Any]) -> list[list[str]]:
-    """The keys in each of the frames, sorted; of all of them in one job."""
-    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-
-    found: list[list[str]] = [[] for _ in frames]
-    numbered = [frame.select(F.lit(n).alias("n"), "id") for n, frame in enumerate(frames)]
-    for n, key in functools.reduce(lambda one, other: one.unionAll(other), numbered).coalesce(2).collect():
-        found[n].append(key)
-    return [sorted(each) for each in found]
-
-
 @pytest.mark.parametrize("seed", some(range(16), 2))
 def test_every_way_of_reading_finds_the_same_rows(spark: Any, tmp_path: Path, seed: int) -> None:
     """Of the newest state, in a transaction, of a past state, by changes, by the format; then a write finds them, too."""
@@ -174,7 +164,7 @@ def test_every_way_of_reading_finds_the_same_rows(spark: Any, tmp_path: Path, se
                 by_format = spark.read.format("lakelatch").option("where", sql).load(table.url)
                 ways.append((f"by the format where {sql}", by_format, now))
         ways.append(("changes", ours.read_incremental(after), keys(table.changes(after=after))))
-        found = answers([frame for _, frame, _ in ways])
+        found = keys_of([frame for _, frame, _ in ways])
         wrong = [(what, keys, told) for (what, _, keys), told in zip(ways, found, strict=True) if keys != told]
         assert not wrong, (table.config.partition_fields, wrong)
 
@@ -197,3 +187,13 @@ def in_text(rows: pa.Table | Rows) -> list[str]:
     """Rows as texts, in which NaN is equal to itself, and -0.0 not to 0.0."""
     plain = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows.values())
     return sorted(repr(sorted(row.items())) for row in plain)
+
+
+def test_files_are_read_by_spark_in_one_place() -> None:
+    """Only the room for reading asks Spark for rows of files, as `spark.read.x`; its own modules `tests/test_rooms.py` guards."""
+    for path in (Path(__file__).parents[2] / "spark").rglob("*.py"):
+        if path.parent.name != "reading":
+            asked = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+            assert not [each for each in asked if getattr(each.value, "attr", "") == "read" or each.attr == "_jvm"], (
+                path
+            )
