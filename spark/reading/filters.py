@@ -93,7 +93,14 @@ def _value(expression: Any) -> Any:
         return None
     if value is None:
         return None
-    match expression.dataType().typeName():
+    try:
+        return _in_python(value, expression.dataType().typeName())
+    except OverflowError:  # Spark's years have more than four digits, and some come before the first
+        return None
+
+
+def _in_python(value: Any, kind: str) -> Any:
+    match kind:
         case "boolean" | "byte" | "short" | "integer" | "long" | "double":
             return value
         case "string":
@@ -104,7 +111,7 @@ def _value(expression: Any) -> Any:
             return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
         case "timestamp_ntz":
             return datetime(1970, 1, 1) + timedelta(microseconds=value)
-        case kind if kind.startswith("decimal"):
+        case _ if kind.startswith("decimal"):
             return Decimal(str(value.toString()))
         case _:
             return None

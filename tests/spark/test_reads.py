@@ -203,6 +203,7 @@ def test_pinned_partitions_hold_for_partitions_that_do_not_exist_yet(make: Calla
     assert pinned("city > 'a'") is None
     assert pinned("city = 'a' or n = 1") is None
     assert pinned("n = 1") is None
+    assert comparisons(spark, schema, "n > 1 and current_date() < date'+10000-01-01'") == [("n", ">", 1)]
 
 
 def test_time_travel_by_t_and_by_c(make: Callable[..., Any], spark: Any) -> None:
