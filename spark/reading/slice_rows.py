@@ -17,15 +17,9 @@ from .merged_slices import merged
 
 # Above this number of files Spark starts a job only to look for them.
 _DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-# Whatever the session's settings are, which the user may have made for other files: no row is left out because its file is
-# gone or damaged, and no old date is moved to another calendar, which writers that did so tell in the file itself.
-# Source: https://spark.apache.org/docs/latest/sql-data-sources-parquet.html and sql-data-sources-generic-options.html
-_OURS = {
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "datetimeRebaseMode": "CORRECTED",
-    "int96RebaseMode": "CORRECTED",
-}
+# Whatever the session says of other files: no row is left out because its file is gone or damaged.
+# Source: https://spark.apache.org/docs/latest/sql-data-sources-generic-options.html
+_COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
 def rows_of(
@@ -118,7 +112,7 @@ def _base_files(spark: Any, table: Table, slices: Sequence[FileSlice], schema: p
     assert way is not None, "by_reader tells"
     jvm, session = spark._jvm, spark._jsparkSession
     sources, none = jvm.org.apache.spark.sql.execution.datasources, jvm.scala.Option.empty()
-    options = jvm.PythonUtils.toScalaMap({**way.options, **_OURS})
+    options = jvm.PythonUtils.toScalaMap({**way.options, **_COMPLETE})
     listing = session
     if len(slices) > int(spark.conf.get(_DISCOVERY)):
         listing = session.cloneSession()  # the user's keeps its own

@@ -166,7 +166,7 @@ class Mischief:
     @contextmanager
     def during(self, step: str) -> Iterator[None]:
         """What the block does happens after the first task of the step has begun to write, and before it goes on."""
-        until(self.stage.flag(step).exists, f"no task of {step} writes", 200)
+        until(self.stage.flag(step).exists, f"no task of {step} writes", 600)
         yield
         self.stage.flag(f"{step}-on").touch()
 
