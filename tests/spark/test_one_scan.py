@@ -22,7 +22,7 @@ from lakelatch.spark import JobSizes
 
 from ..conditions import random_conditions as made
 from ..thorough import some
-from .frames import keys_of, session_settings
+from .frames import keys_of
 
 ROWS, CONDITIONS = 24, 8
 # The columns that tables are partitioned by, of all types that can be.
@@ -138,12 +138,9 @@ def keys(scan: Any) -> list[str]:
 def test_every_way_of_reading_finds_the_same_rows(spark: Any, tmp_path: Path, seed: int) -> None:
     """Of the newest state, in a transaction, of a past state, by changes, by the format; then writes find them, too."""
     lakelatch.spark.register(spark)
-    with session_settings(
-        spark, **{"parquet.datetimeRebaseModeInRead": "LEGACY"}
-    ):  # as for other files, written long ago
-        drawn = draw(tmp_path / "t", seed)
-        with drawn.table:
-            compare(spark, drawn, seed)
+    drawn = draw(tmp_path / "t", seed)
+    with drawn.table:
+        compare(spark, drawn, seed)
 
 
 def compare(spark: Any, drawn: Drawn, seed: int) -> None:
