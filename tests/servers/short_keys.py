@@ -18,15 +18,10 @@ LEFT_S = 60  # a client asks for new keys when they have less than five minutes 
 
 
 class ShortKeys:
-    """Hands out the keys of one user; `replace` makes another one, and the first is no user any more.
-
-    Attributes:
-        wrong_for_workers: who asks for keys as a worker does gets those of nobody.
-    """
+    """Hands out the keys of one user; `replace` makes another one, and the first is no user any more."""
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self._bucket, self._number = bucket, 0
-        self.wrong_for_workers = False
         self._token = folder / "token"
         self._token.write_text("let me in")
         self._user = self._new()
@@ -37,21 +32,9 @@ class ShortKeys:
     @property
     def options(self) -> dict[str, str]:
         """Of a store that finds its keys here."""
-        return self.without_keys | {
-            name.removeprefix("AWS_").lower(): value for name, value in self.environment().items()
-        }
-
-    @property
-    def without_keys(self) -> dict[str, str]:
-        """Options of a store that looks for keys in the environment of its process."""
-        return {k: v for k, v in self._bucket.options.items() if "key" not in k}
-
-    def environment(self, who: str = "keys") -> dict[str, str]:
-        """Variables by which a process finds its keys here; ``who`` is ``workers`` for those that may get wrong ones."""
-        return {
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{self._server.server_port}/{who}",
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(self._token),
-        }
+        place = f"http://127.0.0.1:{self._server.server_port}/keys"
+        ours = {"container_credentials_full_uri": place, "container_authorization_token_file": str(self._token)}
+        return {k: v for k, v in self._bucket.options.items() if "key" not in k} | ours
 
     def replace(self) -> None:
         """The keys have expired."""
@@ -74,9 +57,8 @@ class ShortKeys:
     def _handler(keys) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - the handler has a self of its own
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                user = "nobody" if keys.wrong_for_workers and self.path == "/workers" else keys._user
                 over = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + LEFT_S))
-                told = {"AccessKeyId": user, "SecretAccessKey": SECRET, "Token": "", "Expiration": over}
+                told = {"AccessKeyId": keys._user, "SecretAccessKey": SECRET, "Token": "", "Expiration": over}
                 body = json.dumps(told).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
