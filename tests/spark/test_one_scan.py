@@ -21,7 +21,6 @@ from lakelatch.hudi.table import partition_paths
 from lakelatch.spark import JobSizes
 
 from ..conditions import random_conditions as made
-from ..thorough import some
 from .frames import keys_of
 
 ROWS, CONDITIONS = 24, 8
@@ -134,7 +133,7 @@ def keys(scan: Any) -> list[str]:
     return sorted(scan.to_arrow().column("id").to_pylist())
 
 
-@pytest.mark.parametrize("seed", some(range(16), 2))
+@pytest.mark.parametrize("seed", [0])
 def test_every_way_of_reading_finds_the_same_rows(spark: Any, tmp_path: Path, seed: int) -> None:
     """Of the newest state, in a transaction, of a past state, by changes, by the format; then writes find them, too."""
     lakelatch.spark.register(spark)
