@@ -15,8 +15,7 @@ from ..occ.table import Table
 from ..occ.table import open as open_table
 from ..occ.transaction import RunResult, WriteResult
 from ..progress import Told
-from .reading import ScanLease, one_of
-from .reading import read as reads
+from .reading import Reads, one_of
 from .session import settle
 from .transaction import SparkTransaction
 from .writing import SIZES, JobSizes, ServiceJobs, SparkStream, Writes, Writing, each_once
@@ -41,8 +40,8 @@ class SparkTable(Writing):
 
     def __init__(self, spark: Any, table: Table, sizes: JobSizes = SIZES) -> None:
         self.spark, self.table, self._sizes = spark, table, sizes
-        self._lease = ScanLease(spark, table.session)
-        super().__init__(Writes(spark, table, sizes))
+        self._reads = Reads(spark, table)
+        super().__init__(Writes(spark, table, sizes, self._reads))
 
     def run(self, job: Callable[[SparkTransaction], T], *, operation: str = "upsert", **bounds: Any) -> RunResult[T]:
         """Read and write in one transaction, retried as a whole when what it read has changed.
@@ -56,7 +55,7 @@ class SparkTable(Writing):
             ConflictError: of the last attempt.
         """
         return self.table.run(
-            lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes, self._lease)),
+            lambda txn: job(SparkTransaction(self.spark, self.table, txn, self._sizes, self._reads)),
             operation=operation,
             **bounds,
         )
@@ -158,10 +157,7 @@ class SparkTable(Writing):
             read_optimized: base files only, as of `Table.read`: all of it by Spark's own scan.
             meta: with Hudi's five meta columns.
         """
-        return reads.read(
-            self.spark,
-            self.table,
-            self._lease,
+        return self._reads.of_table(
             columns=columns,
             condition=one_of(filter, where),
             partitions=partitions,
@@ -185,9 +181,7 @@ class SparkTable(Writing):
 
         What Spark's scan then leaves of a file by its statistics is Spark's to tell (`DataFrame.explain`).
         """
-        return reads.explain(
-            self.spark,
-            self.table,
+        return self._reads.explain(
             condition=one_of(filter, where),
             partitions=partitions,
             as_of=as_of,
@@ -201,7 +195,7 @@ class SparkTable(Writing):
         ``after`` None is the beginning. Keep the completion time of the last commit seen as the next one: commits appear
         in the order of completion times, so none is skipped. Deleted rows are not reported.
         """
-        return reads.read_incremental(self.spark, self.table, self._lease, after=after, until=until, meta=meta)
+        return self._reads.incremental(after=after, until=until, meta=meta)
 
     def change_feed(
         self, *, after: Time | None = None, until: Time | None = None, columns: Sequence[str] | None = None

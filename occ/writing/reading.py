@@ -33,15 +33,27 @@ def read(
     workspace.require_open()
     schema = workspace.written_schema
     wanted = wanted_of(workspace.session, schema, columns, where)
-    terms: Terms = wanted.condition.terms if wanted.condition else ()
+    terms = wanted.condition.terms if wanted.condition else ()
+    slices = declared(workspace, partitions, terms, isolation=isolation)
+    return scan_slices(workspace.session, slices, wanted, hold=partial(_undisturbed, attempt))
+
+
+def declared(
+    workspace: Workspace, partitions: Iterable[Partition] | None, terms: Terms, *, isolation: str
+) -> list[FileSlice]:
+    """Declare a read of these partitions (None: all), and return the slices that may hold its rows, in their order.
+
+    Args:
+        terms: comparisons that hold for each row that is read.
+    """
+    schema = workspace.written_schema
     # Of meta columns there are no statistics.
     terms = [each for each in terms if schema is not None and each[0] in schema.names]
     slices: dict[Any, FileSlice] = {}
     for named in [None] if partitions is None else listed(partitions):
         for slice_ in _declared(workspace, named, terms, looks=isolation != SNAPSHOT):
             slices[slice_.group] = slice_
-    ordered = [slices[group] for group in sorted(slices)]
-    return scan_slices(workspace.session, ordered, wanted, hold=partial(_undisturbed, attempt))
+    return [slices[group] for group in sorted(slices)]
 
 
 def _declared(workspace: Workspace, named: Partition | None, terms: Terms, *, looks: bool) -> Iterator[FileSlice]:

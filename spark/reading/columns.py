@@ -152,6 +152,11 @@ def slot_column(fields: Sequence[str], slots: int) -> Any:
     return F.concat(F.lit(NEW), F.pmod(F.xxhash64(key_column(fields)), F.lit(slots)).cast("string"))
 
 
+def spelled(name: str, names: Sequence[str]) -> str:
+    """A column as the table spells it: Spark's analyser takes it in any case, and leaves it as the query spells it."""
+    return name if name in names else next((each for each in names if each.lower() == name.lower()), name)
+
+
 def quoted(name: str) -> str:
     """A column's name as Spark's expressions take it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"

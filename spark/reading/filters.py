@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...conditions import Given, Sql, condition_on, value_on
 from ...errors import InputError
-from .columns import spark_schema
+from .columns import spark_schema, spelled
 from .partition_pruning import analysed, conjuncts
 
 _OPERATORS = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
@@ -50,7 +50,7 @@ def comparisons(spark: Any, schema: pa.Schema, condition: Any) -> list[tuple[Any
     """Return comparisons that the condition implies. Parts without a simple form are left out."""
     empty = spark.createDataFrame([], spark_schema(schema))
     found = (_comparison(each) for each in conjuncts(analysed(empty, condition)))
-    return [each for each in found if each is not None]
+    return [(spelled(each[0], schema.names), *each[1:]) for each in found if each is not None]
 
 
 def _comparison(expression: Any) -> tuple[Any, ...] | None:
@@ -93,7 +93,14 @@ def _value(expression: Any) -> Any:
         return None
     if value is None:
         return None
-    match expression.dataType().typeName():
+    try:
+        return _in_python(value, expression.dataType().typeName())
+    except OverflowError:  # Spark's years have more than four digits, and some come before the first
+        return None
+
+
+def _in_python(value: Any, kind: str) -> Any:
+    match kind:
         case "boolean" | "byte" | "short" | "integer" | "long" | "double":
             return value
         case "string":
@@ -104,7 +111,7 @@ def _value(expression: Any) -> Any:
             return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
         case "timestamp_ntz":
             return datetime(1970, 1, 1) + timedelta(microseconds=value)
-        case kind if kind.startswith("decimal"):
+        case _ if kind.startswith("decimal"):
             return Decimal(str(value.toString()))
         case _:
             return None

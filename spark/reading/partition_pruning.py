@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -10,9 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...errors import InputError
-from ...hudi.table import META_COLUMNS, TableConfig, partition_path, possible_values
-from .columns import column_of, spark_schema
+from ...hudi.table import META_COLUMNS, TableConfig, possible_values
+from .columns import column_of, spark_schema, spelled
 
 _PATH = META_COLUMNS[3]
 # Expressions that say the same of a value wherever and whenever they are asked: nothing of the user's code, of other
@@ -47,7 +45,7 @@ def matching_partitions(
         return unknown
     known = spark.createDataFrame(values, spark_schema(values.schema))
     try:
-        telling = [c for c in conjuncts(analysed(known, condition)) if _tells(c, config.partition_fields)]
+        telling = [c for c in conjuncts(analysed(known, condition)) if _tells(c, config.partition_fields, schema.names)]
         if not telling:
             return set(partitions)
         for conjunct in telling:
@@ -55,29 +53,6 @@ def matching_partitions(
         return unknown | {row[0] for row in known.select(_PATH).collect()}
     except (PySparkException, Py4JError):  # a cast that fails for a value, which may be in no row that is asked
         return set(partitions)
-
-
-def pinned_partitions(spark: Any, config: TableConfig, schema: pa.Schema, condition: Any) -> set[str] | None:
-    """All partitions, existing or not, that can ever hold a row for which the condition is true; None when unbounded.
-
-    Bounded means that the condition names the values (``=`` or ``in``) of every partition column.
-    """
-    if not config.partition_fields:
-        return {""}
-    empty = spark.createDataFrame([], spark_schema(schema))
-    values: dict[str, list[Any]] = {}
-    for conjunct in conjuncts(analysed(empty, condition)):
-        named = _named_values(conjunct)
-        if named is not None and named[0] in config.partition_fields:
-            values.setdefault(*named)
-    if set(values) != set(config.partition_fields):
-        return None
-    try:
-        return {
-            partition_path(each, config) for each in itertools.product(*(values[f] for f in config.partition_fields))
-        }
-    except InputError:  # a value that no partition of ours can have
-        return None
 
 
 def analysed(empty: Any, condition: Any) -> Any:
@@ -97,12 +72,12 @@ def conjuncts(expression: Any) -> Iterator[Any]:
         yield expression
 
 
-def _tells(expression: Any, names: Sequence[str]) -> bool:
-    """True when it needs nothing but these columns, and gives the same answer at each time and place."""
+def _tells(expression: Any, names: Sequence[str], known: Sequence[str]) -> bool:
+    """True when it needs nothing but these of the columns, and gives the same answer at each time and place."""
     from py4j.protocol import Py4JError
 
     found = expression.references().toSeq()
-    used = [found.apply(i).name() for i in range(found.size())]
+    used = [spelled(found.apply(i).name(), known) for i in range(found.size())]
     if not used or not all(n in names for n in used) or not expression.deterministic():
         return False
     try:
@@ -114,23 +89,6 @@ def _tells(expression: Any, names: Sequence[str]) -> bool:
         and not str(node.get("value", "")).strip().lower().startswith(_TODAY)
         for node in nodes
     )
-
-
-def _named_values(expression: Any) -> tuple[str, list[Any]] | None:
-    """Column and texts of ``column = 'x'`` and ``column in ('x', 'y')``; None for anything else."""
-    kind = expression.nodeName()
-    children = expression.children()
-    parts = [children.apply(i) for i in range(children.size())]
-    if kind == "EqualTo" and parts[1].nodeName() == "AttributeReference":
-        parts = parts[::-1]
-    if kind not in ("EqualTo", "In") or parts[0].nodeName() != "AttributeReference":
-        return None
-    # Only text is taken: other types may reach here with a cast, and their spelling in a path is not ours to guess.
-    if any(p.nodeName() != "Literal" or p.dataType().typeName() != "string" or p.value() is None for p in parts[1:]):
-        return None
-    if parts[0].dataType().typeName() != "string":
-        return None
-    return parts[0].name(), [p.value().toString() for p in parts[1:]]
 
 
 def _values(config: TableConfig, schema: pa.Schema, partitions: Sequence[str]) -> tuple[pa.Table, set[str]]:

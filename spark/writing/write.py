@@ -33,19 +33,7 @@ from ...occ.turns import take_turn
 from ...occ.writing import Asked, Clauses, Computed, NewValues, stage_merge
 from ...occ.writing import Merge as MergeInto
 from ...progress import Reporter
-from ..reading import (
-    by_place,
-    by_reader,
-    columns,
-    comparisons,
-    in_spark,
-    matching_partitions,
-    pinned_partitions,
-    scan,
-    spark_schema,
-    value_in_spark,
-    with_meta,
-)
+from ..reading import Reads, columns, in_spark, spark_schema, value_in_spark
 from ..tasks import FILE_COLUMN, Answer, ChosenTask, InsertTask, Task, looked_at, repeated_keys
 from .bulk_order import ordered
 from .clauses import ClausesTargetsTask, ClausesTask, NotAgain, in_sql, is_expression
@@ -71,10 +59,11 @@ class Writes:
         spark: Any,
         table: Table,
         sizes: JobSizes,
+        reads: Reads,
         txn: Transaction | None = None,
         options: WriteOptions | None = None,
     ) -> None:
-        self._spark, self._table, self._sizes, self._txn = spark, table, sizes, txn
+        self._spark, self._table, self._sizes, self._reads, self._txn = spark, table, sizes, reads, txn
         self._told = (options or {}).get("progress")
         Reporter(self._told)  # refused before anything begins
         bounds = {name: value for name, value in (options or {}).items() if name != "progress"}
@@ -88,7 +77,7 @@ class Writes:
                 f"{min(options)!r} is for a write of its own, and this one is part of a transaction; give it to `run`; "
                 "nothing was written"
             )
-        return type(self)(self._spark, self._table, self._sizes, options=options)
+        return type(self)(self._spark, self._table, self._sizes, self._reads, options=options)
 
     def filled(self, rows: Any, missing: str) -> Any:
         """The rows, with null in the columns that they lack where ``missing`` says so."""
@@ -294,7 +283,7 @@ class Writes:
         slices = [s for group in plan.slices.values() for s in group]
         size = sum(s.total_size for s in slices)
         # A join looks for keys in base files, by Spark's own scan.
-        logged = bool(by_reader(self._spark, self._table, slices)[1])
+        logged = not self._reads.only_by_spark(slices)
         slots = self._slots(source.rows)
         if plan.spec.bucket_count is not None:
             way = "bucket"
@@ -342,7 +331,7 @@ class Writes:
         group = F.split_part(F.col("_metadata.file_name"), F.lit("_"), F.lit(1)).alias(GROUP_COLUMN)
 
         def of(some: Sequence[FileSlice]) -> Any:
-            held = scan(self._spark, self._table, some, with_meta(plan.spec.schema))
+            held = self._reads.rows(some, plan.spec.schema)
             return held.select(*(column.alias(name) for column, name in zip(theirs, names, strict=True)), group)
 
         held = of(slices)
@@ -433,17 +422,14 @@ class Writes:
             return None if named is None else partition_path_of(self._table.url, self._table.config, schema, named)
 
         def matching(txn: Transaction, schema: pa.Schema, condition: Any, path: str | None) -> list[FileSlice]:
-            now = txn.current
-            there = now.partitions() if path is None else [path]
-            wanted = matching_partitions(self._spark, self._table.config, schema, there, condition)
-            return [s for s in now.file_slices(path) if s.partition in wanted]
+            return self._reads.matching(schema, txn.current.file_slices(path), condition)
 
         def aimed_at(txn: Transaction, near: Region) -> set[FileGroupId]:
             if (schema := txn.written_schema) is None:
                 return set()
             condition = in_spark(schema, given)
             slices = [s for s in matching(txn, schema, condition, path_of(txn)) if near.covers(s.partition)]
-            where = where_of(comparisons(self._spark, schema, condition))
+            where = where_of(self._reads.comparisons(schema, condition))
             found = slices_that_may_match(self._table.store, slices, where)
             return {txn.workspace.changes.place_of(each.group) for each in found}
 
@@ -457,10 +443,8 @@ class Writes:
                 return []
             condition = in_spark(schema, given)
             values, computed = (None, []) if new is None else self._new_values(new, schema)
-            pinned = pinned_partitions(self._spark, config, schema, condition) if path is None else {path}
-            where = comparisons(self._spark, schema, condition)
-            for partition in sorted(pinned) if pinned is not None else [None]:
-                txn.depends_on(partition, where=where, met=())  # a slice that has such a row is rewritten
+            where = self._reads.comparisons(schema, condition)
+            txn.depends_on(path, where=where, met=())  # a slice that has such a row is rewritten
             txn.reads_complete()
             slices = matching(txn, schema, condition, path)
             run = partial(self.collect, txn, operation=operation)
@@ -492,7 +476,7 @@ class Writes:
 
         ``more``: columns that are computed of them.
         """
-        named = by_place(self._spark, self._table, slices, schema, condition, more)
+        named = self._reads.places(slices, schema, condition, more)
         return named.repartition(min(self.tasks(None), len(slices)), FILE_COLUMN)
 
     # Merge by clauses --------------------------------------------------------------------------------------------

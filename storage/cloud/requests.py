@@ -83,7 +83,7 @@ def next_step(failure: Failure) -> str:
             return step.format(host=platform.node())
     # The answer to a HEAD has no body, so a refused one has no reason.
     host = platform.node()
-    return f"Check that the bucket exists, that this user may use it, and that the clock of {host} is right"
+    return f"Check that the bucket exists, that the keys of {host} may use it, and that the clock of {host} is right"
 
 
 class Requests(Protocol):

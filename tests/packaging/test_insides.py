@@ -23,7 +23,7 @@ INSIDES = {
     "spark/writing/clauses.py": {"_jdf"},
     "spark/reading/columns.py": {"_active_spark_context", "_jvm", "_jc"},
     "spark/reading/partition_pruning.py": {"_jdf"},
-    "spark/reading/read.py": {"_jdf", "_jsparkSession", "_jvm"},
+    "spark/reading/slice_rows.py": {"_jdf", "_jsparkSession", "_jvm"},
     "spark/writing/incoming.py": {"_jdf"},
 }
 LIBRARIES = ("kazoo", "redis", "boto3", "botocore", "obstore", "pyspark", "prometheus_client", "fastavro", "pyarrow")

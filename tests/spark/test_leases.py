@@ -55,7 +55,7 @@ class Pair:
 
     def scans(self) -> list[Any]:
         """Weak references to the files of all DataFrames."""
-        return [scan for held in self.reader._lease._held for scan in held.scans]
+        return [scan for held in self.reader._reads._lease._held for scan in held.scans]
 
     def outdate(self) -> None:
         """Every file so far is superseded, and a cleaning comes."""

@@ -11,8 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from lakelatch.errors import InputError
 from lakelatch.hudi.table.record_keys import bucket_ids, key_parts
 from lakelatch.hudi.timeline.instant import to_epoch_ms
+from lakelatch.occ.scan import only_partitions
 from lakelatch.spark.reading import columns
 from lakelatch.spark.reading import partition_pruning as prune
+from lakelatch.spark.reading.filters import comparisons
 
 SCHEMA = "id string, city string, n long"
 
@@ -186,14 +188,15 @@ def test_pinned_partitions_hold_for_partitions_that_do_not_exist_yet(make: Calla
     table, _ = filled(make, spark)
     schema = table.table.schema()
 
-    def pinned(condition: Any) -> set[str] | None:
-        return prune.pinned_partitions(spark, table.table.config, schema, condition)
+    def pinned(condition: Any) -> list[str] | None:
+        return only_partitions(table.table.config, schema, comparisons(spark, schema, condition))
 
-    assert pinned("city = 'rome' and n = 1") == {"city=rome"}
-    assert pinned("city in ('a', 'b')") == {"city=a", "city=b"}
+    assert pinned("CITY = 'rome' and n = 1") == ["city=rome"]
+    assert pinned("city in ('a', 'b')") == ["city=a", "city=b"]
     assert pinned("city > 'a'") is None
     assert pinned("city = 'a' or n = 1") is None
     assert pinned("n = 1") is None
+    assert comparisons(spark, schema, "n > 1 and current_date() < date'+10000-01-01'") == [("n", ">", 1)]
 
 
 def test_time_travel_by_t_and_by_c(make: Callable[..., Any], spark: Any) -> None:

@@ -64,28 +64,29 @@ def test_write_skew_of_two_jobs(make: Callable[..., Any], spark: Any, isolation:
 
 
 @pytest.mark.parametrize(
-    ("condition", "change", "attempts"),
+    ("asked", "change", "attempts"),
     [
-        ("n < 10", {"new": ("sf", 5)}, 2),  # a row that it would have read
-        ("n < 10", {"new": ("sf", 20)}, 1),  # the statistics exclude it
-        ("city = 'sf'", {"new": ("la", 5)}, 1),  # another partition
-        ("city = 'sf' and length(id) = 3", {"new": ("sf", 5)}, 2),  # what cannot be told counts as read
-        (None, {"new": ("la", 20)}, 2),
+        ({"filter": "n < 10"}, {"new": ("sf", 5)}, 2),  # a row that it would have read
+        ({"filter": "N < 10"}, {"new": ("sf", 20)}, 1),  # the statistics exclude it, however the column is spelled
+        ({"filter": "CITY = 'sf'"}, {"new": ("la", 5)}, 1),  # another partition
+        ({"filter": "city = 'sf' and length(id) = 3"}, {"new": ("sf", 5)}, 2),  # what cannot be told counts as read
+        ({"partitions": [{"city": "rome"}]}, {"new": ("rome", 5)}, 2),  # that there was none counts as read
+        ({}, {"new": ("la", 20)}, 2),
     ],
 )
 def test_only_what_a_job_has_read_counts(
-    make: Callable[..., Any], spark: Any, condition: str | None, change: dict[str, tuple[str, int]], attempts: int
+    make: Callable[..., Any], spark: Any, asked: dict[str, Any], change: dict[str, tuple[str, int]], attempts: int
 ) -> None:
     table = make(isolation="serializable")
     table.upsert(rows(spark, **ON_CALL))
     counted = []
 
     def job(txn: Any) -> None:
-        counted.append(txn.read(["id"], filter=condition).count())
+        counted.append(txn.read(["id"], **asked).count())
         if len(counted) == 1:
             with lakelatch.open(table.table.url) as handle:
                 lakelatch.spark.open(spark, handle).insert(rows(spark, **change))
-        assert txn.read(["id"], filter=condition).count() == counted[-1], "it reads one snapshot"
+        assert txn.read(["id"], **asked).count() == counted[-1], "it reads one snapshot"
         txn.upsert(rows(spark, total=("ny", counted[-1])))
 
     assert table.run(job).attempts == attempts
