@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from lakelatch.conflict.operations import INGESTION, PLANNED, Kind
 from lakelatch.conflict.party import Party
@@ -200,76 +201,6 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """What was measured of a JVM writer beside ours, and what ours does about it."""
-
-    ours: str
-    jvm: str
-    outcome: str
-    here: str
-
-
-# Measured with Hudi 1.2.0, optimistic concurrency control, a shared lock.
-NEIGHBOURS = (
-    Neighbour(
-        "commits a file group, T above the JVM's",
-        "upsert in flight, same file group",
-        "the JVM fails with `HoodieWriteConflictException`; our rows stand",
-        "nothing: it checks",
-    ),
-    Neighbour(
-        "was pending with a heartbeat before the JVM began, lands during its write",
-        "upsert in flight, same file group",
-        "the same exception",
-        "nothing: it checks",
-    ),
-    Neighbour("commits a file group", "upsert in flight, other file groups", "both commit", "both stand"),
-    Neighbour(
-        "commits with a T older than the JVM's last commit",
-        "upsert in flight, same file group",
-        "not noticed: our acknowledged rows are invisible",
-        "T is larger than every T of the timeline and is given under the lock, so this cannot happen",
-    ),
-    Neighbour(
-        "upsert in flight",
-        "commit landed, same file group",
-        "(ours decides)",
-        "loses: a stranger's commit that was not there at the begin is a candidate, whatever its T",
-    ),
-    Neighbour(
-        "clustering pending, plan published",
-        "upsert into a group of the plan",
-        "the JVM refuses at once (`HoodieClusteringUpdateException`), or at its commit",
-        "under `prefer-writer` too: the JVM does not know that ours would yield",
-    ),
-    Neighbour(
-        "ingestion",
-        "clustering pending, same file group",
-        "it lands unchecked, unless it runs under its PreferWriter",
-        "waits, under every strategy",
-    ),
-    Neighbour(
-        "ingestion that rewrites base files",
-        "compaction pending, same file group",
-        "it lands unchecked",
-        "waits, under every strategy; log files do not have to",
-    ),
-    Neighbour(
-        "pending, heartbeat older than 120 s, or any pending one and a JVM writer without concurrency control",
-        "any write",
-        "the JVM rolls ours back, files included",
-        "loses, as soon as the rollback that names it is seen",
-    ),
-    Neighbour(
-        "any",
-        "insert overwrite pending",
-        "its plan names no partition before it is complete",
-        "lands; the JVM's overwrite replaces the file groups it knows, and rows that ours put into new ones stay",
-    ),
-)
-
-
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
@@ -299,11 +230,17 @@ def _answers(*, landed: bool) -> Iterator[str]:
 
 
 def _preferences() -> Iterator[tuple[str, str, str, str]]:
-    for ours in Kind:
-        for theirs in Kind:
-            simple, writer = (answer(ours, theirs, landed=False, by=by) for by in ("simple", "prefer-writer"))
-            if simple != writer:
-                yield ours.value, theirs.value, simple, writer
+    """What both strategies do, kinds of which the same holds in one line."""
+    changed: dict[tuple[Kind, str, str], set[Kind]] = {}
+    for ours, theirs in product(Kind, Kind):
+        simple, writer = (answer(ours, theirs, landed=False, by=by) for by in ("simple", "prefer-writer"))
+        if simple != writer:
+            changed.setdefault((ours, simple, writer), set()).add(theirs)
+    alike: dict[tuple[frozenset[Kind], str, str], set[Kind]] = {}
+    for (ours, simple, writer), theirs in changed.items():
+        alike.setdefault((frozenset(theirs), simple, writer), set()).add(ours)
+    for (theirs, simple, writer), ours in alike.items():
+        yield _names(frozenset(ours)), _names(theirs), simple, writer
 
 
 def _names(kinds: frozenset[Kind]) -> str:
@@ -340,11 +277,6 @@ def render() -> str:
         "### What `prefer-writer` changes",
         "",
         *_table(["commits", "pending other", "under `simple`", "under `prefer-writer`"], _preferences()),
-        "### A JVM writer beside ours",
-        "",
-        *_table(
-            ["ours", "JVM", "measured", "what ours does"], ((n.ours, n.jvm, n.outcome, n.here) for n in NEIGHBOURS)
-        ),
     ]
     return "\n".join(lines).rstrip() + "\n"
 

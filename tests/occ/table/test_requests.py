@@ -1,4 +1,4 @@
-"""What a commit and a read ask of the store is the table in docs/protocol.md, call by call."""
+"""What a commit and a read ask of the store is the table in requests.md, call by call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...simulation.install import simulated
 from ...simulation.scheduler import Scheduler, SimProcess
 from ...simulation.store import Objects, SimStore
 
-PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
+TABLE = Path(__file__).with_name("requests.md")
 ROW = re.compile(r"^\| `(\w+)` \| (\S.*?) \| (\d+) \| (\d+) \| (\d+) \|", re.MULTILINE)
 COMMIT, FAR, READ = range(3)
 REQUEST_S = 0.02
@@ -28,7 +28,7 @@ REQUEST_S = 0.02
 
 def told(column: int) -> Counter[tuple[str, str]]:
     """The calls that the document tells in that column."""
-    rows = ROW.findall(PROTOCOL.read_text(encoding="utf-8"))
+    rows = ROW.findall(TABLE.read_text(encoding="utf-8"))
     return +Counter({(op, what.strip("`")): int(counts[column]) for op, what, *counts in rows})
 
 
