@@ -125,48 +125,44 @@ NOTES = (
         _kinds(Kind.REWRITE),
         _kinds(Kind.COMPACTION),
         _BOTH,
-        "stricter: of two base files of a group the larger T is read, and ours was made without the log files that the "
-        "compaction merged. Hudi counts on all ingestion into such a group being log files",
+        "stricter: readers take the larger T, and ours was made without the log files that the compaction merged",
     ),
     Note(
         _kinds(Kind.REWRITE),
         _kinds(Kind.LOG_COMPACTION),
         _PENDING,
-        "stricter: its log file would be read on top of our base file, with older rows in it",
+        "stricter: its older rows would be read on top of our base file",
     ),
     Note(
         _kinds(Kind.APPEND, Kind.STREAM, Kind.OVERWRITE),
         _kinds(Kind.LOG_COMPACTION),
         _LANDED,
-        "laxer: a log compaction changes no row, and one of ours names no log file that an open append could land below. "
-        "Hudi takes its deltacommit for ingestion",
+        "laxer: it changes no row, and names no log file that an open append could land below",
     ),
     Note(
         _kinds(Kind.COMPACTION),
         _kinds(Kind.REWRITE, Kind.OVERWRITE, *PLANNED),
         _LANDED,
-        "stricter: Hudi never checks a compaction, and one whose plan is outdated hides rows "
-        "or writes into a group that is gone",
+        "stricter: one whose plan is outdated hides rows or writes into a group that is gone",
     ),
     Note(
         _kinds(Kind.LOG_COMPACTION),
         _kinds(Kind.REWRITE, Kind.OVERWRITE, Kind.LOG_COMPACTION, Kind.CLUSTERING),
         _LANDED,
-        "stricter: the log files that it merged belong to another slice by now, or to a group that is gone; a commit here "
-        "never writes a group that an earlier one replaced (HUDI-6719)",
+        "stricter: the log files that it merged belong to another slice by now, or to a group that is gone (HUDI-6719)",
     ),
     Note(
         _kinds(Kind.LOG_COMPACTION),
         _kinds(Kind.CLUSTERING),
         _PENDING,
-        "stricter: if it landed, the clustering would lose, which is the dearer of the two",
+        "stricter: the clustering would lose, which is the dearer of the two",
     ),
     Note(
         _kinds(Kind.CLUSTERING),
         _kinds(*INGESTION, *PLANNED),
         _LANDED,
-        "stricter: Hudi does not check a clustering under its default strategy, so rows written since the plan are lost "
-        "(apache/hudi issue 17907), and two replacements of one group contradict each other (HUDI-6719)",
+        "stricter: rows written since the plan would be lost (apache/hudi issue 17907), and two replacements of one group "
+        "contradict each other (HUDI-6719)",
     ),
     Note(
         _kinds(Kind.CLEAN),
