@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from lakelatch.conflict.operations import INGESTION, PLANNED, Kind
 from lakelatch.conflict.party import Party
@@ -124,48 +125,44 @@ NOTES = (
         _kinds(Kind.REWRITE),
         _kinds(Kind.COMPACTION),
         _BOTH,
-        "stricter: of two base files of a group the larger T is read, and ours was made without the log files that the "
-        "compaction merged. Hudi counts on all ingestion into such a group being log files",
+        "stricter: readers take the larger T, and ours was made without the log files that the compaction merged",
     ),
     Note(
         _kinds(Kind.REWRITE),
         _kinds(Kind.LOG_COMPACTION),
         _PENDING,
-        "stricter: its log file would be read on top of our base file, with older rows in it",
+        "stricter: its older rows would be read on top of our base file",
     ),
     Note(
         _kinds(Kind.APPEND, Kind.STREAM, Kind.OVERWRITE),
         _kinds(Kind.LOG_COMPACTION),
         _LANDED,
-        "laxer: a log compaction changes no row, and one of ours names no log file that an open append could land below. "
-        "Hudi takes its deltacommit for ingestion",
+        "laxer: it changes no row, and names no log file that an open append could land below",
     ),
     Note(
         _kinds(Kind.COMPACTION),
         _kinds(Kind.REWRITE, Kind.OVERWRITE, *PLANNED),
         _LANDED,
-        "stricter: Hudi never checks a compaction, and one whose plan is outdated hides rows "
-        "or writes into a group that is gone",
+        "stricter: one whose plan is outdated hides rows or writes into a group that is gone",
     ),
     Note(
         _kinds(Kind.LOG_COMPACTION),
         _kinds(Kind.REWRITE, Kind.OVERWRITE, Kind.LOG_COMPACTION, Kind.CLUSTERING),
         _LANDED,
-        "stricter: the log files that it merged belong to another slice by now, or to a group that is gone; a commit here "
-        "never writes a group that an earlier one replaced (HUDI-6719)",
+        "stricter: the log files that it merged belong to another slice by now, or to a group that is gone (HUDI-6719)",
     ),
     Note(
         _kinds(Kind.LOG_COMPACTION),
         _kinds(Kind.CLUSTERING),
         _PENDING,
-        "stricter: if it landed, the clustering would lose, which is the dearer of the two",
+        "stricter: the clustering would lose, which is the dearer of the two",
     ),
     Note(
         _kinds(Kind.CLUSTERING),
         _kinds(*INGESTION, *PLANNED),
         _LANDED,
-        "stricter: Hudi does not check a clustering under its default strategy, so rows written since the plan are lost "
-        "(apache/hudi issue 17907), and two replacements of one group contradict each other (HUDI-6719)",
+        "stricter: rows written since the plan would be lost (apache/hudi issue 17907), and two replacements of one group "
+        "contradict each other (HUDI-6719)",
     ),
     Note(
         _kinds(Kind.CLEAN),
@@ -200,76 +197,6 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """What was measured of a JVM writer beside ours, and what ours does about it."""
-
-    ours: str
-    jvm: str
-    outcome: str
-    here: str
-
-
-# Measured with Hudi 1.2.0, optimistic concurrency control, a shared lock.
-NEIGHBOURS = (
-    Neighbour(
-        "commits a file group, T above the JVM's",
-        "upsert in flight, same file group",
-        "the JVM fails with `HoodieWriteConflictException`; our rows stand",
-        "nothing: it checks",
-    ),
-    Neighbour(
-        "was pending with a heartbeat before the JVM began, lands during its write",
-        "upsert in flight, same file group",
-        "the same exception",
-        "nothing: it checks",
-    ),
-    Neighbour("commits a file group", "upsert in flight, other file groups", "both commit", "both stand"),
-    Neighbour(
-        "commits with a T older than the JVM's last commit",
-        "upsert in flight, same file group",
-        "not noticed: our acknowledged rows are invisible",
-        "T is larger than every T of the timeline and is given under the lock, so this cannot happen",
-    ),
-    Neighbour(
-        "upsert in flight",
-        "commit landed, same file group",
-        "(ours decides)",
-        "loses: a stranger's commit that was not there at the begin is a candidate, whatever its T",
-    ),
-    Neighbour(
-        "clustering pending, plan published",
-        "upsert into a group of the plan",
-        "the JVM refuses at once (`HoodieClusteringUpdateException`), or at its commit",
-        "under `prefer-writer` too: the JVM does not know that ours would yield",
-    ),
-    Neighbour(
-        "ingestion",
-        "clustering pending, same file group",
-        "it lands unchecked, unless it runs under its PreferWriter",
-        "waits, under every strategy",
-    ),
-    Neighbour(
-        "ingestion that rewrites base files",
-        "compaction pending, same file group",
-        "it lands unchecked",
-        "waits, under every strategy; log files do not have to",
-    ),
-    Neighbour(
-        "pending, heartbeat older than 120 s, or any pending one and a JVM writer without concurrency control",
-        "any write",
-        "the JVM rolls ours back, files included",
-        "loses, as soon as the rollback that names it is seen",
-    ),
-    Neighbour(
-        "any",
-        "insert overwrite pending",
-        "its plan names no partition before it is complete",
-        "lands; the JVM's overwrite replaces the file groups it knows, and rows that ours put into new ones stay",
-    ),
-)
-
-
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
@@ -285,25 +212,30 @@ def _table(head: list[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
 
 
 def _answers(*, landed: bool) -> Iterator[str]:
-    head = ["commits \\ other", *(kind.value for kind in Kind)]
+    kinds = [kind for kind in Kind if kind is not Kind.ROLLBACK]  # it meets nobody: a test says so
     marks = {LANDS: "", BEATS: "wins", LOSES: "**loses**", WAITS: "*waits*"}
-    for ours in Kind:
+    rows = []
+    for ours in kinds:
         cells = (
             marks[answer(ours, theirs, landed=landed)] + (" ≠" if differs(ours, theirs, landed=landed) else "")
-            for theirs in Kind
+            for theirs in kinds
         )
-        if ours is Kind.REWRITE:
-            yield from list(_table(head, []))[:2]
-        yield _row([ours.value, *(cell.strip() for cell in cells)])
-    yield ""
+        rows.append([ours.value, *(cell.strip() for cell in cells)])
+    yield from _table(["commits \\ other", *(kind.value for kind in kinds)], rows)
 
 
 def _preferences() -> Iterator[tuple[str, str, str, str]]:
-    for ours in Kind:
-        for theirs in Kind:
-            simple, writer = (answer(ours, theirs, landed=False, by=by) for by in ("simple", "prefer-writer"))
-            if simple != writer:
-                yield ours.value, theirs.value, simple, writer
+    """What both strategies do, kinds of which the same holds in one line."""
+    changed: dict[tuple[Kind, str, str], set[Kind]] = {}
+    for ours, theirs in product(Kind, Kind):
+        simple, writer = (answer(ours, theirs, landed=False, by=by) for by in ("simple", "prefer-writer"))
+        if simple != writer:
+            changed.setdefault((ours, simple, writer), set()).add(theirs)
+    alike: dict[tuple[frozenset[Kind], str, str], set[Kind]] = {}
+    for (ours, simple, writer), theirs in changed.items():
+        alike.setdefault((frozenset(theirs), simple, writer), set()).add(ours)
+    for (theirs, simple, writer), ours in alike.items():
+        yield _names(frozenset(ours)), _names(theirs), simple, writer
 
 
 def _names(kinds: frozenset[Kind]) -> str:
@@ -340,11 +272,6 @@ def render() -> str:
         "### What `prefer-writer` changes",
         "",
         *_table(["commits", "pending other", "under `simple`", "under `prefer-writer`"], _preferences()),
-        "### A JVM writer beside ours",
-        "",
-        *_table(
-            ["ours", "JVM", "measured", "what ours does"], ((n.ours, n.jvm, n.outcome, n.here) for n in NEIGHBOURS)
-        ),
     ]
     return "\n".join(lines).rstrip() + "\n"
 

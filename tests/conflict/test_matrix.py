@@ -50,6 +50,13 @@ def explained(ours: Kind, theirs: Kind, *, landed: bool) -> None:
         assert note.why.startswith("laxer: " if laxer else "stricter: ")
 
 
+def test_a_rollback_meets_nobody_and_is_not_in_the_page():
+    for ours, theirs, landed in CELLS:
+        if Kind.ROLLBACK in (ours, theirs):
+            assert answer(ours, theirs, landed=landed) == LANDS
+            assert not differs(ours, theirs, landed=landed)
+
+
 @pytest.mark.parametrize("ours", Kind)
 def test_the_decision_follows_the_grid(ours):
     for theirs, by in product(Kind, ("simple", "prefer-writer", "priority")):

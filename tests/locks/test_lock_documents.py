@@ -28,20 +28,23 @@ EXAMPLES = (
 
 
 def providers_table() -> str:
-    """From the providers themselves, none of which connects to anything."""
+    """From the providers themselves, none of which connects to anything; a line for those that promise the same."""
     lines = [
         "| URL | `pip install` | In order | Tokens survive a restart | Tokens can be lifted | Leases per process |",
         "|---|---|---|---|---|---|",
     ]
+    alike: dict[str, list[str]] = {}
     for url in EXAMPLES:
         scheme = url.partition(":")[0]
         extra = registry._BUILT_IN[scheme][2]
         with open_provider(url) as locks:
             durable = "as configured" if scheme.startswith("redis") else "yes" if locks.durable_tokens else "no"
-            lines.append(
-                f"| `{url}` | {f'`lakelatch[{extra}]`' if extra else 'nothing'} | {'yes' if locks.fair else 'nearly'} "
-                f"| {durable} | {'yes' if locks.lifts_tokens else 'no'} | {getattr(locks, 'max_leases', None) or 'memory'} |"
+            promises = (
+                f"{f'`lakelatch[{extra}]`' if extra else 'nothing'} | {'yes' if locks.fair else 'nearly'} "
+                f"| {durable} | {'yes' if locks.lifts_tokens else 'no'} | {getattr(locks, 'max_leases', None) or 'memory'}"
             )
+        alike.setdefault(promises, []).append(f"`{url}`")
+    lines += [f"| {', '.join(urls)} | {promises} |" for promises, urls in alike.items()]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/protocol.md that lead from the model to the code and from the traps to their tests."""
+"""The tables of `tables.md` that lead from the model to the code and from the traps to their tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from . import cases, features
 
 ROOT = Path(__file__).parents[2]
+TABLES = Path(__file__).with_name("tables.md")
 PARTS = ("storage", "locks", "conflict", "occ", "spark", "src/lakelatch")
 STEPS = {
     "protocol": ("writer", "others"),
@@ -22,7 +23,7 @@ STEPS = {
 
 def table(title: str) -> list[list[str]]:
     """The rows of the first table below a heading, without its head."""
-    below = (ROOT / "docs/protocol.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    below = TABLES.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     lines = [line for line in below.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 

@@ -3,7 +3,7 @@
 A, B, W and X are writers. Where it is easy, a second test takes the rule out and shows that the schedule then does the
 harm, so that the first test is known to guard something.
 
-The table in docs/protocol.md names the tests of every trap, those in other files included. 3 (a stranger
+The table in tests/model/tables.md names the tests of every trap, those in other files included. 3 (a stranger
 reads no log) comes with JVM writers beside us, and is in the model; 4 (late publisher) is in test_archive.py.
 """
 

@@ -1,7 +1,7 @@
 """Hunts the mutants: the simulator has to notice every one of them.
 
 `python -m tests.simulation.hunt [SECONDS] [NAME...]` tries each for so many seconds of CPU and prints what caught it. A
-hunt for all of them that nobody survives writes the table in docs/simulation.md.
+hunt for all of them that nobody survives writes the table in mutants.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .shape import Shape
 from .world import prepare, run, words
 
 BROKEN = "by nobody, it does not run: "
-DOCUMENT = Path(__file__).parents[2] / "docs/simulation.md"
+DOCUMENT = Path(__file__).with_name("mutants.md")
 _BEGIN, _END = "<!-- printed by make mutants -->\n", "<!-- the end of what is printed -->\n"
 __all__ = [
     "MUTANTS",

@@ -187,7 +187,7 @@ def test_the_document_names_every_mutant():
 
 
 def test_the_hunt_prints_its_table_into_the_document(tmp_path: Path):
-    copy = tmp_path / "simulation.md"
+    copy = tmp_path / "mutants.md"
     copy.write_text(DOCUMENT.read_text())
     print_into(copy, "| `one` | 1 | 0.1 |\n")
     found = copy.read_text()

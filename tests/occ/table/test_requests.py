@@ -1,4 +1,4 @@
-"""What a commit and a read ask of the store is the table in docs/protocol.md, call by call."""
+"""What a commit and a read ask of the store is the table in requests.md, call by call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ...simulation.scheduler import Scheduler, SimProcess
 from ...simulation.store import Objects, SimStore
 
 DOCS = Path(__file__).parents[3] / "docs"
-PROTOCOL = DOCS / "protocol.md"
+TABLE = Path(__file__).with_name("requests.md")
 ROW = re.compile(r"^\| `(\w+)` \| (\S.*?) \| (\d+) \| (\d+) \| (\d+) \|", re.MULTILINE)
 COSTS = re.compile(r"^\| `(PUT|LIST|GET|HEAD|DELETE)`.*? \| (\d+) \| (\d+) \|", re.MULTILINE)
 # A line of the access log: the operation, and the size of an object that was put.
@@ -44,7 +44,7 @@ REQUEST_S = 0.02
 
 def told(column: int) -> Counter[tuple[str, str]]:
     """The calls that the document tells in that column."""
-    rows = ROW.findall(PROTOCOL.read_text(encoding="utf-8"))
+    rows = ROW.findall(TABLE.read_text(encoding="utf-8"))
     return +Counter({(op, what.strip("`")): int(counts[column]) for op, what, *counts in rows})
 
 
