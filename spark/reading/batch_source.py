@@ -43,6 +43,8 @@ class BatchReader(api.DataSourceReader):  # type: ignore[misc]
             )
             return [Part(each) for each in scan.parts(PART_BYTES)]
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part, in a worker. Memory is that of `ScanPart.to_batches`."""
+        if not isinstance(partition, Part):  # Spark's own, where there is none
+            return iter(())
         return as_spark_takes_them(partition.scan.to_batches(), self._schema)

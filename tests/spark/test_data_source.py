@@ -120,6 +120,8 @@ def test_options_say_what_is_read(source: Any, table: Table) -> None:
     assert told(some.where("n = 2")) == ["{'id': 'b', 'n': 2}"]
     assert some.count() == 5, "Spark keeps the reader, and what it was told for the query before"
     assert some.where("n = 1").union(some.where("n = 2")).count() == 2
+    nothing = source.read.format("lakelatch").option("where", "city = 'nowhere'").load(table.url)
+    assert nothing.count() == 0, "Spark makes up a part where there is none"
 
 
 def test_sql_reads_it_by_name(source: Any, table: Table) -> None:
