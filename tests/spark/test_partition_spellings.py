@@ -18,7 +18,7 @@ from lakelatch.hudi.table.partition_path import partition_path
 from lakelatch.spark.reading.slice_rows import rows_of
 
 from ..thorough import some
-from .frames import keys_of
+from .frames import keys_of, session_settings
 
 # Alone, between letters and at the end; Hadoop's paths and globs have a meaning for many of these.
 ASCII = [text for c in string.printable for text in (c, f"a{c}b", f"ab{c}")]
@@ -148,6 +148,26 @@ def test_a_file_that_goes_before_it_is_scanned_is_named(make: Callable[..., Any]
     (tmp_path / "t" / slices[1].path).unlink()
     with pytest.raises(lakelatch.errors.StorageError, match=slices[1].path):
         rows_of(spark, table.table, slices, view.arrow_schema())
+
+
+def test_a_file_that_is_gone_or_damaged_is_none_without_rows(
+    make: Callable[..., Any], spark: Any, tmp_path: Path
+) -> None:
+    """Whatever the session does with such files of others."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    table = make()
+    table.insert(spark.createDataFrame([("1", "a"), ("2", "b")], "id string, city string"))
+    rows = table.read()
+    file = tmp_path / "t" / table.table.snapshot().file_slices()[1].path
+    with session_settings(spark, **{"files.ignoreCorruptFiles": "true", "files.ignoreMissingFiles": "true"}):
+        for spoil in (lambda: file.write_bytes(b"no such format"), file.unlink):
+            spoil()
+            with pytest.raises((PySparkException, Py4JJavaError), match="FAILED_READ_FILE"):
+                rows.collect()
+            with pytest.raises((PySparkException, Py4JJavaError, lakelatch.errors.StorageError)):
+                table.delete_where("id > ''")
 
 
 def test_a_folder_that_spark_never_reads_is_refused(tmp_path: Path) -> None:
