@@ -35,7 +35,12 @@ def main(*arguments: str) -> int:
                 return 1, 0.0
             process = subprocess.Popen(shlex.split(commands[number][1]), stdout=log, stderr=log)
             running.append(process)
-            return process.wait(), time.monotonic() - began
+            code, took_s = process.wait(), time.monotonic() - began
+            if log is not None:
+                print(
+                    f"\n-- {commands[number][0]} has ended: {'ok' if not code else f'failed with {code}'}", flush=True
+                )
+            return code, took_s
         finally:
             over[number].set()
 
