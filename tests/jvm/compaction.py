@@ -115,6 +115,16 @@ def _logs_planned(table: lakelatch.Table, told: Compacted) -> None:
     assert told.planned
 
 
+def _logs_for_jvm(table: lakelatch.Table, told: Compacted) -> None:
+    """A row that is changed twice, and one that is deleted."""
+    assert table.compact()
+    table.upsert([{"id": "a0", "part": "a", "v": 6}, {"id": "a2", "part": "a", "v": 6}])
+    table.upsert([{"id": "a0", "part": "a", "v": 7}])
+    table.delete([{"id": "a2", "part": "a"}])
+    told.before = _rows(table)
+    told.planned = table.plan_log_compaction(min_logs=3) or ""
+
+
 SERVED: dict[str, Callable[[lakelatch.Table, Compacted], None]] = {
     "restored": _restored,
     "clustered": _clustered,
@@ -127,6 +137,7 @@ SERVED: dict[str, Callable[[lakelatch.Table, Compacted], None]] = {
     "written-saved": _saved,
     "logs-compacted": _logs_compacted,
     "logs-planned": _logs_planned,
+    "logs-compacted-by-jvm": _logs_for_jvm,
     "written-logs-compacted": _logs_compacted,
 }
 
@@ -181,15 +192,25 @@ def questions(made: dict[str, Compacted]) -> dict[tuple[Any, ...], dict[str, Any
             asked[name, "compact"] = path | {"kind": "compact", "instant": told.planned}
         elif name.startswith("clustered-by-jvm"):
             asked[name, "cluster"] = path | {"kind": "cluster", "instant": told.planned}
-        elif name.startswith("written"):
+        elif name.startswith(("written", "logs-compacted-by-jvm")):
             with lakelatch.open(str(told.path)) as table:
+                schema = table.view().schema
                 own = {
                     "hoodie.table.name": table.config.name,
                     "hoodie.datasource.write.table.type": "MERGE_ON_READ",
                     "hoodie.datasource.write.precombine.field": "v",
                     "hoodie.write.table.version": str(table.config.version),
                 }
-            asked[name, "upsert"] = path | {"kind": "upsert", "rows": BY_JVM, "options": OPTIONS | own}
+            if told.planned:
+                run = {
+                    "kind": "compact_logs",
+                    "instant": told.planned,
+                    "name": own["hoodie.table.name"],
+                    "schema": schema,
+                }
+                asked[name, "compact_logs"] = path | run | {"options": OPTIONS | own}
+            else:
+                asked[name, "upsert"] = path | {"kind": "upsert", "rows": BY_JVM, "options": OPTIONS | own}
         else:
             asked[name, "snapshot"] = path | {"kind": "snapshot"}
         if name.startswith("executed"):

@@ -13,6 +13,7 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     upsert       rows, options  writes the rows, and answers with all rows of the table then
     compact      instant        executes that plan, and answers with all rows of the table then
     cluster      instant        the same with a plan of a clustering
+    compact_logs instant        the same with a plan of a log compaction; with the table's ``name`` and Avro ``schema``
     markers                     the markers in the lists of that folder, and the type that it says it has
 
 One after the other: Hudi changes settings of the session while it plans a read, so reads side by side fail now and then
@@ -89,6 +90,19 @@ def cluster(spark: SparkSession, request: dict) -> DataFrame:
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
+def compact_logs(spark: SparkSession, request: dict) -> DataFrame:
+    """No SQL call does this."""
+    options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.log.compaction.enable": "true"}
+    client = spark._jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
+        spark._jsc, request["schema"], request["path"], request["name"], options | request["options"]
+    )
+    try:
+        client.logCompact(request["instant"], True)
+    finally:
+        client.close()
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
 def markers(spark: SparkSession, request: dict) -> dict:
     jvm = spark._jvm
     folder = jvm.org.apache.hudi.storage.StoragePath(request["path"])
@@ -105,7 +119,8 @@ def answer(spark: SparkSession, request: dict) -> dict:
     try:
         if request["kind"] == "markers":
             return markers(spark, request)
-        frame = {"upsert": upsert, "compact": compact, "cluster": cluster}.get(request["kind"], read)(spark, request)
+        calls = {"upsert": upsert, "compact": compact, "cluster": cluster, "compact_logs": compact_logs}
+        frame = calls.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected
         told = f"{type(error).__name__}: {error}"

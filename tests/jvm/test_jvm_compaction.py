@@ -54,6 +54,21 @@ def test_the_jvm_executes_our_plan(library, version):
 
 
 @pytest.mark.parametrize("version", [8, 9])
+def test_the_jvm_executes_our_log_compaction(library, version):
+    name = f"logs-compacted-by-jvm-v{version}"
+    told = library.compacted[name]
+    rows = plain(library.jvm(name, "compact_logs"))
+    assert rows == told.before == rows_of(told.path) == plain(by_hudi_rs(told.path)) == {"a0": 7, "b0": 5}
+    assert list((told.path / ".hoodie/timeline").glob(f"{told.planned}_*.deltacommit"))
+    with lakelatch.open(str(told.path)) as table:
+        table.execute(told.planned)  # the log knows nothing of the JVM's; what is merged twice is the same
+        assert rows_of(told.path) == told.before
+        assert table.compact()
+        assert table.plans() == []
+    assert rows_of(told.path) == told.before == plain(by_hudi_rs(told.path))
+
+
+@pytest.mark.parametrize("version", [8, 9])
 def test_the_jvm_executes_our_clustering_of_log_files(library, version):
     name = f"clustered-by-jvm-v{version}"
     told = library.compacted[name]
