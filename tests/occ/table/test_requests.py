@@ -147,6 +147,7 @@ def test_a_commit_and_a_read_cost_on_a_server_what_the_document_tells(tmp_path: 
         with Table(bucket.store("t"), env=Still(), writer="w") as table:
             for _ in range(2):  # the handle is warm
                 table.upsert([{"id": "0", "p": "a"}])
+                table.snapshot()
             # The last requests of each come after its answer.
             until(lambda: len(PASSING.findall(log := access.read_text())) == log.count("s3_DeleteObjects"), "deletions")
             asked(0)
