@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import lakelatch
+from lakelatch.hudi.timeline import Snapshot
 from lakelatch.hudi.timeline.snapshot import _LISTED_ALONE
 
 from ..aged import SMALL
@@ -122,3 +125,28 @@ def test_a_snapshot_of_a_transaction_can_be_looked_at_after_it(world):
     do(b, "clean")
     assert seen == before
     assert content(a.table) == {"a0": 0, "a1": 0, "a7": 1, "b7": 1}
+
+
+def test_nobody_waits_for_a_listing_who_derives_the_next_snapshot():
+    """Who lists asks the log whether a restore has landed; who holds the log may derive a snapshot. None waits for the other."""
+
+    class Listing:
+        def slices_of(self, _partition):
+            other = threading.Thread(target=lambda: derived.append(snapshot.after_all([])), daemon=True)
+            other.start()
+            other.join(30)
+            return {}
+
+        def all_slices(self):
+            self.slices_of("")
+            return {}
+
+        def after_all(self, _commits):
+            return self
+
+    derived = []
+    snapshot = Snapshot({}, Listing())
+    assert snapshot.file_slices("a") == []
+    assert len(derived) == 1
+    assert snapshot.partitions() == []
+    assert len(derived) == 2

@@ -176,13 +176,13 @@ class Snapshot:
             few. None: there are no others. What it raises comes out of the methods here.
     """
 
-    __slots__ = ("_alone", "_listing", "_partitions", "_unlisted")
+    __slots__ = ("_alone", "_mutex", "_partitions", "_unlisted")
 
     def __init__(
         self, partitions: Mapping[str, Mapping[str, FileSlice]] | None = None, unlisted: Unlisted | None = None
     ) -> None:
         self._partitions: dict[str, Mapping[str, FileSlice]] = dict(partitions or {})
-        self._unlisted, self._alone, self._listing = unlisted, 0, threading.Lock()
+        self._unlisted, self._alone, self._mutex = unlisted, 0, threading.Lock()
 
     @property
     def is_whole(self) -> bool:
@@ -191,9 +191,8 @@ class Snapshot:
 
     def whole(self) -> Snapshot:
         """This snapshot, once every partition is listed: it asks the store for nothing any more."""
-        if self._unlisted is not None:
-            with self._listing:
-                self._list_all()
+        if (unlisted := self._unlisted) is not None:
+            self._list_all(unlisted)
         return self
 
     def partitions(self) -> list[str]:
@@ -215,7 +214,7 @@ class Snapshot:
 
     def partitions_seen(self) -> list[str]:
         """Those of the partitions that have been listed, sorted; nothing is listed for the answer."""
-        with self._listing:
+        with self._mutex:
             return sorted(name for name, slices in self._partitions.items() if slices)
 
     def __len__(self) -> int:
@@ -247,7 +246,7 @@ class Snapshot:
         They come as the plain values of their log entries, because every writer does this for all others' commits, and
         must be such that validated, one after another: none writes a group that an earlier one replaced.
         """
-        with self._listing:  # what is listed meanwhile would be of neither
+        with self._mutex:  # what is listed meanwhile would be of neither
             known, unlisted = dict(self._partitions), self._unlisted
         if unlisted is None:
             return Snapshot(_advanced(known, commits, lambda partition: known.get(partition, {})))
@@ -257,28 +256,32 @@ class Snapshot:
     def with_files(self, commits: Iterable[Landed]) -> Snapshot:
         """The same with files that have not landed, which no listing shows."""
         found = _advanced({}, commits, self._of, empty_too=True)
-        with self._listing:
+        with self._mutex:
             known, unlisted = {**self._partitions, **found}, self._unlisted
         return Snapshot(known if unlisted else {name: each for name, each in known.items() if each}, unlisted)
+
+    # Nothing is listed under the mutex, since whoever is asked for a listing may wait for what its caller holds. Two that list
+    # the same find the same.
 
     def _of(self, partition: str) -> Mapping[str, FileSlice]:
         unlisted = self._unlisted  # looked at first: once there is none, all that there is has been listed
         found = self._partitions.get(partition)
         if found is None and unlisted is not None:
-            with self._listing:
-                found = self._partitions.get(partition)
-                if found is None and self._unlisted is not None:
-                    if self._alone < _LISTED_ALONE:
-                        self._partitions[partition] = found = unlisted.slices_of(partition)
+            if self._alone < _LISTED_ALONE:
+                listed = unlisted.slices_of(partition)
+                with self._mutex:
+                    if self._unlisted is not None:
                         self._alone += 1
-                    else:
-                        self._list_all()
-                        found = self._partitions.get(partition)
+                        self._partitions.setdefault(partition, listed)
+            else:
+                self._list_all(unlisted)
+            found = self._partitions.get(partition)
         return found or {}
 
-    def _list_all(self) -> None:
-        if self._unlisted is not None:
-            found = {**self._unlisted.all_slices(), **self._partitions}
+    def _list_all(self, unlisted: Unlisted) -> None:
+        listed = unlisted.all_slices()
+        with self._mutex:
+            found = {**listed, **self._partitions}
             self._partitions = {name: slices for name, slices in found.items() if slices}
             self._unlisted = None
 
