@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import lakelatch
-from lakelatch.demo.cluster import Cluster, s3_server, spark_cluster
+from lakelatch.demo.cluster import s3_server, spark_cluster, until
 
 from .._report import machine, show
 from .data import folder_bytes
@@ -189,7 +189,7 @@ def run(rows: int, rounds: int, folder: Path) -> None:
         last = 0
         for _ in range(rounds):
             for way, told in found.items():
-                await_none(cluster)
+                until(lambda: not cluster.executors(), "executors of the last application stay")
                 master = cluster.url if way == "cluster" else way
                 with Application(master, rows, url, storage) as app:
                     pid = app.pid
@@ -207,12 +207,6 @@ def run(rows: int, rounds: int, folder: Path) -> None:
             assert table.read(where="n < 0").count() == len(range(7, rows, EVERY))
             (one,) = table.read(where="id like '%-7'", partitions=[{"part": "0"}]).to_pylist()
             assert one["n"] == -(7 + last), one
-
-
-def await_none(cluster: Cluster) -> None:
-    """Until the executors of the last application have gone."""
-    while cluster.executors():
-        time.sleep(_LOOK_EVERY_S)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pytest
@@ -21,6 +21,7 @@ from lakelatch.occ.liveness.heartbeat import HEARTBEATS
 from lakelatch.occ.log.commit_log import Follower
 from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import Publisher
+from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.transaction.transaction import Transaction
 from lakelatch.testing.faults import LoseReply, On, Refuse
 
@@ -50,6 +51,18 @@ def begun(writer: Writer, part: str, *ids: str, **words: object) -> Transaction:
     txn = writer.table.transaction("insert", **words)
     insert(txn, part, *ids)
     return txn
+
+
+def at_once(calls: Iterable[Callable[[], object]], waiting: threading.Semaphore, lease: TableLease) -> None:
+    """Each on a thread of its own, until all have told that they wait; then the lock is given back, and all end."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert waiting.acquire(timeout=60)
+    lease.release()
+    for thread in threads:
+        thread.join(60)
 
 
 def asks(txn: Transaction) -> str:
@@ -120,14 +133,7 @@ def test_processes_that_wait_for_the_lock_land_by_one_entry(world, monkeypatch):
         insert(txn, "a", name)
     holder = lakelatch.open(str(world.folder))
     lease, results = holder.session.lease("busy"), {}
-    threads = [threading.Thread(target=lambda t=txn: results.update({t.instant: t.commit()})) for txn in txns]
-    for thread in threads:
-        thread.start()
-    for _ in threads:
-        assert waiting.acquire(timeout=60)
-    lease.release()
-    for thread in threads:
-        thread.join(60)
+    at_once([lambda t=txn: results.update({t.instant: t.commit()}) for txn in txns], waiting, lease)
     (members,) = together_in(world)
     assert sorted(members) == sorted(txn.instant for txn in txns)
     landed = {each.instant: each for each in commits(holder)}
@@ -151,14 +157,7 @@ def test_threads_of_one_handle_ask_one_another_in_memory(world, monkeypatch):
         for name, txn in zip(names, txns, strict=True):
             insert(txn, "a", name)
         lease = holder.session.lease("busy")
-        threads = [threading.Thread(target=txn.commit) for txn in txns]
-        for thread in threads:
-            thread.start()
-        for _ in threads:
-            assert asked.acquire(timeout=60)
-        lease.release()
-        for thread in threads:
-            thread.join(60)
+        at_once([txn.commit for txn in txns], asked, lease)
         (members,) = together_in(world)
         assert sorted(members) == sorted(txn.instant for txn in txns)
         assert len(sent) == 1, "for other processes, by the one that comes to the lock first"
