@@ -179,7 +179,7 @@ def state_of(session: Session, begin: Begin) -> tuple[str, float | None]:
 def _refusal(session: Session) -> str:
     try:
         session.config.refuse_writing()
-        assert session.file_sizes
+        Sizes.asked(None, None, session.file_sizes)
     except (UnsupportedTableError, ConfigError) as e:
         return str(e)
     return ""

@@ -51,9 +51,7 @@ class Waiter:
         self._line = attempt.session.in_line
         self._paths: list[str] = []
         self._sent: list[str] = []
-        self._unsent: tuple[str, bytes] | None = (
-            None  # asked for in memory only, as long as others of the handle go first
-        )
+        self._unsent: tuple[str, bytes] | None = None  # in memory only, as long as others of the handle go first
         self.waited = self.asked = False
         self._template: Commit | None = None
 
@@ -165,9 +163,8 @@ class Gathered:
         landed = session.log.recent.since(asked.base)
         if begin is None or landed is None or begin.slot != asked.base or begin.plan is not None:
             return None
-        template = replace(
-            asked.commit, completion=asked.instant
-        )  # which is not known yet, and without which it has no name
+        # C is not known yet, and without one it has no name.
+        template = replace(asked.commit, completion=asked.instant)
         if state.settled > asked.base or (template.operation, template.writer) != (begin.operation, begin.writer):
             return None
         try:
