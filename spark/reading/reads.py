@@ -47,15 +47,11 @@ class _Selected:
 
 
 class Reads:
-    """All reads of one table in one session; safe to use from several threads.
+    """All reads of one table in one session; safe to use from several threads."""
 
-    Args:
-        lease: of the DataFrames that are handed out; its own where none is given.
-    """
-
-    def __init__(self, spark: Any, table: Table, lease: ScanLease | None = None) -> None:
+    def __init__(self, spark: Any, table: Table) -> None:
         self._spark, self._table = spark, table
-        self._lease = lease or ScanLease(spark, table.session)
+        self._lease = ScanLease(spark, table.session)  # of the DataFrames that are handed out
 
     # What users read ---------------------------------------------------------------------------------------------
 
