@@ -68,7 +68,8 @@ class Settings:
         heartbeat_interval_s: how often a writer shows that it lives. JVM writers on the same table judge by 120 s.
         heartbeat_timeout_s: a writer whose heartbeat has not changed for so long may be rolled back.
         archive_above: with more commits than this on the active timeline the oldest are archived, down to half as many, by the
-            writer that closes an epoch of the log, beside its work. None: only `Table.archive` archives.
+            writer that closes an epoch of the log, beside its work: every few hundred commits, so a smaller number archives more,
+            and not sooner. None: only `Table.archive` archives.
         log_epochs: how many epochs of the commit log are kept at least, of a thousand entries each; older ones go when
             nothing needs them.
         min_version: writers of a smaller version (`VERSION`) stop, and say so; readers go on. Only ever raised.
