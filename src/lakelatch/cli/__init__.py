@@ -12,6 +12,9 @@ _ANYWHERE = ("--debug", "--verbose")
 
 def main() -> None:
     """Run the command line of this process."""
+    from .interrupt import arrives
+
+    arrives()
     from .app import app
 
     app(args=reordered(sys.argv[1:]), prog_name="lakelatch")
