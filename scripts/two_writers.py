@@ -6,9 +6,10 @@ import sys
 from html import escape
 from pathlib import Path
 
-# Left edge and width of each lane.
-FIRST, LOG, SECOND = (30, 248), (312, 120), (466, 204)
-WIDTH, HEIGHT = 680, 544
+# Time goes from left to right. Top and height of each row.
+FIRST, LOG, SECOND = (16, 104), (168, 38), (254, 80)
+WIDTH, HEIGHT, LEFT = 1040, 350, 122
+LANES = {FIRST: "Writer A", LOG: "Commit log", SECOND: "Writer B"}
 INK, PALE, LINE = "#1f2937", "#ffffff", "#64748b"
 BLUE, AMBER, GREEN, RED, GREY = "#dbeafe", "#fef3c7", "#dcfce7", "#fee2e2", "#f1f5f9"
 
@@ -19,44 +20,47 @@ def text(x: float, y: float, words: str, *, bold: bool = False, middle: bool = T
     return f'<text x="{x:g}" y="{y:g}"{weight}{anchor}>{escape(words)}</text>'
 
 
-def box(lane: tuple[int, int], y: float, colour: str, *lines: str) -> str:
-    """A box with its lines of text, the first one bold; 22 units a line."""
-    x, width = lane
-    shape = f'<rect x="{x}" y="{y:g}" width="{width}" height="{22 * len(lines) + 14}" rx="7" fill="{colour}"/>'
-    return shape + "".join(text(x + width / 2, y + 23 + 22 * n, line, bold=not n) for n, line in enumerate(lines))
+def box(row: tuple[int, int], x: float, width: float, colour: str, *lines: str) -> str:
+    """A box with its lines of text, the first one bold."""
+    y, height = row
+    shape = f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{height}" rx="7" fill="{colour}"/>'
+    top = y + height / 2 - 10 * (len(lines) - 1) + 5
+    return shape + "".join(text(x + width / 2, top + 20 * n, line, bold=not n) for n, line in enumerate(lines))
 
 
-def arrow(x: float, y: float, to_x: float) -> str:
-    return f'<path d="M{x:g} {y:g} H{to_x:g}" marker-end="url(#tip)"/>'
+def arrow(x: float, y: float, to_y: float) -> str:
+    return f'<path d="M{x:g} {y:g} V{to_y:g}" marker-end="url(#tip)"/>'
 
 
 def picture() -> str:
-    a, b, log = sum(FIRST), SECOND[0], (LOG[0], sum(LOG))
-    again = f'<path d="M{FIRST[0]} 432 H12 V82 H{FIRST[0] - 2}" marker-end="url(#tip)" stroke-dasharray="5 4"/>'
+    down, up = (sum(FIRST), LOG[0] - 3), (SECOND[0], sum(LOG) + 3)
+    merged, again = (FIRST[0], 48), (FIRST[0] + 56, 48)
+    middle = FIRST[0] + FIRST[1] / 2
     parts = [
-        text(FIRST[0] + FIRST[1] / 2, 38, "Writer A", bold=True),
-        text(LOG[0] + LOG[1] / 2, 38, "Commit log", bold=True),
-        text(SECOND[0] + SECOND[1] / 2, 38, "Writer B", bold=True),
-        box(FIRST, 64, BLUE, "begin"),
-        arrow(a, 82, log[0] - 3),
-        box(LOG, 64, GREY, "begin A"),
-        box(SECOND, 110, AMBER, "begin"),
-        arrow(b, 128, log[1] + 3),
-        box(LOG, 110, GREY, "begin B"),
-        box(FIRST, 126, BLUE, "upsert", "reads file F, writes F′"),
-        box(SECOND, 172, AMBER, "upsert", "reads file F, writes F″"),
-        box(SECOND, 246, AMBER, "commit", "nobody came before it"),
-        arrow(b, 275, log[1] + 3),
-        box(LOG, 257, GREEN, "commit B"),
-        box(FIRST, 288, BLUE, "commit", "takes the lock, reads the log:", "B has replaced F"),
-        f'<path d="M{LOG[0] + LOG[1] / 2:g} 293 V327 H{a + 3}" marker-end="url(#tip)"/>',
-        box(FIRST, 392, RED, "same row: ConflictError", "its files go, nothing was seen;", "Table.run begins again"),
-        again,
-        box(FIRST, 488, GREEN, "other rows: merged again"),
-        arrow(a, 506, log[0] - 3),
-        box(LOG, 488, GREEN, "commit A"),
-        text(SECOND[0] + SECOND[1] / 2, 502, "Readers see B’s commit,"),
-        text(SECOND[0] + SECOND[1] / 2, 524, "then both"),
+        *(text(14, y + high / 2 + 5, name, bold=True, middle=False) for (y, high), name in LANES.items()),
+        box(FIRST, LEFT, 76, BLUE, "begin"),
+        arrow(LEFT + 38, *down),
+        box(LOG, LEFT, 76, GREY, "begin A"),
+        box(SECOND, LEFT + 86, 76, AMBER, "begin"),
+        arrow(LEFT + 124, *up),
+        box(LOG, LEFT + 86, 76, GREY, "begin B"),
+        box(FIRST, LEFT + 86, 188, BLUE, "upsert", "reads file F, writes F′"),
+        box(SECOND, LEFT + 172, 188, AMBER, "upsert", "reads file F, writes F″"),
+        box(SECOND, LEFT + 370, 188, AMBER, "commit", "nobody came before"),
+        arrow(LEFT + 430, *up),
+        box(LOG, LEFT + 376, 108, GREEN, "commit B"),
+        box(FIRST, LEFT + 448, 170, BLUE, "commit", "takes the lock, sees", "that B replaced F"),
+        f'<path d="M{LEFT + 484} {LOG[0] + LOG[1] / 2:g} H{LEFT + 533} V{sum(FIRST) + 3}" marker-end="url(#tip)"/>',
+        *(
+            f'<path d="M{LEFT + 618} {middle:g} H{LEFT + 634} V{y + 24} H{LEFT + 649}" marker-end="url(#tip)"/>'
+            for y, _ in (merged, again)
+        ),
+        box(merged, LEFT + 652, 250, GREEN, "other rows of F", "are merged onto F″"),
+        box(again, LEFT + 652, 250, RED, "the same row", "ConflictError, nothing was seen"),
+        f'<path d="M{LEFT + 902} {merged[0] + 24} H{LEFT + 910} V{LOG[0] + LOG[1] / 2:g} H{LEFT + 869}" marker-end="url(#tip)"/>',
+        box(LOG, LEFT + 758, 108, GREEN, "commit A"),
+        text(LEFT + 777, SECOND[0] + 36, "Readers see B’s commit first,"),
+        text(LEFT + 777, SECOND[0] + 56, "then both, never a part of one"),
     ]
     tip = (
         '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
@@ -69,7 +73,7 @@ def picture() -> str:
             "<title>Two writers change one file: the second to commit merges its rows onto the first, or runs again</title>",
             f"<defs>{tip}</defs>",
             f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="{PALE}"/>',
-            f'<g font-family="system-ui, Helvetica, Arial, sans-serif" font-size="16" fill="{INK}">',
+            f'<g font-family="system-ui, Helvetica, Arial, sans-serif" font-size="15" fill="{INK}">',
             f'<g fill="none" stroke="{LINE}" stroke-width="1.6">',
             *(p for p in parts if p.startswith("<path")),
             "</g>",

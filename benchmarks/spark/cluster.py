@@ -1,6 +1,6 @@
 """An upsert of one percent of the rows on a standalone cluster of two workers with one core each, and on ``local[2]``.
 
-    python -m benchmarks.spark.cluster [--rows 10000000] [--rounds 2] [--folder F]
+    python -m benchmarks.spark.cluster [--rows 50000000] [--rounds 2] [--folder F]
 
 The cluster is that of ``make demo-cluster``: processes of this machine on two addresses, the table in S3 (versitygw, which has
 to be on the PATH). Changed keys lie evenly in all file groups, so that each upsert writes all of them anew. Both ways take
@@ -211,7 +211,7 @@ def run(rows: int, rounds: int, folder: Path) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rows", type=int, default=10_000_000)
+    options.add_argument("--rows", type=int, default=50_000_000)
     options.add_argument("--rounds", type=int, default=2)
     options.add_argument("--folder", default=None)
     options.add_argument("--driver", default="", help=argparse.SUPPRESS)
