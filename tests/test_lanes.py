@@ -25,6 +25,18 @@ def test_each_test_of_spark_or_the_jvm_lies_where_its_lane_looks() -> None:
     assert all((ROOT / path).exists() for lane in ("WITH_SPARK", "WITH_JVM", "WITH_CLUSTER") for path in folders(lane))
 
 
+def test_whatever_asks_the_jvm_reader_says_so() -> None:
+    """The lane of the others may begin before it is installed."""
+    asks = re.compile(
+        r"^from (?:\.+jvm)?\.+readers import .*\b(?:ask_jvm|require_jvm|write_by_spark|Reader)\b", re.MULTILINE
+    )
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if asks.search(path.read_text())]
+    tests += (ROOT / "tests/jvm").glob("test_*.py")
+    assert tests
+    unmarked = [str(path.relative_to(ROOT)) for path in tests if not re.search(r"\bmark\.jvm\b", path.read_text())]
+    assert not unmarked
+
+
 def test_no_test_of_occ_needs_a_tool_but_those_that_run_with_the_servers() -> None:
     """The others begin while the tools are installed."""
     elsewhere = {ROOT / path for path in folders("SERVERS")}

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import lakelatch
 
 from .cases import WRITE_OPTIONS
 from .readers import ask_jvm, by_hudi_rs
+
+pytestmark = pytest.mark.jvm
 
 TABLES = {
     "copy-8": {"type": "copy_on_write", "table_version": 8},
