@@ -1,7 +1,7 @@
 """Finds the file groups that two write sets share, by file id or by bucket.
 
-Built once for the committing transaction; asked once for each candidate, so it must not cost more than a look at
-each of the candidate's groups.
+Built once for the committing transaction, and only when somebody asks; asked once for each candidate, so it must not cost
+more than a look at each of the candidate's groups.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ def meeting_of(ours: frozenset[FileGroupId], *, bucketed: bool) -> Callable[[fro
     if not bucketed:
         return lambda theirs: [] if ours.isdisjoint(theirs) else [(group, group) for group in ours & theirs]
     starts: defaultdict[str, set[str]] = defaultdict(set)
-    for partition, file_id in ours:
-        starts[partition].add(file_id[:_DIGITS])
     start_of = starts.get
     places: dict[tuple[str, str], list[FileGroupId]] = {}
 
     def meet(theirs: frozenset[FileGroupId]) -> Pairs:
+        if not starts:
+            for partition, file_id in ours:
+                starts[partition].add(file_id[:_DIGITS])
         # Most meet nothing, so it is asked what the first eight characters are only where both have the same.
         near = [group for group in theirs if (known := start_of(group[0])) and group[1][:_DIGITS] in known]
         if near and not places:

@@ -84,6 +84,8 @@ def _read_grid() -> dict[tuple[Kind, Kind], str]:
 
 
 COMPLETED = _read_grid()
+# Kinds that do not mind each other, whichever of them lands first: which file groups they share decides nothing.
+INDIFFERENT = frozenset((a, b) for a, b in COMPLETED if COMPLETED[a, b] == COMPLETED[b, a] == ".")
 
 # --- a pending one -----------------------------------------------------------------------------------------------
 #

@@ -63,12 +63,24 @@ class Party:
         """Whether it adds rows and read none. Unknown, so False, for a foreign engine's insert."""
         return self.operation in BLIND and not self.stranger and not self.reads_too
 
+    @property
+    def only_kind(self) -> Kind | None:
+        """What it does to each of its file groups, if that is the same; None where it is not. Looks at none of them."""
+        kind, writes = self.kind, self.writes
+        if kind not in INGESTION or not writes.appended:
+            return kind
+        return self._append if writes.only_appends else None
+
     def kind_at(self, group: FileGroupId) -> Kind:
         """What it does to one of its file groups."""
         kind = self.kind
         if kind in INGESTION and group in self.writes.appended:
-            return Kind.STREAM if self.writes.streamed else Kind.APPEND
+            return self._append
         return kind
+
+    @property
+    def _append(self) -> Kind:
+        return Kind.STREAM if self.writes.streamed else Kind.APPEND
 
 
 def candidates(landed_before: Collection[str], now: Iterable[Party], *, own: str) -> list[Party]:

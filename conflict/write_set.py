@@ -77,6 +77,16 @@ class WriteSet:
     )
     unique: Mapping[str, Values] = field(default_factory=lambda: _NO_VALUES, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        # Whoever makes it compares the two once, if at all, so that nobody has to for each transaction it meets.
+        if self.appended is not self.groups and self.appended == self.groups:
+            object.__setattr__(self, "appended", self.groups)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether every file group only got log files. Looks at none of them."""
+        return self.appended is self.groups
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:

@@ -35,6 +35,13 @@ def candidates(count: int, total: int, *, pending: bool = False) -> list[Party]:
     return made
 
 
+def of_a_stream(count: int, n: int) -> Party:
+    """A commit that appended events to ``count`` file groups, which ours appends to as well."""
+    ids = frozenset(groups(count, n * count))
+    writes = WriteSet(ids, appended=frozenset(groups(count, n * count)), streamed=True)
+    return Party(f"{n:017d}", f"{n:017d}", "UPSERT", "other", writes)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--candidates", type=int, default=10_000)
@@ -48,6 +55,7 @@ def main() -> None:
     small, large = frozenset(groups(10, 0)), frozenset(groups(given.groups, 0))
     low = Scan(EVERYWHERE, where_of([("x", "<", 50)]), small)
     elsewhere = Region(frozenset({"part=other"}))
+    each = given.groups // given.candidates
     cases = {
         "10 own file groups": (small, ReadSet(), landed, {}),
         "as many own file groups as theirs": (large, ReadSet(), landed, {}),
@@ -57,8 +65,15 @@ def main() -> None:
         "a condition on another partition": (small, ReadSet(elsewhere), landed, {}),
         "serializable, statistics of every file": (small, ReadSet(scans=(low,)), landed, {"isolation": "serializable"}),
     }
-    for name, (own, reads, others, how) in cases.items():
-        ours = Party("9" * 17, "", "UPSERT", "me", WriteSet(own))
+    mine = {name: WriteSet(own) for name, (own, *_) in cases.items()}
+    for name, others in (
+        ("streams: one commit of as many file groups, all shared", [of_a_stream(given.groups, 0)]),
+        ("streams: all candidates, some shared with each", [of_a_stream(each, n) for n in range(given.candidates)]),
+    ):
+        cases[name] = (large, ReadSet(scans=()), others, {"bucketed": True})
+        mine[name] = WriteSet(large, appended=large, streamed=True)
+    for name, (_own, reads, others, how) in cases.items():
+        ours = Party("9" * 17, "", "UPSERT", "me", mine[name])
         took = []
         for _ in range(given.runs):
             began = time.process_time()  # it computes and waits for nothing, so a busy machine must not count
@@ -68,8 +83,8 @@ def main() -> None:
         show(
             name,
             {
-                "median_cpu_ms": round(sorted(took)[len(took) // 2] * 1000, 1),
-                "worst_cpu_ms": round(max(took) * 1000, 1),
+                "median_cpu_ms": round(sorted(took)[len(took) // 2] * 1000, 2),
+                "worst_cpu_ms": round(max(took) * 1000, 2),
             },
         )
 

@@ -20,19 +20,18 @@ def write_set_of(store: Store, commit: Commit, plain: Mapping[str, Any]) -> Writ
     Read under the lock once for each candidate, so no more of the metadata is decoded than this needs.
     """
     stats = plain.get("stats", ())
-    groups = {FileGroupId(s["partition"], s["file_id"]) for s in stats}
     appended = frozenset(FileGroupId(s["partition"], s["file_id"]) for s in stats if s.get("log_files"))
-    if appended:
-        appended -= {FileGroupId(s["partition"], s["file_id"]) for s in stats if not s.get("log_files")}
+    others = {FileGroupId(s["partition"], s["file_id"]) for s in stats if not s.get("log_files")}
     if "replaced" in plain:
-        replaced = {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
-        groups, appended = groups | replaced, appended - replaced
+        others |= {FileGroupId(p, f) for p, ids in plain["replaced"].items() for f in ids}
+    groups = appended | others if others else appended  # the same set, so that nobody has to compare them
+    appended -= others
     if "slices" in plain:
         groups |= groups_of(plain)
     unique: dict[str, Values] = {}
     if "unique" in plain:
         unique = from_entry(store, plain["unique"])
-    return WriteSet(frozenset(groups), commit.region, appended, statistics=InEntry(stats), unique=unique)
+    return WriteSet(groups, commit.region, appended, statistics=InEntry(stats), unique=unique)
 
 
 class InEntry(Mapping[FileGroupId, FileStatistics]):

@@ -10,7 +10,7 @@ from ...conflict import Party, ReadSet, Region, Term, WriteSet
 from ...errors import InputError, LakeLatchError
 from ...hudi.files import FileGroupId
 from ...hudi.timeline import to_epoch_ms
-from ..entries import Begin, Changed, Commit, Loss, Open, Single, groups_of, held, write_set_of
+from ..entries import Begin, Changed, Commit, Loss, Open, Settings, Single, groups_of, held, write_set_of
 from ..log import plain_metadata_of
 from ..session import Session
 from .story import Story, tell
@@ -151,7 +151,7 @@ def _landed(session: Session, story: Story, told: Account, commit: Commit) -> Ac
     replaced = {FileGroupId(p, f) for p, ids in content.get("replaced", {}).items() for f in ids}
     merged: tuple[Other, ...] = ()
     if commit.action == "replacecommit" and (begin := story.begin) and begin.action != "replacecommit":
-        parties = _parties(session, story.landed)[0]
+        parties = _parties(session, story.landed, story.settings)[0]
         merged = tuple(_other(each) for each in parties if not replaced.isdisjoint(each.writes.groups))
     took = (to_epoch_ms(commit.completion) - to_epoch_ms(commit.instant)) / 1000
     groups = {FileGroupId(each["partition"], each["file_id"]) for each in stats} | replaced
@@ -177,12 +177,13 @@ def _cost(stats: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _lost(session: Session, story: Story, told: Account, loss: Loss) -> Account:
-    landed, gone = _parties(session, story.landed)
-    pending = [_pending(session, each) for each in story.pending]
     begin, settings = story.begin, story.settings
     assert begin is not None
+    landed, gone = _parties(session, story.landed, settings)
+    pending = [_pending(session, each) for each in story.pending]
+    writes = replace(loss.writes, streamed=bool(settings.streams))
     ours = Party(
-        story.instant, "", begin.operation, begin.writer, loss.writes, begin.priority, reserved=begin.reserved, age=begin.age
+        story.instant, "", begin.operation, begin.writer, writes, begin.priority, reserved=begin.reserved, age=begin.age
     )  # fmt: skip
     candidates = (*landed, *pending)
     rival = next((each for each in candidates if each.instant == loss.winner), None)
@@ -245,8 +246,8 @@ def _cancelled(session: Session, story: Story, told: Account) -> Account:
         writes = WriteSet(groups_of(held(session.store, begin.plan or {})))
     except LakeLatchError as e:
         return replace(told, notes=(f"what it would have done is not known any more ({e})",))
-    landed, gone = _parties(session, story.landed)
     settings = story.settings
+    landed, gone = _parties(session, story.landed, settings)
     ours = Party(story.instant, "", begin.operation, begin.writer, writes, begin.priority, age=begin.age)
     case = Case(
         ours, ReadSet(scans=()), tuple(landed), "", by=settings.strategy, bucketed=settings.bucket_count is not None
@@ -264,7 +265,7 @@ def _cancelled(session: Session, story: Story, told: Account) -> Account:
     )
 
 
-def _parties(session: Session, commits: Iterable[Commit]) -> tuple[list[Party], tuple[str, ...]]:
+def _parties(session: Session, commits: Iterable[Commit], settings: Settings) -> tuple[list[Party], tuple[str, ...]]:
     found, gone = [], []
     for commit in commits:
         try:
@@ -272,6 +273,7 @@ def _parties(session: Session, commits: Iterable[Commit]) -> tuple[list[Party], 
         except LakeLatchError:
             writes = WriteSet(region=commit.region)
             gone.append(f"what {commit.instant} wrote is not known any more")
+        writes = replace(writes, streamed=bool(settings.streams))
         found.append(
             Party(
                 commit.instant, commit.completion, commit.operation, commit.writer, writes, reads_too=not commit.blind

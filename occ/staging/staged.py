@@ -233,9 +233,10 @@ class Staged:
 
     def write_set(self) -> WriteSet:
         """File groups created, changed or replaced, and the region claimed."""
-        groups = self.named | frozenset(self._stats) | frozenset(self._logs) | self._all_replaced()
-        appended = frozenset(self._logs) - frozenset(self._stats) - self._all_replaced()
-        return WriteSet(groups, self._region, appended, unique=self.values())
+        appended, rewritten = frozenset(self._logs), frozenset(self._stats) | self._all_replaced()
+        others = self.named | rewritten
+        groups = appended | others if others else appended  # the same set, so that nobody has to compare them
+        return WriteSet(groups, self._region, appended - rewritten if rewritten else appended, unique=self.values())
 
     def values(self) -> dict[str, Values]:
         """What it wrote that no two rows may share."""

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelatch.conflict import Party, ReadSet, WriteSet, candidates, resolve, strategy_names
+from lakelatch.conflict import (
+    ISOLATION_LEVELS,
+    Party,
+    ReadSet,
+    Repeatable,
+    Reservation,
+    Scan,
+    WriteSet,
+    candidates,
+    resolve,
+    strategy_names,
+)
 from lakelatch.conflict.operations import BLIND as BLIND_OPERATIONS
-from lakelatch.conflict.operations import COMPLETED, INGESTION, YIELDS_ALWAYS, Kind, kind_of
+from lakelatch.conflict.operations import COMPLETED, INDIFFERENT, INGESTION, YIELDS_ALWAYS, Kind, kind_of
 from lakelatch.conflict.strategies import refuse_contradiction, strategy
 from lakelatch.conflict.write_set import NOWHERE, Region
 from lakelatch.errors import ConfigError
@@ -358,3 +371,117 @@ def test_an_overwrite_loses_to_a_clustering_that_made_other_file_groups_in_its_p
     claimed = Party("1", "", "DELETE_PARTITION", "me", WriteSet(region=Region(frozenset({"p"}))))
     assert resolve(claimed, ReadSet(), [party("2", "CLUSTER", c="3")]).lost
     assert not resolve(claimed, ReadSet(), [party("2", "COMPACT", c="3")]).lost
+
+
+# --- kinds that never mind each other: nobody looks for the file groups that they share ---------------------------------
+
+places = st.builds(FileGroupId, st.just("p=1"), st.sampled_from(["x", "00000001-a-0", "00000001-b-0"]))
+scans = st.builds(Scan, st.one_of(st.just(NOWHERE), regions), groups=st.frozensets(places, max_size=2))
+
+
+OPERATIONS = ["UPSERT", "INSERT", "INSERT_OVERWRITE", "COMPACT", "LOG_COMPACT", "CLUSTER"]
+OPERATIONS += ["CLEAN", "SAVEPOINT", "ROLLBACK", "RESTORE"]
+
+
+@st.composite
+def of_any_kind(draw, number: int) -> Party:
+    """A transaction that appends everywhere, somewhere or nowhere, of a stream or not, and of any operation."""
+    groups = draw(st.frozensets(places, min_size=1, max_size=3))
+    appended = draw(st.sampled_from([frozenset(), groups, frozenset(list(groups)), frozenset(list(groups)[:1])]))
+    region = draw(st.one_of(st.just(NOWHERE), regions))
+    return Party(
+        f"{number:03d}",
+        draw(st.sampled_from(["", f"{number + 500:03d}"])),
+        draw(st.sampled_from(OPERATIONS)),
+        f"writer {number}",
+        WriteSet(groups, region, appended, streamed=draw(st.booleans())),
+        draw(st.integers(-1, 1)),
+        stranger=draw(st.booleans()),
+        undoes=draw(st.sampled_from([frozenset()] * 4 + [frozenset({"100"})])),
+        silent=draw(st.booleans()),
+        reads_too=draw(st.booleans()),
+        reserved=draw(st.sampled_from([None, Reservation(groups=groups)])),
+        age=number,
+    )
+
+
+@st.composite
+def decisions(draw) -> dict:
+    ours = replace(draw(of_any_kind(100)), completion="", stranger=False)
+    return {
+        "ours": ours,
+        "reads": ReadSet(
+            draw(st.one_of(st.just(NOWHERE), regions)),
+            draw(st.booleans()),
+            tuple(draw(st.lists(scans, max_size=1))),
+            draw(st.one_of(st.none(), st.lists(scans, max_size=2).map(tuple))),
+            tuple(draw(st.lists(scans, max_size=1))),
+        ),
+        "candidates": [draw(of_any_kind(n)) for n in range(draw(st.integers(0, 4)))],
+        "by": draw(st.sampled_from(strategy_names())),
+        "isolation": draw(st.sampled_from(ISOLATION_LEVELS)),
+        "bucketed": draw(st.booleans()),
+        "repeatable": draw(st.one_of(st.none(), st.just(Repeatable(ours.writes.groups, looks=True)))),
+    }
+
+
+@given(decisions())
+def test_whoever_looks_for_shared_file_groups_all_the_same_decides_the_same(how):
+    quick = resolve(**how)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("lakelatch.conflict.resolve"), "INDIFFERENT", frozenset())
+        assert resolve(**how) == quick
+
+
+def test_so_they_do_for_every_pair_of_kinds():
+    shared = frozenset({G, H})
+    appended = [frozenset(), frozenset({G}), shared]
+    ways = [WriteSet(shared, appended=some, streamed=streamed) for some in appended for streamed in (True, False)]
+    ours = [Party("5", "", operation, "me", writes) for operation in OPERATIONS for writes in ways]
+    theirs = [replace(each, instant="4", completion=c) for each in ours for c in ("", "6")]
+
+    def decided() -> list:
+        how = {"isolation": "serializable", "repeatable": Repeatable(shared)}
+        return [resolve(mine, ReadSet(scans=()), [other], **how) for mine in ours for other in theirs]
+
+    quick = decided()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("lakelatch.conflict.resolve"), "INDIFFERENT", frozenset())
+        assert decided() == quick
+
+
+class Unseen(frozenset):
+    """Nobody may look into it."""
+
+    def _refuse(self, *_others: object) -> bool:
+        raise AssertionError("these file groups are not to be looked at")
+
+    __iter__ = __contains__ = __and__ = __rand__ = __le__ = __eq__ = isdisjoint = _refuse
+    __hash__ = frozenset.__hash__
+
+
+@pytest.mark.parametrize("bucketed", [True, False])
+@pytest.mark.parametrize("pending", [True, False])
+def test_of_two_commits_of_streams_no_file_group_is_looked_at(bucketed, pending):
+    groups = Unseen({G, H})
+    writes = WriteSet(groups, appended=groups, streamed=True)
+    ours = Party("1", "", "UPSERT", "one stream", writes)
+    theirs = Party("2", "" if pending else "3", "UPSERT", "another", writes)
+    verdict = resolve(ours, ReadSet(scans=()), [theirs], bucketed=bucketed)
+    assert (verdict.lost, verdict.beats, verdict.again) == (None, (), ())
+    with pytest.raises(AssertionError, match="not to be looked at"):
+        resolve(ours, ReadSet(scans=()), [replace(theirs, operation="CLUSTER")], bucketed=bucketed)
+
+
+def test_a_write_set_knows_that_it_only_appends_however_it_is_made():
+    both = frozenset({G, H})
+    appends = WriteSet(both, appended=frozenset([G, H]))
+    assert appends.only_appends
+    assert replace(appends, streamed=True).only_appends
+    assert pickle.loads(pickle.dumps(appends)).only_appends
+    assert not WriteSet(both, appended=frozenset({G})).only_appends
+    assert not WriteSet(both).only_appends
+
+
+def test_streams_never_mind_each_other():
+    assert (Kind.STREAM, Kind.STREAM) in INDIFFERENT

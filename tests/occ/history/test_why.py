@@ -261,6 +261,24 @@ def test_a_restore_stands_alone(folder):
         assert ways(account) == {"order": "both"}
 
 
+def test_what_another_stream_landed_after_the_winner_was_in_nobodys_way(folder):
+    schema = pa.schema([("id", pa.string()), *((name, pa.int64()) for name in ("a", "a_at", "b", "b_at"))])
+    how = {"type": "merge_on_read", "table_version": 9, "bucket_count": 1}
+    with lakelatch.create(str(folder / URL), record_key="id", schema=schema, **how) as table:
+        table.stream("a", columns=["a"], ordering="a_at")
+        other = table.stream("b", columns=["b"], ordering="b_at")
+        other.upsert([{"id": "1", "b": 1, "b_at": 1}])
+        first = table.timeline().commits[-1].requested
+        other.upsert([{"id": "1", "b": 2, "b_at": 2}])
+        loser = table.transaction()
+        loser.stream("a").upsert([{"id": "1", "a": 1, "a_at": 1}])
+        table.restore(first)
+        other.upsert([{"id": "1", "b": 3, "b_at": 3}])
+        account = beaten(table, loser)
+        (way,) = account.ways
+        assert (way.change, way.value) == ("order", f"after {account.winner.instant}")
+
+
 def test_new_settings_have_no_winner(folder):
     with make(folder) as table:
         loser = table.transaction()
