@@ -37,7 +37,7 @@ def test_blocks_of_every_kind_that_is_read():
     assert (data.rolls_back, command.rolls_back) == ("", "1")
 
 
-@pytest.mark.parametrize("wrapper", ["Int", "Long", "Double", "String", "Bytes", "Boolean"])
+@pytest.mark.parametrize("wrapper", ["Int", "Long", "Double", "String", "Bytes", "Boolean", "Date", "TimestampMicros"])
 def test_ordering_values_of_deletes(wrapper):
     value = {"String": "x", "Bytes": b"x", "Boolean": True}.get(wrapper, 7)
     (found,) = read_blocks(delete_block("1", [("k", (f"{wrapper}Wrapper", value))]), "log")

@@ -11,6 +11,7 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     as_of        as_of          the rows of the commits with T not after this
     incremental  begin, end     the rows of the commits with C in (begin, end]; end may be missing
     upsert       rows, options  writes the rows, and answers with all rows of the table then
+    sql          statements     runs them one after the other, and answers with all rows of the table then
     compact      instant        executes that plan, and answers with all rows of the table then
     cluster      instant        the same with a plan of a clustering
     compact_logs instant        the same with a plan of a log compaction; with the table's ``name`` and Avro ``schema``
@@ -27,6 +28,15 @@ import os
 import sys
 
 from pyspark.sql import DataFrame, Row, SparkSession
+
+# As `WRITE_OPTIONS` in cases.py, for the statements that write.
+SQL_SETTINGS = {
+    "hoodie.metadata.enable": "false",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.index.type": "SIMPLE",
+    "hoodie.compact.inline": "false",
+    "hoodie.spark.sql.insert.into.operation": "upsert",
+}
 
 
 def session(bundle: str) -> SparkSession:
@@ -75,6 +85,18 @@ def upsert(spark: SparkSession, request: dict) -> DataFrame:
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 
 
+def sql(spark: SparkSession, request: dict) -> DataFrame:
+    for key, value in SQL_SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        for statement in request["statements"]:
+            spark.sql(statement).collect()
+    finally:
+        for key in SQL_SETTINGS:
+            spark.conf.unset(key)
+    return read(spark, {"kind": "snapshot", "path": request["path"]})
+
+
 def compact(spark: SparkSession, request: dict) -> DataFrame:
     # The path is quoted; the timestamp has to be a bare number.
     spark.sql(
@@ -119,7 +141,7 @@ def answer(spark: SparkSession, request: dict) -> dict:
     try:
         if request["kind"] == "markers":
             return markers(spark, request)
-        calls = {"upsert": upsert, "compact": compact, "cluster": cluster, "compact_logs": compact_logs}
+        calls = {"upsert": upsert, "sql": sql, "compact": compact, "cluster": cluster, "compact_logs": compact_logs}
         frame = calls.get(request["kind"], read)(spark, request)
         return {"rows": [plain(row) for row in frame.collect()]}
     except Exception as error:  # an answer like any other: some are expected

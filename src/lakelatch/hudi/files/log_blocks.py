@@ -91,7 +91,10 @@ class Block:
         return pa.Table.from_pylist(found, schema=from_avro(text))
 
     def deletes(self) -> Iterator[tuple[str, Any]]:
-        """Keys that a delete block takes away, each with its ordering value, or `NATURAL`."""
+        """Keys that a delete block takes away, each with its ordering value, or `NATURAL`.
+
+        A date is its days since 1970, a time its microseconds, as Hudi 1.2.0 writes and compares them.
+        """
         import fastavro
 
         try:
@@ -237,10 +240,10 @@ def _delete_schema() -> Any:
     kinds: list[Any] = [
         "null",
         *(wrapper(name, name.lower()) for name in plain),
-        wrapper("Date", "int", "date"),
+        wrapper("Date", "int"),
         wrapper("Decimal", "bytes", "decimal", precision=30, scale=15),
-        wrapper("TimeMicros", "long", "time-micros"),
-        wrapper("TimestampMicros", "long", "timestamp-micros"),
+        wrapper("TimeMicros", "long"),
+        wrapper("TimestampMicros", "long"),
     ]
     names = [kind if isinstance(kind, str) else kind["name"] for kind in kinds]
     kinds.append(wrapper("Array", {"type": "array", "items": names}))

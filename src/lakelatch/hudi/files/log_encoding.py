@@ -1,7 +1,8 @@
 """Blocks of log files as bytes: rows in Parquet, and keys that are deleted. The reverse of `log_blocks`. Pure.
 
 A delete says by an ordering value up to which version it takes a row, in the branch of a union that stands for the
-type of the ordering column; readers fail on a block with two of them. To take whatever came before it says the number 0
+type of the ordering column; readers fail on a block with two of them. A date or a time is a number: Hudi 1.2.0 has
+branches for them, and fails on what they hold. To take whatever came before it says the number 0
 of 32 bits, as Hudi's do: with no value at all Hudi 1.2.0 fails on a row of an earlier log file, where rows are ordered.
 
 Source: log files that Hudi 1.2.0 wrote and read; the Avro in a delete block is put together here, because encoders
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
@@ -51,7 +51,8 @@ def delete_block(
     Args:
         instant: T of the commit.
         schema: as of `parquet_block`; readers ask for it, though no row follows.
-        keys: (record key, partition path, ordering value or None for a delete of whatever came before).
+        keys: (record key, partition path, ordering value as `Block.deletes` gives it, or None for a delete of whatever
+            came before).
         ordering: type of the ordering column.
         merged: as of `parquet_block`.
 
@@ -121,8 +122,8 @@ def _writer_of(kind: pa.DataType | None) -> Callable[[Any], bytes]:
 def _int(value: int) -> bytes:
     if value == 0:
         raise InputError(
-            "a delete cannot be ordered by 0 in a column of 32 bits: Hudi's readers take that number for a delete of every "
-            "version. Delete without an ordering value, or order by a column of 64 bits",
+            "a delete cannot be ordered by 0 in a column of 32 bits, or by the first day of 1970: Hudi's readers take that "
+            "number for a delete of every version. Delete without an ordering value, or order by a column of 64 bits",
             value=0,
         )
     return _long(value)
@@ -142,11 +143,6 @@ def _decimal(value: Decimal) -> bytes:
     return _octets(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
 
 
-def _micros(value: datetime) -> bytes:
-    since = value.replace(tzinfo=value.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    return _long(since // timedelta(microseconds=1))
-
-
 _ORDERED: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[Any], bytes]], ...] = (
     (pa.types.is_boolean, 1, lambda value: bytes([value])),
     (pa.types.is_int32, 2, _int),
@@ -155,7 +151,7 @@ _ORDERED: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[Any], bytes]
     (pa.types.is_float64, 5, lambda value: struct.pack("<d", value)),
     (pa.types.is_binary, 6, _octets),
     (pa.types.is_string, 7, lambda value: _octets(value.encode())),
-    (pa.types.is_date32, 8, lambda value: _long((value - date(1970, 1, 1)).days)),
+    (pa.types.is_date32, 2, _int),
     (pa.types.is_decimal, 9, _decimal),
-    (pa.types.is_timestamp, 11, _micros),
+    (pa.types.is_timestamp, 3, _long),
 )

@@ -359,7 +359,7 @@ class _Changes:
         return LogChanges(rows, tuple(deletes))
 
     def _values(self, rows: pa.Table) -> list[Any] | None:
-        return rows.column(self._ordering).to_pylist() if self._ordering in rows.column_names else None
+        return comparable(rows.column(self._ordering)).to_pylist() if self._ordering in rows.column_names else None
 
     def _note(self, key: str, change: _Change, block: Block) -> None:
         before = self._newest.get(key)
@@ -458,6 +458,17 @@ class _Changes:
         values = self._values(some) or [None] * len(keys)
         taken[taken] = [self._wins(deletes[k], value) for k, value in zip(keys, values, strict=True)]
         return taken
+
+
+def comparable(column: Any) -> Any:
+    """Ordering values of rows in the form in which deletes have theirs (`Block.deletes`)."""
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    if pa.types.is_time64(column.type):
+        return column.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    return column
 
 
 def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.Table | None:
