@@ -88,8 +88,16 @@ class Landing:
 
         Errors are those of `Transaction.commit`.
         """
+        self._attempt.require_open()
+        try:
+            return self._ended_well()
+        except BaseException as e:
+            if self.result is not None:  # an interrupt in the little that is left to do then
+                self._tell_that_it_landed(e)
+            raise
+
+    def _ended_well(self) -> CommitResult | None:
         attempt = self._attempt
-        attempt.require_open()
         try:
             if not self._try():
                 return None
@@ -150,23 +158,40 @@ class Landing:
             t=2  W wants to append its abort entry, and reads that it has landed
 
         So its files are deleted only behind an abort entry of its own. Could that not be written, then it may still land.
+        An interrupt may come at any moment, also when its entry is in the log; it is raised whatever became of that.
         """
         attempt = self._attempt
+        asked, interrupted = self._waiter is not None and self._waiter.asked, not isinstance(error, Exception)
         ended = self.abort(str(error) or type(error).__name__, because=error)
-        if ended or self._waiter is None or not self._waiter.asked:
+        if ended:
+            attempt.tell_that_nothing_landed(error)
+        if ended or not (asked or interrupted):
             raise error
         attempt.state = "unknown"
-        if ended is False:
-            raise outcome_unknown(attempt, error) from error
-        if (found := self._landed()) is None:
+        try:
+            if ended is False:
+                raise outcome_unknown(attempt, error, asked=asked) from error
+            found = self._landed()
+        except CommitStateUnknownError as e:
+            if not interrupted:
+                raise
+            error.add_note(str(e))
+            raise error from None
+        if found is None:
             attempt.state = "aborted"
             raise error
         self._bring_to_disk()
         attempt.state, self.result = "committed", found
-        if not isinstance(error, Exception):
-            error.add_note(f"{attempt.instant} has landed all the same, at {found.completion}")
+        if interrupted:
             raise error
         _log.warning("%s has landed all the same, by the entry of another writer: %s", attempt.instant, error)
+
+    def _tell_that_it_landed(self, error: BaseException) -> None:
+        attempt, result = self._attempt, self.result
+        assert result is not None
+        error.add_note(
+            f"{attempt.url}: {attempt.operation} {attempt.instant} has landed all the same, at {result.completion}"
+        )
 
     def abort(self, reason: str, *, because: BaseException | None = None) -> bool | None:
         """End without landing; does nothing when it is over already. Returns what `Attempt.abort` does.
@@ -197,7 +222,8 @@ class Landing:
     def leave(self, error: BaseException | None) -> None:
         """The block in which it was worked on is over: commit, or abort after an error."""
         if error is not None:
-            self.abort(f"{type(error).__name__} in the block", because=error)
+            if self.abort(f"{type(error).__name__} in the block", because=error):
+                self._attempt.tell_that_nothing_landed(error)
         elif self._attempt.state == "open":
             self.commit()
 

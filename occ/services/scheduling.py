@@ -228,7 +228,8 @@ def perform(
             # Of Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
             if met or not isinstance(e, LakeLatchError):
                 with suppress(StorageError):
-                    end_plan(session, begin, f"{type(e).__name__} while it was executed")
+                    if end_plan(session, begin, f"{type(e).__name__} while it was executed") and not met:
+                        e.add_note(f"{session.url}: {name} {begin.instant} was cancelled; nothing of it landed")
             if met:
                 continue
             raise

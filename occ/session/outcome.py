@@ -116,11 +116,13 @@ def forgotten(url: str, instant: str, restore: str) -> CommitStateUnknownError:
     )
 
 
-def outcome_unknown(attempt: Attempt, error: BaseException) -> CommitStateUnknownError:
-    """It was about to end, and the log could not be told so; somebody who had been asked to may still land it."""
+def outcome_unknown(attempt: Attempt, error: BaseException, *, asked: bool) -> CommitStateUnknownError:
+    """It was about to end, and the log could not be told so; ``asked``: somebody who had been asked to may still land it."""
+    why = str(error) or type(error).__name__
     return CommitStateUnknownError(
-        f"{attempt.url}: {attempt.instant} may still land by the entry of another writer, because its end could not be written "
-        f"({error}). Nothing was deleted; `lakelatch timeline` shows what became of it",
+        f"{attempt.url}: {attempt.instant} "
+        + ("may still land by the entry of another writer" if asked else "may have landed")
+        + f", because its end could not be written ({why}). Nothing was deleted; `lakelatch timeline` shows what became of it",
         table=attempt.url,
         instant=attempt.instant,
     )

@@ -162,8 +162,9 @@ class Attempt:
             session.heart.start(made.instant)
             made._announce_pending()
             session.afterwards(session.look_after_others, "cleaning up after others failed")
-        except BaseException:
-            made.abort("it could not begin")
+        except BaseException as e:
+            if made.abort("it could not begin"):
+                made.tell_that_nothing_landed(e)
             raise
         return made
 
@@ -344,6 +345,11 @@ class Attempt:
         except LakeLatchError:
             _log.warning("abort of %s could not be finished; the next writer does it", self.instant, exc_info=True)
         return ended
+
+    def tell_that_nothing_landed(self, error: BaseException) -> None:
+        """A note of the error that ended it says so, unless it is one of ours, which says so itself."""
+        if not isinstance(error, LakeLatchError):
+            error.add_note(f"{self.url}: {self.operation} {self.instant} was taken back; nothing landed")
 
     def over(self, state: str) -> None:
         """It has ended so; heartbeat, follower and lease go."""

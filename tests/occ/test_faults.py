@@ -179,6 +179,91 @@ def test_a_store_that_refuses_from_one_call_on(folder, act, after, error, ops):
     strike_all(folder, [Refuse(From(c.number, ops), errno=error, forever=True) for c in calls], act, after)
 
 
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("act", "after"), ACTS[:3])
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupt_at_any_call_leaves_nothing_or_tells_that_it_has_landed(folder, act, after, late):
+    """As by Ctrl-C, which raises wherever the main thread is: before a call takes effect, or right after."""
+    failures = []
+    for call in some(calls_of(act, folder / "dry"), 14):
+        world = world_of(act, folder / str(call.number))
+        writer = world.writer("A", host="host-b")
+        writer.store.add(Pause(At(call.number), _interrupt, after=late))
+        with pytest.raises(KeyboardInterrupt) as told:
+            act(writer)
+        writer.store.reset()
+        notes = " ".join(getattr(told.value, "__notes__", ()))
+        before = BEFORE.get(act, BEGUN)
+        landed = "has landed all the same" in notes
+        with world.fresh() as table:
+            found = content(table)
+            if found != (after if landed else before) or (landed and "nothing landed" in notes):
+                failures.append(f"{call} {notes or 'no note'!r}: {found}")
+            with table.transaction() as txn:  # writable
+                add(txn, "b", 5)
+            table.rollback_failed_writes(wait=True)
+            check_sound(table)
+        world.close()
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_clustering_is_cancelled_or_tells_that_it_has_landed(folder, late):
+    def ready(place: Path) -> tuple[World, Writer]:
+        world = World(place)
+        writer = world.writer("A")
+        with writer.table.transaction("insert") as txn:
+            insert(txn, "a", "a2")
+        writer.store.reset()
+        writer.store.calls.clear()
+        return world, writer
+
+    failures = []
+    world, dry = ready(folder / "dry")
+    assert dry.table.cluster()
+    calls = list(dry.store.calls)
+    world.close()
+    for call in some(calls, 14):
+        world, writer = ready(folder / str(call.number))
+        writer.store.add(Pause(At(call.number), _interrupt, after=late))
+        with pytest.raises(KeyboardInterrupt) as told:
+            writer.table.cluster()
+        writer.store.reset()
+        notes = " ".join(getattr(told.value, "__notes__", ()))
+        with world.fresh() as table:
+            table.rollback_failed_writes(
+                wait=True
+            )  # of the moment when the plan stands, and its maker does not know it
+            done = any(each.action == "replacecommit" for each in table.timeline().completed)
+            if done != ("has landed all the same" in notes) or table.plans():
+                failures.append(f"{call} {notes or 'no note'!r}: {done}, {table.plans()}")
+            assert content(table) == BEGUN | {"a2": 1}
+            check_sound(table)
+        world.close()
+    assert not failures, "\n".join(failures)
+
+
+def test_an_interrupt_whose_end_cannot_be_written_says_that_it_may_have_landed(world):
+    a = world.writer("A")
+    txn = a.begin_add("a")
+
+    def interrupt() -> None:
+        a.store.add(Refuse(On("folders"), errno=errno.EIO, forever=True))
+        raise KeyboardInterrupt
+
+    a.store.add(Pause(commit_entry(txn), interrupt, after=True))
+    with pytest.raises(KeyboardInterrupt) as told:
+        txn.commit()
+    assert f"{txn.instant} may have landed" in told.value.__notes__[0]
+    a.store.reset()
+    with world.fresh() as table:
+        assert content(table) == BEGUN | {"a0": 1, "a1": 1}
+        check_sound(table)
+
+
 def test_a_full_disk_leaves_the_old_data_readable_and_says_what_to_do(world):
     a = world.writer("A")
     a.store.add(Refuse(On("publish"), errno=errno.ENOSPC, forever=True))

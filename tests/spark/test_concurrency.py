@@ -196,44 +196,6 @@ def test_a_delete_by_condition_sees_rows_that_arrive_meanwhile(make: Callable[..
         assert other.delete_where("city = 'la'").attempts == 1
 
 
-def test_a_cancelled_write_leaves_nothing(make: Callable[..., Any], spark: Any, tmp_path: Path) -> None:
-    table = make(sizes=TASKS)
-    table.insert(numbers(spark, 20, 0, pieces=1))
-    before = data_files(table)
-    started = tmp_path / "started"
-
-    def slow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pathlib
-        import time
-
-        yield from batches
-        pathlib.Path(str(started)).touch()
-        time.sleep(60)  # ends with the cancelled task
-
-    slow.__module__ = "__main__"
-    rows = numbers(spark, 20, 1, pieces=2)
-    error: list[BaseException] = []
-
-    def insert() -> None:
-        try:
-            table.insert(rows.mapInArrow(slow, rows.schema))
-        except BaseException as e:
-            error.append(e)
-
-    writer = threading.Thread(target=insert)
-    writer.start()
-    wait = threading.Event()
-    while not started.exists():
-        wait.wait(0.05)
-    pending = [i for i in table.table.timeline().pending if i.action == "commit"]
-    spark.sparkContext.cancelJobsWithTag(jobs.tag_of(pending[0].requested))
-    writer.join(30)
-    assert error
-    assert data_files(table) == before
-    assert_clean(table)
-    assert table.read().count() == 20
-
-
 def test_rows_whose_shuffle_failed_are_shuffled_anew(make: Callable[..., Any], spark: Any, tmp_path: Path) -> None:
     flag = tmp_path / "fail"
     flag.touch()
@@ -294,43 +256,6 @@ def test_the_callers_job_group_and_tags_hold_for_the_jobs_of_a_write(make: Calla
     group, _, tags = seen.partition("|")
     assert group == "mine"
     assert {"my-tag", jobs.tag_of(table.table.timeline().commits[-1].requested)} <= set(tags.split(","))
-
-
-def test_a_caller_who_cancels_his_job_group_ends_the_write(
-    make: Callable[..., Any], spark: Any, tmp_path: Path
-) -> None:
-    started = tmp_path / "started"
-
-    def slow(batches: Iterable[pa.RecordBatch], started: str = str(started)) -> Iterator[pa.RecordBatch]:
-        import pathlib
-        import time
-
-        pathlib.Path(started).touch()
-        time.sleep(60)  # ends with the cancelled task
-        yield from batches
-
-    slow.__module__ = "__main__"
-    table, context = make(sizes=TASKS), spark.sparkContext
-    rows = numbers(spark, 20, 1, pieces=2)
-    errors: list[BaseException] = []
-
-    def insert() -> None:
-        context.setJobGroup("mine", "what I do")
-        try:
-            table.insert(rows.mapInArrow(slow, rows.schema))
-        except BaseException as error:
-            errors.append(error)
-
-    writer = threading.Thread(target=insert)
-    writer.start()
-    wait = threading.Event()
-    while not started.exists():
-        wait.wait(0.05)
-    context.cancelJobGroup("mine")
-    writer.join(30)
-    assert "cancelled" in str(errors[0])
-    assert not data_files(table)
-    assert_clean(table)
 
 
 class PublishInATask:
