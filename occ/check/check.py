@@ -31,6 +31,7 @@ from .files import (
 from .findings import Findings, Report
 from .folders import check_folders
 from .footers import Footer, RunAll, check_footers, check_keys
+from .key_ranges import check_key_ranges
 from .log_files import check_logs
 from .timeline import History, check_clock, check_properties, check_timeline
 
@@ -82,6 +83,7 @@ def check(
     check_remains(store, history, log, out)
     slices = _newest(listing, history, log, out)
     footers = _check_contents(store, config, listing, (history, log, named), out, run_all, progress)
+    check_key_ranges(store, listing, footers, out)
     check_logs(store, slices, out)
     # Only now: whoever was at work while we looked has had the time to remove what looked left over.
     out.confirm(lambda path: store.head(path) is not None or bool(store.list(path, recursive=True)))

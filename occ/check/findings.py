@@ -53,6 +53,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "row-count": ("damage", "a file has another number of rows than its commit says"),
     "meta-columns": ("damage", "a data file lacks Hudi's meta columns"),
     "key-range": ("damage", "the smallest or largest key in the footer is not that of the column"),
+    "key-range-kept": ("damage", "the key range that is kept of a file is not that of its footer: upserts double rows"),
     "commit-time": ("damage", "rows that are newer than the commit that wrote them"),
     "two-base-files": ("damage", "two base files of one file group and commit: readers fail or choose differently"),
     "file-not-in-commit": ("damage", "readers count a file that its commit does not name"),

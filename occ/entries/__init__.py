@@ -21,6 +21,7 @@ from .entries import (
 )
 from .entry_rules import content_of
 from .file_sizes import FileSizes
+from .key_ranges import RANGES, KeyRange, decode_ranges, encode_ranges, ranges_path
 from .losses import Changed, Loss
 from .operations import SERVICES, Operation, operation
 from .requests import REQUEST_BYTES, REQUESTS, Request
@@ -59,6 +60,7 @@ __all__ = [
     "NO_LOCK",
     "OFF",
     "OWN_LOCK",
+    "RANGES",
     "REQUESTS",
     "REQUEST_BYTES",
     "SERVICES",
@@ -77,6 +79,7 @@ __all__ = [
     "FileSizes",
     "GroupCommit",
     "Hashed",
+    "KeyRange",
     "Landed",
     "LogEntry",
     "Loss",
@@ -92,10 +95,12 @@ __all__ = [
     "constraint_values",
     "content_of",
     "decode",
+    "decode_ranges",
     "echo",
     "echo_body",
     "echo_of",
     "encode",
+    "encode_ranges",
     "encoded",
     "extent",
     "groups_of",
@@ -113,6 +118,7 @@ __all__ = [
     "plan_body",
     "prepared",
     "put_aside",
+    "ranges_path",
     "read_aside",
     "refuse_type",
     "singly",

@@ -16,7 +16,7 @@ from ...arguments import number
 from ...errors import ConfigError
 from ...hudi.files import BaseFile, Listing, LogFile, list_data_files
 from ...hudi.timeline import MOMENT, Instant, Timeline, TimelineView, build, decode_container, is_time, to_epoch_ms
-from ..entries import by_partition, held
+from ..entries import RANGES, by_partition, held, ranges_path
 from ..log import LogState
 
 if TYPE_CHECKING:
@@ -203,6 +203,15 @@ def run(execution: Execution) -> None:
         return file is not None and path not in live and view.completion_of(file) is not None
 
     execution.delete_files(known)
+    _forget_partitions(session.store, {each.partition for each in listing.bases if each.path in live})
+
+
+def _forget_partitions(store: Store, left: set[str]) -> None:
+    """Key ranges of partitions without files go. Gone too early they cost their next reader some time."""
+    wanted = {ranges_path(partition) for partition in left}
+    for name in store.names(RANGES):
+        if (path := f"{RANGES}/{name}") not in wanted:
+            store.delete(path)
 
 
 def superseded(listing: Listing, view: TimelineView, config: TableConfig, moments: Iterable[str]) -> set[str]:

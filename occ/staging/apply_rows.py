@@ -42,7 +42,7 @@ from ...hudi.merge import (
     widened,
     with_rows,
 )
-from ...hudi.table import RECORD_KEY
+from ...hudi.table import RECORD_KEY, SoughtKeys
 from ...hudi.timeline import FileSlice, WriteStat
 from ...mergers import Rule
 from ...progress import Reporter
@@ -158,6 +158,7 @@ class Files:
         self._markers: dict[str, Marker] = {}  # of files that are announced and not begun, by path
         self._open: list[BaseFileWriter] = []
         self._publishing: list[Future[WriteStat]] = []
+        self._beside: list[Future[None]] = []
 
     def crew(self, slices: Iterable[FileSlice], more_bytes: int = 0) -> Crew:
         """Who works on these slices, and so many bytes of new rows; each piece of work has file groups of its own."""
@@ -251,6 +252,11 @@ class Files:
         self._report.add(stat.num_writes)
         return stat
 
+    def keep_spans(self, partition: str, slices: Iterable[FileSlice]) -> None:
+        """Keep the key ranges of a partition for other processes, if many of its files were opened; beside the writing."""
+        if self.spec.spans is not None and self.spec.spans.owes(partition):
+            self._beside.append(self._pool.submit(self.spec.spans.keep, self.spec.store, partition, slices))
+
     def limit_memory(self) -> None:
         """With very many open files the fullest ones are written early, in smaller row groups."""
         waiting = sum(writer.waiting_rows for writer in self._open)
@@ -264,6 +270,8 @@ class Files:
         """Ends and publishes everything; raises the first error."""
         for writer in list(self._open):
             self.end(writer)
+        for kept in self._beside:
+            kept.result()
         return sorted((future.result() for future in self._publishing), key=lambda stat: stat.path)
 
     def __enter__(self) -> Files:
@@ -383,14 +391,14 @@ def _pieces(plan: Plan, files: Files, partition: str, place: int | str | None, u
         if not plan.delete:
             yield _Piece(_into_new, (partition, incoming), (), first)
         return
-    found, fresh = _looked_up(plan, partition, incoming)
+    found, fresh = _looked_up(plan, files, partition, incoming)
     if fresh.any():
         yield _Piece(_into_new, (partition, incoming.where(fresh)), (), first)
     for old, mine, partners in found:
         yield _Piece(rewrite, (old, incoming.where(mine), _renumbered(partners, mine)), (old,))
 
 
-def _looked_up(plan: Plan, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
+def _looked_up(plan: Plan, files: Files, partition: str, incoming: Selection) -> tuple[list[Found], _Marks]:
     """The slices that take some of the rows; a mark for the rows that none of them takes and that are not to be deleted."""
     keys = incoming.keys
     # Contributions may be several of a key, and so may deletes of which each has a time of its own.
@@ -400,6 +408,7 @@ def _looked_up(plan: Plan, partition: str, incoming: Selection) -> tuple[list[Fo
         found, fresh = holders(plan, partition, once), np.zeros(len(once), bool)
     else:
         found, fresh = owners(plan, partition, once)
+    files.keep_spans(partition, plan.slices[partition])
     if len(once) < len(keys):
         places = np.asarray(pc.index_in(keys, value_set=once))
         found, fresh = [(old, mine[places], None) for old, mine, _ in found], fresh[places]
@@ -548,8 +557,11 @@ def _room(spec: FileSpec, old: FileSlice, partners: Partners | None, count: int)
 
 def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
     """What `_partners` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
-    opened = [each for each in slices if not _excluded(spec, each, keys)]
-    with closing(_of_opened(spec, opened, keys)) as found:
+    if spec.spans is not None:
+        spec.spans.recall(spec.store, slices)
+    sought = SoughtKeys(keys)
+    opened = [each for each in slices if not _excluded(spec, each, sought)]
+    with closing(_of_opened(spec, opened, sought)) as found:
         following = iter(opened)
         next_opened = next(following, None)
         for each in slices:
@@ -560,12 +572,12 @@ def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Arra
                 yield None
 
 
-def _excluded(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
+def _excluded(spec: FileSpec, old: FileSlice, keys: SoughtKeys) -> bool:
     """Whether it is known of old that a slice has none of the keys."""
     return spec.spans is not None and not old.logs and spec.spans.exclude(old.path, keys)
 
 
-def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
+def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: SoughtKeys) -> Generator[Partners | None]:
     if len(slices) == 1:
         yield _partners(spec, slices[0], keys)
         return
@@ -582,7 +594,7 @@ def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> G
                 each.cancel()
 
 
-def _partners(spec: FileSpec, old: FileSlice, keys: pa.Array) -> Partners | None:
+def _partners(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> Partners | None:
     """For each row of a slice the place of its key among these, or -1; None when none of them can be in it."""
     if old.logs:
         # A key that a log file deletes is in the base file still, and Hudi's simple index looks there: it stays in its group.
@@ -590,9 +602,9 @@ def _partners(spec: FileSpec, old: FileSlice, keys: pa.Array) -> Partners | None
         if old.base is not None:
             with OldFile(spec, old.base.path) as file:
                 held = pa.concat_arrays([held, file.keys()])
-        return np.asarray(pc.index_in(held, value_set=keys).fill_null(-1))
+        return np.asarray(pc.index_in(held, value_set=sought.keys).fill_null(-1))
     with OldFile(spec, old.path) as file:
-        return None if file.lacks_all(keys) else file.partners(keys)
+        return None if file.lacks_all(sought) else file.partners(sought.keys)
 
 
 # One file group ---------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class FileSpec:
         streams: of the table.
         desk: of the server that takes the markers; None: they are put directly.
         lookout: is told of each file; it does not travel.
-        spans: the keys of the files that this process has met; does not travel.
+        spans: the keys of the files that this process has met; does not travel, a worker begins with none.
         record: what the process that began the transaction knows of it; None in another, and where asking costs little.
     """
 
@@ -90,6 +90,9 @@ class FileSpec:
         if self.record is not None:
             self.record.travels()
         return {**self.__dict__, "lookout": None, "spans": None, "record": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, spans=KeySpans())
 
     def announcing(self, group: FileGroupId) -> AbstractContextManager[None]:
         """Around the marker of a file of this group."""

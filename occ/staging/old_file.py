@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...hudi.files import Chunk, RawFooter, note_of
 from ...hudi.merge import holds, stored_texts
-from ...hudi.table import META_COLUMNS, RECORD_KEY, all_outside
+from ...hudi.table import META_COLUMNS, RECORD_KEY, SoughtKeys
 from .file_spec import FileSpec
 from .key_spans import span_of
 from .meta_columns import FILE_NAME, PARTITION_PATH
@@ -98,10 +98,10 @@ class OldFile:
 
     # Index -------------------------------------------------------------------------------------------------------
 
-    def lacks_all(self, keys: pa.Array) -> bool:
+    def lacks_all(self, keys: SoughtKeys) -> bool:
         """Whether the footer says that none of the keys can be in the file."""
         span = self.span
-        return span is not None and all_outside(keys, *span)
+        return span is not None and keys.outside(*span)
 
     def partners(self, keys: pa.Array) -> npt.NDArray[np.int32]:
         """For each row the place of its key among these, or -1."""

@@ -50,6 +50,7 @@ from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
 from lakelatch.occ.entries.entries import Begin, Close, Commit, End, GroupCommit, Open, Setting, decode, encode
+from lakelatch.occ.entries.key_ranges import decode_ranges, encode_ranges
 from lakelatch.occ.entries.losses import Changed, Loss
 from lakelatch.occ.entries.requests import Request
 from lakelatch.occ.entries.service_content import groups_of, held, paths_of
@@ -216,6 +217,22 @@ def _entry(body: bytes) -> None:
             _ = (entry.claim, str(entry.reserved or ""))
         case End() if entry.lost is not None:
             _why(entry.lost)
+
+
+_RANGES = encode_ranges(
+    "p=a", {BASE: (700, b"a", "\U0001f600".encode()), "x": (1, "\U0001f600".encode(), "\ufb01".encode())}
+)
+
+
+def _ranges(text: bytes) -> None:
+    """Whatever is understood is kept as it was."""
+    found = decode_ranges("p=a", hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    if found is not None:
+        for size, low, high in found.values():
+            assert size > 0
+            assert low <= high or low.decode().encode("utf-16-be") <= high.decode().encode("utf-16-be")
+        short = {name: each for name, each in found.items() if max(map(len, each[1:])) <= 512}
+        assert decode_ranges("p=a", encode_ranges("p=a", short)) == short
 
 
 _REQUEST = Request(
@@ -458,6 +475,8 @@ TARGETS: dict[str, Target] = {
     "log entries, torn": Target(mangled([json.dumps(each).encode() for each in _ENTRIES]), _entry),
     "requests": Target(mangled_json([json.loads(_REQUEST.to_bytes().partition(b"\n")[2])]), _request),
     "requests, torn": Target(mangled([_REQUEST.to_bytes()]), Request.from_bytes),
+    "key ranges": Target(mangled_json([json.loads(_RANGES.partition(b"\n")[2])]), _ranges),
+    "key ranges, torn": Target(mangled([_RANGES]), lambda body: decode_ranges("p=a", body)),
     "plans": Target(mangled_json([SLICES]), _held),
     "side objects": Target(mangled_json([COMMIT.to_json(), SLICES]), _side),
     "side objects, torn": Target(mangled([json.dumps(COMMIT.to_json()).encode()]), _side),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakelatch
-from lakelatch.hudi.table.key_order import all_outside, java_order, java_span, may_be_span
+from lakelatch.hudi.table.key_order import SoughtKeys, java_order, java_span, may_be_span
 from lakelatch.occ.check.check import check
 
 # A ligature above the surrogates and two faces beyond the BMP, which Java takes for smaller.
@@ -82,7 +82,7 @@ def test_no_key_of_a_file_counts_as_outside_of_it_in_either_order(held, asked, s
     keys = pa.array([*["x"] * skipped, *asked]).slice(skipped)
     for order in (str, as_java):
         low, high = min(held, key=order), max(held, key=order)
-        outside = all_outside(keys, low.encode(), high.encode())
+        outside = SoughtKeys(keys).outside(low.encode(), high.encode())
         assert not (outside and set(held) & set(asked))
         assert may_be_span((low, high), (min(held), max(held)))
 
@@ -98,5 +98,13 @@ def test_spans_in_javas_order_are_what_java_makes_of_them(first, second):
 @given(st.lists(st.text("ab", min_size=1), min_size=1), st.text("abc", min_size=1), st.text("abc", min_size=1))
 def test_ordinary_keys_are_still_left_out_by_the_span(asked, one, other):
     low, high = sorted((one, other))
-    expected = max(asked) < low or min(asked) > high
-    assert all_outside(pa.array(asked), low.encode(), high.encode()) == expected
+    expected = not any(low <= each <= high for each in asked)
+    assert SoughtKeys(pa.array(asked)).outside(low.encode(), high.encode()) == expected
+
+
+def test_of_very_many_keys_the_ends_are_looked_at():
+    sought = SoughtKeys(pa.array([f"k{number:06}" for number in range(0, 100_000, 2)]))
+    assert sought.outside(b"a", b"j")
+    assert sought.outside(b"l", b"z")
+    assert not sought.outside(b"k000000", b"k000000")
+    assert not sought.outside(b"k000001", b"k000001")

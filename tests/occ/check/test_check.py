@@ -19,6 +19,7 @@ from lakelatch.hudi.timeline.commit_metadata import CommitMetadata, WriteStat, d
 from lakelatch.occ.check.check import check
 from lakelatch.occ.check.findings import KINDS, Findings
 from lakelatch.occ.entries.entries import Setting
+from lakelatch.occ.entries.key_ranges import encode_ranges, ranges_path
 from lakelatch.storage import open_store
 
 from ...hudi.conftest import _ZIPS, unzip
@@ -214,6 +215,11 @@ def write_over_a_slice(table: Copy) -> None:
     table.put(f".hoodie/timeline/{instant}_{AFTER_THAT}.commit", body)
 
 
+def keep_another_range(table: Copy) -> None:
+    last = table.bases[-1]
+    table.put(ranges_path(PARTITION), encode_ranges(PARTITION, {last.name: (last.stat().st_size, b"A", b"B")}))
+
+
 EMPTY_COMMIT = encode_commit(CommitMetadata("UPSERT"), replace=False)
 OUTSIDE = WriteStat("f", f"../f_0-0-0_{FAR_AHEAD}.parquet", "..")
 SIDE = {"path": ".hoodie/.lakelatch/sides/x.json", "sha256": "0"}
@@ -264,6 +270,7 @@ DAMAGES = {
     "row-count": (lambda t: t.rewrite(lambda rows: rows.slice(0, 3)), {"file-size", "key-range"}),
     "meta-columns": (lambda t: t.rewrite(lambda rows: rows.drop_columns(["_hoodie_record_key"])), {"file-size"}),
     "key-range": (lambda t: t.rewrite(lambda rows: rows, {"hoodie_min_record_key": "A"}), {"file-size"}),
+    "key-range-kept": (keep_another_range, set()),
     "commit-time": (lambda t: t.rewrite(lambda rows: set_column(rows, "_hoodie_commit_time", FAR_AHEAD)), {"file-size"}),
     "two-base-files": (lambda t: t.copy_base(token="7-7-7"), set()),
     "file-not-in-commit": (lambda t: t.copy_base(file_id="ffffffff-0000-0000-0000-000000000000-0"), set()),

@@ -15,7 +15,7 @@ from .config import (
     TableConfig,
 )
 from .java_properties import parse
-from .key_order import Span, all_outside, java_span, joined_span, may_be_span
+from .key_order import SoughtKeys, Span, java_span, joined_span, may_be_span
 from .partition_path import (
     distinct_paths,
     parse_partition_path,
@@ -48,9 +48,9 @@ __all__ = [
     "STREAMS_KEY",
     "V8_MERGE",
     "Shape",
+    "SoughtKeys",
     "Span",
     "TableConfig",
-    "all_outside",
     "bucket_ids",
     "decoder_of",
     "distinct_paths",

@@ -9,6 +9,8 @@ Source: Apache Hudi 1.2.0, `BloomIndexFileInfo`, `HoodieBloomFilterWriteSupport`
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ Span = tuple[str, str]  # smallest and largest
 _SWAPPED = bytes(range(0xEE)) + b"\xfe\xff" + bytes(range(0xF0, 0xFE)) + b"\xee\xef"
 _SWAPS = np.frombuffer(_SWAPPED, np.uint8)
 _BEYOND = 0xF0  # the lead bytes of characters beyond the BMP begin here
+_SORTED_MAX = 16_384  # keys that are sorted in Python; more of them leave few files out
 
 
 def java_order(text: str) -> bytes:
@@ -44,14 +47,6 @@ def joined_span(span: Span, before: Span | None) -> Span:
     return min(lows, key=java_order), max(highs, key=java_order)
 
 
-def all_outside(keys: pa.Array, low: bytes, high: bytes) -> bool:
-    """Whether none of the keys lies in a file's span (UTF-8), in whichever of the orders that is."""
-    if not _outside(keys.cast(pa.binary()), low, high):
-        return False
-    alike = max(low + high, default=0) < _BEYOND and not _has_beyond(keys)
-    return alike or _outside(_swapped(keys), low.translate(_SWAPPED), high.translate(_SWAPPED))
-
-
 def may_be_span(said: Span, span: Span) -> bool:
     """Whether texts with this ``span`` in the order of their bytes may have the one that is ``said``, in either order."""
     low_fits = said[0] == span[0] or (said[0] > span[0] and java_order(said[0]) < java_order(span[0]))
@@ -59,9 +54,39 @@ def may_be_span(said: Span, span: Span) -> bool:
     return low_fits and high_fits
 
 
-def _outside(keys: pa.Array, low: bytes, high: bytes) -> bool:
-    span = pc.min_max(keys)
-    return bool(span["max"].as_py() < low or span["min"].as_py() > high)
+class SoughtKeys:
+    """Keys that are looked for in many files, sorted once. Of very many only the ends are looked at."""
+
+    def __init__(self, keys: pa.Array) -> None:
+        self.keys = keys
+        self._beyond = _has_beyond(keys)
+
+    @cached_property
+    def _sorted(self) -> list[bytes]:
+        return self._in_order(self.keys.cast(pa.binary()))
+
+    @cached_property
+    def _sorted_swapped(self) -> list[bytes]:
+        return self._in_order(_swapped(self.keys))
+
+    def _in_order(self, keys: pa.Array) -> list[bytes]:
+        if len(keys) <= _SORTED_MAX:
+            return sorted(keys.to_pylist())
+        span = pc.min_max(keys)
+        return [span["min"].as_py(), span["max"].as_py()]
+
+    def outside(self, low: bytes, high: bytes) -> bool:
+        """Whether none of the keys lies in a file's span (UTF-8), in whichever of the orders that is."""
+        if not self._none_in(self._sorted, low, high):
+            return False
+        alike = not self._beyond and max(low + high, default=0) < _BEYOND
+        return alike or self._none_in(self._sorted_swapped, low.translate(_SWAPPED), high.translate(_SWAPPED))
+
+    def _none_in(self, ordered: list[bytes], low: bytes, high: bytes) -> bool:
+        if len(self.keys) > _SORTED_MAX:
+            return ordered[1] < low or ordered[0] > high
+        at = bisect_left(ordered, low)
+        return at == len(ordered) or ordered[at] > high
 
 
 def _octets(keys: pa.Array) -> tuple[Any, Any]:
