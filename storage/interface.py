@@ -176,8 +176,11 @@ class Store(Protocol):
         """Write a large object as a stream; it appears whole when `NewObject.publish` is called, or never."""
         ...
 
-    def open(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """Read an object as a seekable stream. Raises `StorageError` when there is none."""
+    def open(self, path: str, *, size: int | None = None) -> AbstractContextManager[IO[bytes]]:
+        """Read an object as a seekable stream. Raises `StorageError` when there is none.
+
+        ``size`` in bytes, where it is known for sure, may save a request; a missing object may be told at the first read then.
+        """
         ...
 
     def uri(self, path: str) -> str:

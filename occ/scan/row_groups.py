@@ -103,13 +103,13 @@ class RowReader:
 
     def row_groups(self, slice_: FileSlice) -> tuple[list[int], pq.FileMetaData]:
         """The row groups of a base file that may hold wanted rows, by its footer."""
-        footer = self._session.footers.of(slice_.path)
+        footer = self._session.footers.of(slice_.path, slice_.size)
         return self._that_may_match(footer), footer
 
     def count(self, slice_: FileSlice) -> int:
         """The number of rows of a slice, whatever the condition says."""
         if not slice_.logs:
-            return int(self._session.footers.of(slice_.path).num_rows)
+            return int(self._session.footers.of(slice_.path, slice_.size).num_rows)
         return int(self._merged(slice_, ()).num_rows)
 
     def _begin(self, slice_: FileSlice) -> tuple[pa.Table, list[Callable[[], pa.Table]]]:
@@ -120,18 +120,18 @@ class RowReader:
         known = self._session.footers.get(slice_.path)
         if known is not None and not self._that_may_match(known):
             return self._wanted.schema.empty_table(), []
-        with self._session.footers.open(slice_.path) as file:
+        with self._session.footers.open(slice_.path, slice_.size) as file:
             numbers = self._that_may_match(file.metadata)
             if not numbers:
                 return self._wanted.schema.empty_table(), []
-            return self._read(file, numbers[0]), [partial(self._row_group, slice_.path, n) for n in numbers[1:]]
+            return self._read(file, numbers[0]), [partial(self._row_group, slice_, n) for n in numbers[1:]]
 
     def _merged(self, slice_: FileSlice, columns: Sequence[str]) -> pa.Table:
         source = self._session
         return slice_rows(source.store, source.config, source.streams, slice_, columns=columns, meta=False)
 
-    def _row_group(self, path: str, number: int) -> pa.Table:
-        with self._session.footers.open(path) as file:
+    def _row_group(self, slice_: FileSlice, number: int) -> pa.Table:
+        with self._session.footers.open(slice_.path, slice_.size) as file:
             return self._read(file, number)
 
     def _read(self, file: pq.ParquetFile, number: int) -> pa.Table:

@@ -120,7 +120,7 @@ def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
     """Whether the footer says so; whoever has written the file anew since says nothing."""
     if slice_.logs:
         return False
-    said = (session.footers.of(slice_.path).metadata or {}).get(NOTE.encode())
+    said = (session.footers.of(slice_.path, slice_.size).metadata or {}).get(NOTE.encode())
     try:
         return said is not None and bool(json.loads(said) == layout.said)
     except ValueError:  # of whatever writer

@@ -483,7 +483,7 @@ class Session:
 
             rows = slice_rows(self.store, self.config, self.streams, group, columns=columns, meta=meta)
             return rows if meta else rows.select([n for n in rows.column_names if n not in META_COLUMNS])
-        with self.footers.open(group.path) as file:
+        with self.footers.open(group.path, group.size) as file:
             there = file.schema_arrow.names
             wanted = [n for n in there if n not in META_COLUMNS and (columns is None or n in columns)]
             return file.read([*META_COLUMNS, *wanted] if meta else wanted, use_threads=False)

@@ -193,7 +193,7 @@ class LocalStore:
         return Entry(path, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
 
     @contextmanager
-    def open(self, path: str) -> Iterator[IO[bytes]]:
+    def open(self, path: str, *, size: int | None = None) -> Iterator[IO[bytes]]:  # noqa: ARG002 - the system knows it
         full = self._full(path)
         try:
             stream = open(full, "rb")  # noqa: SIM115 - closed below; only the opening is guarded

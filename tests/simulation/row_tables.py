@@ -121,7 +121,7 @@ class ReadOnly:
         return lakelatch.storage.Stored(self._body(path), "")
 
     @contextmanager
-    def open(self, path: str) -> Any:
+    def open(self, path: str, *, size: int | None = None) -> Any:
         yield io.BytesIO(self._body(path))
 
 

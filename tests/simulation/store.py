@@ -214,7 +214,7 @@ class SimStore:
         return self._read("head", path, lambda: self._objects.head(path))
 
     @contextmanager
-    def open(self, path: str) -> Iterator[IO[bytes]]:
+    def open(self, path: str, *, size: int | None = None) -> Iterator[IO[bytes]]:
         found = self.get(path)
         if found is None:
             raise Gone(f"{path} is not there", path=path)

@@ -176,7 +176,7 @@ class _Unmerged(Exception):
 def _base(store: Store, group: FileSlice, needed: Collection[str] | None) -> tuple[pa.Table | None, pa.Table | None]:
     if group.base is None:
         return None, None
-    with store.open(group.base.path) as stream:
+    with store.open(group.base.path, size=group.base.size or None) as stream:
         file = pq.ParquetFile(stream)
         names = [n for n in file.schema_arrow.names if needed is None or n in needed]
         return file.read(names, use_threads=False), floors_of(file.metadata.metadata, group.base.path)

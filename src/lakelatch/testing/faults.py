@@ -234,8 +234,8 @@ class FaultStore:
     def create(self, path: str) -> AbstractContextManager[NewObject]:
         return self._do("create", path, lambda: _FaultyObject(self, path))
 
-    def open(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        return self._do("open", path, lambda: self.inner.open(path))
+    def open(self, path: str, *, size: int | None = None) -> AbstractContextManager[IO[bytes]]:
+        return self._do("open", path, lambda: self.inner.open(path, size=size))
 
     def uri(self, path: str) -> str:
         return self.inner.uri(path)

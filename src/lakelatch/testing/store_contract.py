@@ -238,9 +238,23 @@ class StoreContract:
             stream.seek(0)
             assert stream.read() == body
 
+    def test_an_object_whose_size_is_known_is_read_from_anywhere(self, store: Store) -> None:
+        for length in (300, 300 << 10):  # one that may be fetched whole, and one that is not
+            body = bytes(range(256)) * (length // 256 + 1)
+            store.put(f"{length}", body)
+            with store.open(f"{length}", size=len(body)) as stream:
+                assert stream.seek(-9, os.SEEK_END) == len(body) - 9
+                assert stream.read() == body[-9:]
+                assert stream.seek(200) == 200
+                assert stream.read(50) == body[200:250]
+                stream.seek(0)
+                assert stream.read() == body
+
     def test_opening_what_is_not_there_says_so(self, store: Store) -> None:
         with pytest.raises(StorageError, match="not read"), store.open("none"):
             pass
+        with pytest.raises(StorageError, match="not read"), store.open("none", size=9) as stream:
+            stream.read()
 
     # Races -------------------------------------------------------------------------------------------------------
 

@@ -49,11 +49,11 @@ class Meeting(FaultStore):
         self._all, self.met = threading.Barrier(number), False
 
     @contextmanager
-    def open(self, path: str) -> Iterator[IO[bytes]]:
+    def open(self, path: str, *, size: int | None = None) -> Iterator[IO[bytes]]:
         if not self.met:
             self._all.wait(timeout=20)
             self.met = True
-        with super().open(path) as stream:
+        with super().open(path, size=size) as stream:
             yield stream
 
 

@@ -32,11 +32,11 @@ class Footers:
             return self._kept.get(path)
 
     @contextmanager
-    def open(self, path: str) -> Iterator[pq.ParquetFile]:
-        """The file, for one thread. Raises `StorageError` when there is none."""
+    def open(self, path: str, size: int) -> Iterator[pq.ParquetFile]:
+        """The file, for one thread; ``size`` in bytes, 0 where it is not known. Raises `StorageError` when there is none."""
         import pyarrow.parquet as pq
 
-        with self._store.open(path) as stream, _native(stream) as source:
+        with self._store.open(path, size=size or None) as stream, _native(stream) as source:
             known = self.get(path)
             file = pq.ParquetFile(source, metadata=known)
             if known is None:
@@ -46,11 +46,11 @@ class Footers:
                         self._kept.popitem(last=False)
             yield file
 
-    def of(self, path: str) -> pq.FileMetaData:
+    def of(self, path: str, size: int) -> pq.FileMetaData:
         """The footer; opens the file where it is not known yet."""
         found = self.get(path)
         if found is None:
-            with self.open(path) as file:
+            with self.open(path, size) as file:
                 found = file.metadata
         return found
 

@@ -474,7 +474,7 @@ def comparable(column: Any) -> Any:
 def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.Table | None:
     if group.base is None:
         return None
-    with store.open(group.base.path) as stream:
+    with store.open(group.base.path, size=group.base.size or None) as stream:
         file = pq.ParquetFile(stream)
         names = [n for n in file.schema_arrow.names if wanted is None or n in wanted]
         return file.read(names, use_threads=False)
