@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import platform
 import zlib
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
@@ -42,23 +43,20 @@ FILE_COLUMN, ROW_COLUMN = "_lakelatch_file", "_lakelatch_row"
 class Answer:
     """The result of a task: its files, and the hashes of the keys it inserted by partition, sorted, eight bytes each.
 
-    ``looked`` and ``idle`` as in `Files`.
+    ``looked`` and ``idle`` as in `Files`; ``host`` is where an error was met.
     """
 
     stats: list[WriteStat] = field(default_factory=list)
     hashes: dict[str, bytes] = field(default_factory=dict)
     error: LakeLatchError | None = None
+    host: str = ""
     looked: set[FileGroupId] = field(default_factory=set)
     idle: bool = False
 
 
 def unpack(rows: Iterable[Any]) -> list[Answer]:
-    """Return the answers of all tasks, or raise the first error."""
-    answers: list[Answer] = [pickle.loads(row[0]) for row in rows]  # noqa: S301 - written by our own workers
-    for answer in answers:
-        if answer.error is not None:
-            raise answer.error
-    return answers
+    """Return the answers of all tasks, errors among them."""
+    return [pickle.loads(row[0]) for row in rows]  # noqa: S301 - written by our own workers
 
 
 def packed(task: Any, store: Store) -> str:
@@ -158,7 +156,7 @@ class Task(ABC):
         try:
             answer = self.run(batches, _task_number())
         except LakeLatchError as error:
-            answer = Answer(error=error)
+            answer = Answer(error=error, host=platform.node())
         yield _answered(answer)
 
     @abstractmethod

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...errors import LakeLatchError
+from ...errors import ConfigError, LakeLatchError, RolledBackError, StorageError
 from ...occ.entries import OFF
 from ...occ.staging import refuse_if_over
 from ...progress import Told
@@ -41,6 +41,10 @@ class Owner(Protocol):
 _LOOK_S = 1.0
 _LOOK_OUT_S = (
     0.25  # where early conflict detection may end a job: each look is one listing for each writer ahead of ours
+)
+_SAME_PLACE = (
+    "The keys, endpoint and clock that the workers have must lead to the same place. Give keys to `open(storage=...)`, which "
+    "travel with the tasks, or put valid ones into the environment of every worker; a local folder has to be shared by all hosts"
 )
 _DESCRIPTION = "spark.job.description"
 _CHANGED = (_DESCRIPTION, "spark.job.interruptOnCancel", JOB_TASK)
@@ -78,7 +82,7 @@ def collect(
         BaseException: what ``told`` raised; the jobs are cancelled.
         RolledBackError: the transaction was ended by somebody else; its jobs are cancelled.
         ConflictError: it gives way to another one (``early_conflict_detection``); its jobs are cancelled.
-        ConfigError: a worker has no package, or another version of it.
+        ConfigError: a worker has no package, or another version of it; or it looks for the table in another place.
         LakeLatchError: what a task met.
     """
     watching = JobProgress(spark.sparkContext, tag_of(txn.instant), told, what).watching() if told else nullcontext()
@@ -89,7 +93,38 @@ def collect(
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
             answers = frame.mapInArrow(shipped(task), ANSWER).collect()
-    return unpack(answers)
+    found = unpack(answers)
+    for each in found:
+        if each.error is not None:
+            raise _of_a_worker(each.error, each.host, txn)
+    return found
+
+
+def _of_a_worker(error: LakeLatchError, host: str, txn: Owner) -> LakeLatchError:
+    """What a task met, as the driver knows it to be: the store may refuse or show nothing to the workers alone.
+
+    A server may tell somebody whom it does not know that an object is not there. So may a folder that no other host has. Then
+    a task finds no heartbeat of a transaction which the log says is open.
+    """
+    session = txn.session
+    if not isinstance(error, StorageError | RolledBackError):
+        return error
+    with suppress(LakeLatchError):  # who does not reach it either cannot tell
+        if txn.instant not in session.log.catch_up().open:
+            return error
+        if isinstance(error, StorageError):
+            error.add_note(f"a task on worker {host} met this, and the driver reaches the table: {_SAME_PLACE}")
+            return error
+        told = ConfigError(
+            f"{session.url}: worker {host} does not find what the driver does, the heartbeat of {txn.instant}, which is open. "
+            f"Nothing landed. {_SAME_PLACE}",
+            table=session.url,
+            instant=txn.instant,
+            host=host,
+        )
+        told.__cause__ = error
+        return told
+    return error
 
 
 @contextmanager

@@ -156,7 +156,8 @@ def main() -> int:
                 getattr(t, verb)(frame)
                 print(step, t.read(filter=f"id like '{step}-%'").count(), flush=True)
             except Exception as e:
-                print(step, type(e).__name__, " | ".join(str(e).splitlines()), flush=True)
+                said = " ".join([str(e), *getattr(e, "__notes__", ())])
+                print(step, type(e).__name__, " | ".join(said.splitlines()), flush=True)
     spark.stop()
     return 0
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import resource
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -66,7 +68,13 @@ class Stage:
             "events": str(self.folder / "events"),
         }
 
-    def job(self, place: dict[str, Any], *steps: str, python: str = sys.executable) -> subprocess.Popen[str]:
+    def job(
+        self,
+        place: dict[str, Any],
+        *steps: str,
+        python: str = sys.executable,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> subprocess.Popen[str]:
         log = (self.folder / f"driver-{place['url'].rpartition('/')[2]}").open("w")
         given = self.folder / "place.json"
         given.write_text(json.dumps(place))
@@ -74,14 +82,14 @@ class Stage:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.cluster_job", self.cluster.url, str(self.folder), *steps],
                 cwd=ROOT,
-                env=os.environ | {"PYSPARK_PYTHON": python},
+                env=os.environ | {"PYSPARK_PYTHON": python} | environment,
                 stdin=told,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
 
-    def done(self, place: dict[str, Any], *steps: str, **more: str) -> tuple[str, str]:
+    def done(self, place: dict[str, Any], *steps: str, **more: Any) -> tuple[str, str]:
         """What a job printed, and the end of its log."""
         out, _ = self.job(place, *steps, **more).communicate(timeout=500)
         return out, self.log(place)
@@ -148,6 +156,30 @@ def test_a_worker_without_the_package_says_so_and_runs_with_the_archive(stage: S
     out, said = stage.done(place | {"settings": settings}, "plain+insert", "plain+upsert", python=bare)
     assert out == f"plain+insert {ROWS}\nplain+upsert {ROWS}\n", said
     stage.judge(place, ["plain+insert", "plain+upsert"])
+
+
+def test_keys_that_are_wrong_on_the_workers_alone_are_told_as_theirs(stage: Stage) -> None:
+    """The driver finds its keys in its environment, the executors others in theirs: of an unknown user, and a wrong secret.
+
+    This server tells an unknown user that objects are not there.
+    """
+    right = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY}
+    place = stage.create("wrong-keys")
+    bare = place | {"storage": {k: v for k, v in place["storage"].items() if "key" not in k}}
+    for wrong, error, worker in (
+        ({"AWS_ACCESS_KEY_ID": "nobody"}, "ConfigError", "does not find what the driver does"),
+        ({"AWS_SECRET_ACCESS_KEY": "another"}, "StorageError", "and the driver reaches the table"),
+    ):
+        settings = {f"spark.executorEnv.{name}": value for name, value in (right | wrong).items()}
+        out, said = stage.done(bare | {"settings": settings}, "plain+insert", environment=right)
+        assert out.startswith(f"plain+insert {error} "), out + said
+        assert f"worker {platform.node()}" in out
+        assert worker in out
+        assert "Give keys to `open(storage=...)`" in out
+    with lakelatch.open(place["url"], storage=place["storage"]) as table:
+        table.rollback_failed_writes()
+        assert table.session.log.catch_up().open == {}
+    stage.judge(place, [])
 
 
 @dataclass
