@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from ..tasks import FILE_COLUMN, ROW_COLUMN, name_of
 from .columns import spark_schema
 
 _BATCH_ROWS = 64 << 10
+# A Python task costs some 0.1 s of a core besides its work, so there are several for a core only where they have work.
+_TASK_BYTES = 32 << 20
+_TASKS_PER_CORE = 4
 
 
 @dataclass
@@ -56,8 +60,26 @@ def merged(spark: Any, table: Table, slices: Sequence[FileSlice], schema: pa.Sch
         UnsupportedTableError: the table's rules of merging are not known here.
     """
     ordering_of(table.config)
-    packed = pa.table({"slice": pa.array([pickle.dumps(each) for each in slices], pa.binary())})
-    tasks = max(1, min(len(slices), int(spark.sparkContext.defaultParallelism) * 4))
+    # A chunk of the column is a partition of the DataFrame, so that nothing has to be shuffled.
+    chunks = [
+        [pickle.dumps(each) for each in some] for some in dealt(slices, int(spark.sparkContext.defaultParallelism))
+    ]
+    packed = pa.table({"slice": pa.chunked_array(chunks, pa.binary())})
     columns = [*schema, *([pa.field(FILE_COLUMN, pa.string()), pa.field(ROW_COLUMN, pa.int64())] if named else [])]
     task = MergeSlices(table.store, table.config, schema, named=named, streams=table.streams)
-    return spark.createDataFrame(packed).repartition(tasks).mapInArrow(shipped(task), spark_schema(pa.schema(columns)))
+    return spark.createDataFrame(packed).mapInArrow(shipped(task), spark_schema(pa.schema(columns)))
+
+
+def dealt(slices: Sequence[FileSlice], cores: int) -> list[list[FileSlice]]:
+    """Deal slices to tasks: the largest first, each to the task that has the fewest bytes.
+
+    As many tasks as cores, and more where each has enough to do, so that a slow one holds up little.
+    """
+    sizes = [max(1, (each.base.size if each.base else 0) + sum(log.size for log in each.logs)) for each in slices]
+    count = max(cores, min(cores * _TASKS_PER_CORE, sum(sizes) // _TASK_BYTES))
+    tasks: list[tuple[int, int, list[FileSlice]]] = [(0, number, []) for number in range(min(count, len(slices)))]
+    for size, _, each in sorted(zip(sizes, range(len(slices)), slices, strict=True), reverse=True):
+        total, number, some = tasks[0]
+        some.append(each)
+        heapq.heapreplace(tasks, (total + size, number, some))
+    return [some for _total, _number, some in sorted(tasks, key=lambda task: task[1])]

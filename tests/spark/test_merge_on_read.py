@@ -6,11 +6,15 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakelatch.spark
 from lakelatch.errors import ConflictError
-from lakelatch.hudi.files import list_data_files
+from lakelatch.hudi.files import BaseFile, LogFile, list_data_files
+from lakelatch.hudi.timeline import FileSlice
 from lakelatch.spark import SparkTransaction
+from lakelatch.spark.reading.merged_slices import dealt
 
 from .driver import ROUTES
 
@@ -139,3 +143,30 @@ def test_a_key_that_only_a_log_file_has_is_found(spark, make):
     assert by_spark(table) == {"a": 1, "b": 2}
     table.delete(spark.createDataFrame([("b",)], "id string"))
     assert by_spark(table) == by_python(table) == {"a": 1}
+
+
+def sliced(number: int, size: int) -> FileSlice:
+    base = BaseFile(f"{number}.parquet", "", f"{number}", "0-0-0", "1", "parquet", size - size // 2)
+    return FileSlice(base.group, base, (LogFile(f".{number}.log", "", f"{number}", "2", 1, "0-0-0", size // 2),))
+
+
+@given(st.lists(st.integers(0, 1 << 28), min_size=1, max_size=40), st.integers(1, 4))
+def test_slices_are_dealt_to_tasks_by_their_bytes(sizes, cores):
+    slices = [sliced(number, size) for number, size in enumerate(sizes)]
+    tasks = dealt(slices, cores)
+    assert all(tasks)
+    assert sorted(each.file_id for some in tasks for each in some) == sorted(each.file_id for each in slices)
+    assert min(cores, len(slices)) <= len(tasks) <= min(4 * cores, len(slices))
+    totals = [sum(sizes[int(each.file_id)] for each in some) for some in tasks]
+    assert max(totals) - min(totals) <= max(sizes) + len(sizes), "no task has a slice more than another needs"
+    assert len(tasks) <= cores or sum(sizes) >= len(tasks) << 25, "more tasks than cores only for what takes long"
+
+
+def test_slices_with_log_files_are_spread_over_tasks_without_a_shuffle(spark, make):
+    table = make(type="merge_on_read")
+    table.insert(frame(spark, dict.fromkeys(["x0", "y0"], 1)))
+    table.upsert(frame(spark, dict.fromkeys(["x0", "y0"], 2)))
+    rows = table.read()
+    assert rows.rdd.getNumPartitions() == 2
+    assert "Exchange" not in rows._jdf.queryExecution().executedPlan().toString()
+    assert by_spark(table) == {"x0": 2, "y0": 2}

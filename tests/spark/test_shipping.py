@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import types
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakelatch
 from lakelatch.errors import ConfigError
-from lakelatch.spark.shipping import shipped, workers_refusals
+from lakelatch.spark.shipping import shipped, spare_the_collector, workers_refusals
 from lakelatch.spark.tasks import ANSWER, Packed
 
 
@@ -40,3 +42,16 @@ def test_what_else_fails_in_a_task_is_sparks_to_tell(spark: Any) -> None:
     with pytest.raises(Exception, match="AttributeError") as caught:
         ask(spark, lambda batches: batches.no_such_thing)
     assert not isinstance(caught.value, ConfigError)
+
+
+def test_no_collection_of_a_worker_looks_at_imported_modules(spark: Any) -> None:
+    """Spark's daemon collects after each task, which would take longer than many a task."""
+
+    def spared(_batches: Any) -> Any:
+        yield pa.record_batch({"spared": [gc.get_freeze_count()]})
+
+    rows = spark.range(3).mapInArrow(shipped(spared), "spared long").collect()
+    assert all(row.spared for row in rows)
+    before = gc.get_freeze_count()
+    spare_the_collector()
+    assert gc.get_freeze_count() == before, "only there"
