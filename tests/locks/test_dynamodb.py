@@ -382,7 +382,7 @@ def test_a_renewal_tells_a_later_end_and_leaves_the_other_facts(world: World) ->
 @pytest.mark.parametrize("delete", [True, False])
 def test_amazons_client_and_we_exclude_each_other(local: Dynamo, key: str, delete: bool) -> None:
     with (
-        open_provider(local.url(more="&lease=1s")) as locks,
+        open_provider(local.url(more="&lease=3s")) as locks,
         AmazonLock(local, key, lease_s=1.0, delete=delete) as java,
     ):
         tokens = []
