@@ -63,7 +63,7 @@ def calls() -> dict[str, list[str]]:
             *each("create(new, record_key=_)", "5 b'id' None [] '' [1] [['id']] ['id','id'] {'id':1} True"),
             *each("create(new, record_key='id', partition_by=_)", "5 b'p' [1] [['p']] ['p','p'] '' True"),
             "create(new, record_key='id', partition_by='id.x', schema=ROWS.schema)",
-            *each("create(new, record_key='id', ordering_field=_)", "5 b'n' [] ['n'] ['n','v'] '' True"),
+            *each("create(new, record_key='id', ordering_field=_)", "5 b'n' [] ['n','n'] ['n',''] [5] ['n','v'] 'n,v' '' True"),
             *each("create(new, record_key='id', merge=_)", "5 'sum' {'nope':1} {5:'sum'} {'n':'nope'} {'n':5} {'n':None} {'id':'sum'}"),
             *each("create(new, record_key='id', ties=_)", "5 '' 'middle' None b'last' True"),
             "create(new, record_key='id', merge={'p': 'sum'}, schema=ROWS.schema)",

@@ -202,7 +202,7 @@ def _lost(session: Session, story: Story, told: Account, loss: Loss) -> Account:
             hook=loss.merges,
             rebase=settings.rebase,
             same_rows=loss.same_rows or sum(each.rows_min or 0 for each in overlap),
-            ordering=session.config.ordering_field is not None,
+            ordering=bool(session.config.ordered_by),
             early=loss.early,
         ),
         loss.rule,

@@ -2,8 +2,18 @@
 
 from .incoming import NULL, REFUSE, Incoming
 from .lossless import fitted
-from .ordering_values import ordering_columns, refuse_unordered
+from .ordering_values import null_free, refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of
 from .spool import TemporaryBytes
 
-__all__ = ["NULL", "REFUSE", "Incoming", "TemporaryBytes", "array_of", "fitted", "ordering_columns", "refuse_unordered"]
+__all__ = [
+    "NULL",
+    "REFUSE",
+    "Incoming",
+    "TemporaryBytes",
+    "array_of",
+    "fitted",
+    "null_free",
+    "refuse_some_of_the_order",
+    "refuse_unordered",
+]

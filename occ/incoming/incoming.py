@@ -25,7 +25,7 @@ import pyarrow as pa
 from ...errors import InputError
 from ...hudi.table import META_COLUMNS, TableConfig
 from .lossless import fitted, stored_type
-from .ordering_values import refuse_unordered
+from .ordering_values import refuse_some_of_the_order, refuse_unordered
 from .python_values import array_of, table_of
 from .spool import Spool
 
@@ -114,7 +114,8 @@ class Incoming:
         """The record keys, with the partition and ordering columns as far as they are there; others are not looked at.
 
         Raises:
-            InputError: a column of the record key is missing, the ordering column holds NaN, or values as of `rows`.
+            InputError: a column of the record key is missing, the ordering column holds NaN, one of several is missing, or
+                values as of `rows`.
             StorageError: as of `rows`.
         """
         return self._fitted(self._key_columns, schema)
@@ -147,8 +148,8 @@ class Incoming:
                 columns=missing,
             )
         places = [each for each in self._config.partition_fields if each in given.names and each not in wanted]
-        order = self._config.newer_by
-        more = [order] if order in given.names and order in schema.names else []
+        more = [each for each in self._config.newer_by if each in given.names and each in schema.names]
+        refuse_some_of_the_order(more, self._config)
         return [schema.field(name) for name in (*wanted, *places, *more)]
 
     def _given_columns(self, given: pa.Schema, schema: pa.Schema | None, *, nothing: bool) -> list[pa.Field]:
@@ -211,8 +212,8 @@ class Incoming:
                     column=name,
                 )
         config = self._config
-        needed = [*config.record_key_fields, *config.partition_fields, config.ordering_field]
-        if missing := [name for name in dict.fromkeys(needed) if name and name not in names]:
+        needed = [*config.record_key_fields, *config.partition_fields, *config.ordered_by]
+        if missing := [name for name in dict.fromkeys(needed) if name not in names]:
             raise InputError(
                 f"the rows lack {', '.join(missing)}, which {self._url} needs as record key, partition or ordering field; "
                 "nothing was written",

@@ -2,7 +2,8 @@
 
 NaN is neither older nor newer than any value. Null is older than every value in a base file; onto a log file Hudi 1.2.0
 merges a number 0 in its place, and its JVM readers fail on the two types (`ClassCastException`). So merge-on-read tables hold
-none (tests/jvm/test_null_ordering.py).
+none (tests/jvm/test_null_ordering.py). Of several ordering fields Hudi's JVM compares no null at all, also when it writes
+(tests/jvm/test_several_ordering_fields.py), so neither type of table holds one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import pyarrow.compute as pc
 
 from ...errors import InputError
 from ...hudi.merge import plain
-from ...hudi.table import COMMIT_TIME_ORDERING, TableConfig, record_keys, shown
+from ...hudi.table import TableConfig, record_keys, shown
 
 
-def ordering_columns(config: TableConfig) -> tuple[str, ...]:
-    """The columns that order the versions of a row; none where commits do."""
-    return () if config.merge_mode == COMMIT_TIME_ORDERING else config.ordering_fields or config.precombine_fields
+def null_free(config: TableConfig) -> tuple[str, ...]:
+    """The ordering columns that hold no null."""
+    return config.newer_by if config.merge_on_read or len(config.newer_by) > 1 else ()
 
 
 def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[str] | None = None) -> None:
@@ -28,16 +29,21 @@ def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[st
 
     A column that the rows lack is null. ``columns``: look at these alone.
     """
-    for name in ordering_columns(config):
+    never_null = null_free(config)
+    for name in config.newer_by:
         if columns is not None and name not in columns:
             continue
         column = plain(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows)
         floating = pa.types.is_floating(column.type)
-        if config.merge_on_read and column.null_count:
+        if name in never_null and column.null_count:
+            where = (
+                "is merge-on-read, where Hudi's JVM readers fail on it"
+                if config.merge_on_read
+                else "has several ordering fields, where Hudi's JVM writers fail on it"
+            )
             raise InputError(
                 f"the ordering column {name!r} is null in {column.null_count} rows{_keys(rows, pc.is_null(column), config)}, and "
-                f"{config.name} is merge-on-read, where Hudi's JVM readers fail on it; nothing was written. Fill it with the "
-                "oldest value that may be",
+                f"{config.name} {where}; nothing was written. Fill it with the oldest value that may be",
                 column=name,
             )
         if floating and pc.any(nan := pc.fill_null(pc.is_nan(column), fill_value=False), min_count=0).as_py():
@@ -46,6 +52,16 @@ def refuse_unordered(rows: pa.Table, config: TableConfig, columns: Collection[st
                 "value; nothing was written. Fill these rows with a number",
                 column=name,
             )
+
+
+def refuse_some_of_the_order(given: Collection[str], config: TableConfig) -> None:
+    """Raise `InputError` when keys to delete come with some of the ordering columns, which say of no row whether it is newer."""
+    if given and (missing := [name for name in config.newer_by if name not in given]):
+        raise InputError(
+            f"the keys have {', '.join(given)} and lack {', '.join(missing)}: {config.name} is ordered by "
+            f"{', '.join(config.newer_by)}, and a delete spares newer rows by all of them, or by none; nothing was deleted",
+            columns=missing,
+        )
 
 
 def _keys(rows: pa.Table, mask: Any, config: TableConfig) -> str:

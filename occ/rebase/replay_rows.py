@@ -96,7 +96,7 @@ def _redo(lost: Lost, current: FileSlice, mine: Effects, files: Files) -> None:
     theirs, rule = _theirs(lost, base), lost.spec.rule
     _refuse_same(lost, theirs, mine.removed)
     if rule.plain:
-        alone = ordering is None
+        alone = not ordering
     else:
         alone = mine.settled or not (ordering or rule.commutes(lost.spec.schema))
     if alone:
@@ -124,9 +124,9 @@ def _merged(base: pa.Table, rows: pa.Table, theirs: pa.Table, spec: FileSpec, *,
     return Merged(rest.rows, rest.inserts, first.updates + rest.updates)
 
 
-def _theirs(lost: Lost, rows: pa.Table, *more: str | None) -> pa.Table:
+def _theirs(lost: Lost, rows: pa.Table, *more: str) -> pa.Table:
     """Key and commit time of the rows that others have set since ours began, and ``more`` columns."""
-    told = rows.select([COMMIT_TIME, RECORD_KEY, *filter(None, more)])
+    told = rows.select([COMMIT_TIME, RECORD_KEY, *more])
     times = plain(told.column(COMMIT_TIME))
     return told.filter(pc.is_in(times, value_set=pa.array(sorted(lost.winners), pa.string())))
 
@@ -168,10 +168,10 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
         ConflictError: names the rows; a retry has a larger T, and sees theirs.
     """
     spec = lost.spec
-    ordering = Plan(spec).ordering if spec.rule.as_hudi else None
+    ordering = Plan(spec).ordering if spec.rule.as_hudi else ()
     rows, deleted = _logged(spec, appended)
-    told = read_slice(spec, appended.current, columns=() if ordering is None else (ordering,))
-    theirs = _theirs(lost, told, ordering)
+    told = read_slice(spec, appended.current, columns=ordering)
+    theirs = _theirs(lost, told, *ordering)
     _refuse_same(lost, theirs, deleted)
     keys = _array(rows, RECORD_KEY)
     gone = _not_in(keys, _array(told, RECORD_KEY))
@@ -188,15 +188,18 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
         before = _array(read_slice(spec, appended.old, columns=()), RECORD_KEY)
         if (lacking := gone.filter(pc.is_in(gone, value_set=before))) and len(lacking):
             raise lost.same_row(lacking.slice(0, 100).to_pylist())
-    if ordering is None or read:
+    if not ordering or read:
         _refuse_same(lost, theirs, keys)
         return
-    ours = dict(zip(keys.to_pylist(), rows.column(ordering).to_pylist(), strict=True))
-    for key, time, value in zip(
-        *(theirs.column(n).to_pylist() for n in (RECORD_KEY, COMMIT_TIME, ordering)), strict=True
-    ):
-        if key in ours and time > spec.instant and not _differ(ours[key], value):
+    ours = dict(zip(keys.to_pylist(), _values(rows, ordering), strict=True))
+    times = (theirs.column(n).to_pylist() for n in (RECORD_KEY, COMMIT_TIME))
+    for key, time, values in zip(*times, _values(theirs, ordering), strict=True):
+        if key in ours and time > spec.instant and not any(map(_differ, ours[key], values)):
             raise lost.same_row([key], winner=time)
+
+
+def _values(rows: pa.Table, names: Iterable[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
 
 def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:
@@ -258,7 +261,7 @@ def _logged(spec: FileSpec, appended: Appended) -> tuple[pa.Table, pa.Array]:
                 deleted += [key for key, _ in block.deletes()]
             else:
                 rows.append(block.rows())
-    names = [RECORD_KEY, *([ordering] if (ordering := Plan(spec).ordering) else [])]
+    names = [RECORD_KEY, *Plan(spec).ordering]
     table = pa.concat_tables([each.select(names) for each in rows]) if rows else _none(names, spec)
     return table, pa.array(deleted, pa.string())
 

@@ -170,22 +170,20 @@ class MergedLogs:
             if natural := [key for key, value in changes.deletes if value is NATURAL]:
                 writer.delete(natural)
             if others := [(key, value) for key, value in changes.deletes if value is not NATURAL]:
-                ordering = ordering_of(spec.config)
-                assert ordering is not None
-                _delete_up_to(writer, logs, others, spec, ordering)
+                _delete_up_to(writer, logs, others, spec)
             return [writer.publish()]
         finally:
             writer.abandon()
 
 
 def _delete_up_to(
-    writer: LogFileWriter, logs: Sequence[LogFile], deletes: Sequence[tuple[str, Any]], spec: FileSpec, ordering: str
+    writer: LogFileWriter, logs: Sequence[LogFile], deletes: Sequence[tuple[str, Any]], spec: FileSpec
 ) -> None:
     """A delete that had an ordering value keeps it."""
     try:
-        if any(value is None for _, value in deletes):
+        if any(value is None or (isinstance(value, tuple) and None in value) for _, value in deletes):
             raise InputError("a deleted row has no ordering value")
-        writer.delete_up_to(deletes, spec.schema.field(ordering).type)
+        writer.delete_up_to(deletes, [spec.schema.field(name).type for name in ordering_of(spec.config)])
     except InputError as e:
         raise UnsupportedTableError(
             f"The log files of {logs[-1].group} cannot be merged into one: {e}. Nothing was written; compact the table "

@@ -93,15 +93,19 @@ class Plan:
     on_disk: bool = False
 
     @property
-    def ordering(self) -> str | None:
-        """The column that decides between an old row and an incoming one."""
+    def ordering(self) -> tuple[str, ...]:
+        """The columns that decide between an old row and an incoming one."""
         return self.spec.config.newer_by
+
+    def ordered(self, columns: Collection[str]) -> bool:
+        """Whether rows of these columns say when each of them was made."""
+        return bool(self.ordering) and all(name in columns for name in self.ordering)
 
     def one_of_each(self, unit: Selection) -> Selection:
         """What a batch of rows has to say of each key. Raises `InputError` where a key comes twice and nothing decides."""
-        rule, ordering = self.spec.rule, self.spec.config.ordering_field
+        rule, ordering = self.spec.rule, self.spec.config.ordered_by
         if self.combine is not None:
-            return unit.unrepeated(ordering if ordering in unit.column_names else None)
+            return unit.unrepeated(ordering if all(name in unit.column_names for name in ordering) else ())
         if rule.plain:
             return unit.unrepeated(ordering, rule.ties)
         return Selection(RowsInMemory(contributions(rule, unit.slice(), in_order=self.in_order)))
@@ -334,9 +338,8 @@ def apply(plan: Plan, rows: pa.Table, files: Files) -> None:
     """Every file group that the rows touch has its successor when this returns (published by ``files.stats()``)."""
     if plan.combine is None:
         refuse_unordered(rows, plan.spec.config, rows.column_names if plan.delete else None)
-    ordering = plan.spec.config.ordering_field
-    if ordering is not None and ordering in rows.column_names and not plan.delete:
-        refuse_nan(rows, ordering)
+    if not plan.delete:
+        refuse_nan(rows, [name for name in plan.spec.config.ordered_by if name in rows.column_names])
     with files.crew(chain.from_iterable(plan.slices.values()), rows.get_total_buffer_size()) as crew:
         work = units(plan.spec, rows, on_disk=plan.on_disk)
         if plan.spec.desk is None:
@@ -402,7 +405,7 @@ def _looked_up(plan: Plan, files: Files, partition: str, incoming: Selection) ->
     """The slices that take some of the rows; a mark for the rows that none of them takes and that are not to be deleted."""
     keys = incoming.keys
     # Contributions may be several of a key, and so may deletes of which each has a time of its own.
-    repeat = plan.ordering in incoming.column_names if plan.delete else not plan.spec.rule.plain
+    repeat = plan.ordered(incoming.column_names) if plan.delete else not plan.spec.rule.plain
     once = keys.unique() if repeat else keys
     if plan.delete:
         found, fresh = holders(plan, partition, once), np.zeros(len(once), bool)
@@ -664,17 +667,18 @@ def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection)
 def _not_newer(plan: Plan, files: Files, old: FileSlice, keys: Selection) -> _Marks:
     """Marks the keys whose row is not newer than its delete, where deletes have ordering values; null is older than any."""
     ordering, all_of_them = plan.ordering, np.ones(keys.num_rows, bool)
-    if ordering is None or ordering not in keys.column_names:
+    if not plan.ordered(keys.column_names):
         return all_of_them
-    base = read_slice(plan.spec, old, columns=(ordering,))
-    if ordering not in base.column_names:
+    base = read_slice(plan.spec, old, columns=ordering)
+    if not all(name in base.column_names for name in ordering):
         return all_of_them
     place = pc.index_in(keys.keys, value_set=array_of_column(base, RECORD_KEY))
-    there, value = plain(array_of_column(base, ordering)).take(place), keys.column(ordering)
-    less = pc.less if plan.spec.ties == "last" else pc.less_equal
-    newer = np.asarray(pc.and_(pc.is_valid(there), pc.fill_null(less(value, there), fill_value=True)))
-    files.idle |= bool(newer.any())
-    return ~newer
+    there = [plain(array_of_column(base, name)).take(place) for name in ordering]
+    values = [keys.column(name) for name in ordering]
+    unordered = np.logical_and.reduce([np.asarray(pc.is_null(each)) for each in there])  # or not there at all
+    fits: _Marks = supersedes(values, there, np.arange(keys.num_rows), plan.spec.ties) | unordered
+    files.idle |= not fits.all()
+    return fits
 
 
 def _by_row_groups(
@@ -716,19 +720,21 @@ def _by_row_groups(
 
 def _newer(file: OldFile, incoming: Selection, partner: Partners, rule: Rule) -> _Marks:
     """Marks the rows whose place their partner may take."""
-    ordering = rule.ordering[0]
-    newer, values = np.zeros(len(partner), bool), incoming.column(ordering)
+    newer, values = np.zeros(len(partner), bool), [incoming.column(name) for name in rule.ordering]
     for number, (start, end) in enumerate(file.row_groups):
         met = partner[start:end] >= 0
         if met.any():
-            old = file.column(ordering, number)
-            newer[start:end] = met if old is None else met & supersedes(values, old, partner[start:end], rule.ties)
+            old = [
+                pa.nulls(end - start, value.type) if (there := file.column(name, number)) is None else there
+                for name, value in zip(rule.ordering, values, strict=True)
+            ]
+            newer[start:end] = met & supersedes(values, old, partner[start:end], rule.ties)
     return newer
 
 
 def _comes_back(spec: FileSpec, old: FileSlice, keys: pa.Array) -> bool:
     """Whether one of the rows was deleted by a log file, so that appended it might lose against what was deleted."""
-    if Plan(spec).ordering is None:
+    if not Plan(spec).ordering:
         return False
     back = cleared_keys(spec.store, old) & set(keys.to_pylist())
     _refuse_in_one(spec, old, back, "deleted and written again")
@@ -740,7 +746,8 @@ def _refuse_in_one(spec: FileSpec, old: FileSlice, keys: Collection[str], what: 
     if keys and any(log.instant == spec.instant for log in old.logs):
         raise InputError(
             f"{len(keys)} rows ({min(keys)!r}) of {spec.config.name} are {what} in one transaction, and the table is "
-            f"merge-on-read and ordered by {Plan(spec).ordering}; nothing was written. Write them in a transaction of their own",
+            f"merge-on-read and ordered by {', '.join(Plan(spec).ordering)}; nothing was written. Write them in a transaction of "
+            "their own",
             keys=sorted(keys)[:100],
         )
 
@@ -762,23 +769,24 @@ def log_change(spec: FileSpec, old: FileSlice, base: pa.Table, merged: Merged) -
     if not appends(spec, old):
         return None
     rows = merged.rows.filter(pc.is_null(merged.rows.column(COMMIT_TIME)))
-    if rows.num_rows and ((ordering := Plan(spec).ordering) is not None):
+    if rows.num_rows and (ordering := Plan(spec).ordering):
         if _comes_back(spec, old, array_of_column(rows, RECORD_KEY)):
             return None
         if older := _older(base, rows, ordering):
-            _refuse_in_one(spec, old, older, f"given an older {ordering} after a change")
+            _refuse_in_one(spec, old, older, f"given an older {', '.join(ordering)} after a change")
             return None
     left = pc.is_in(base.column(RECORD_KEY), value_set=array_of_column(merged.rows, RECORD_KEY))
     gone = base.column(RECORD_KEY).filter(pc.invert(left)).to_pylist()
     return LogChange(rows if rows.num_rows else None, gone)
 
 
-def _older(base: pa.Table, rows: pa.Table, ordering: str) -> set[str]:
+def _older(base: pa.Table, rows: pa.Table, ordering: Sequence[str]) -> set[str]:
     """Keys of rows that have a smaller ordering value than the row that is there."""
     place = pc.index_in(array_of_column(rows, RECORD_KEY), value_set=array_of_column(base, RECORD_KEY))
-    before = plain(array_of_column(base, ordering)).take(place)
-    less = pc.fill_null(pc.less(plain(array_of_column(rows, ordering)), before), fill_value=False)
-    return set(array_of_column(rows, RECORD_KEY).filter(less).to_pylist())
+    before = [plain(array_of_column(base, name)).take(place) for name in ordering]
+    now = [array_of_column(rows, name) for name in ordering]
+    newer = supersedes(now, before, np.arange(rows.num_rows), "last")
+    return set(array_of_column(rows, RECORD_KEY).filter(pa.array(~newer)).to_pylist())
 
 
 def appends(spec: FileSpec, old: FileSlice) -> bool:

@@ -1,7 +1,7 @@
 """Writes one log file of one transaction onto a file slice: rows that it upserts, and keys that it deletes; or what a log
 compaction has made of older log files.
 
-Nothing of the slice is read: readers merge the log file onto it. Memory: the rows handed in, once more as Parquet.
+Nothing of the slice is read: readers merge the log file onto it. Memory: the rows handed in, once more as Parquet or Avro.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...errors import CommitError, StorageError
-from ...hudi.files import LogName, delete_block, join, log_file_name, parquet_block
+from ...hudi.files import LogName, avro_block, delete_block, join, log_file_name, parquet_block
+from ...hudi.merge import ordering_of
 from ...hudi.table import with_meta_columns
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, FileSlice, WriteStat
 from .data_file import DataFile
@@ -65,6 +66,7 @@ class LogFileWriter:
             spec, partition=onto.partition, name=onto.file_id, numbers=numbers, trusted=True, keep_hashes=False
         )
         self._schema = with_meta_columns(spec.schema, spec.config.name)
+        self._texts_order = any(pa.types.is_string(spec.schema.field(name).type) for name in ordering_of(spec.config))
         self._blocks: list[bytes] = []
         self._rows = self._deleted = self._inserts = 0
         self.size = 0  # in bytes, of the blocks so far
@@ -72,32 +74,38 @@ class LogFileWriter:
     def write(self, rows: pa.Table, *, inserts: int = 0, note: Mapping[str, str] | None = None) -> None:
         """A block of rows that replace those with the same key; ``inserts``: so many are known to be new.
 
-        ``note`` goes to the block's footer.
+        ``note`` goes to the block's footer, which a table that orders rows by a text has not: nor has it streams.
 
         Raises as `BaseFileWriter.write`.
         """
+        self._rows += rows.num_rows
+        self._inserts += inserts
+        if self._texts_order:
+            whole = self._shape.completed(rows)
+            self._append(avro_block(self._spec.instant, self._schema, whole, merged=self._merged))
+            return
         body = io.BytesIO()
         parquet = ParquetFile(body, self._shape, codec=self._spec.codec, row_group_rows=self._spec.row_group_rows)
         parquet.write(rows)
         parquet.end_rows()
         parquet.close(inserts=0, updates=rows.num_rows, deletes=0, more=note)
         self._append(parquet_block(self._spec.instant, self._schema, body.getvalue(), merged=self._merged))
-        self._rows += rows.num_rows
-        self._inserts += inserts
 
     def delete(self, keys: Sequence[str]) -> None:
         """A block that deletes every version of the rows with these record keys that came before it."""
-        self._delete([(key, self._onto.partition, None) for key in keys], None)
+        self._delete([(key, self._onto.partition, None) for key in keys])
 
-    def delete_up_to(self, deletes: Iterable[tuple[str, Any]], ordering: pa.DataType) -> None:
-        """A block that deletes the rows with these record keys up to an ordering value, which is of that type.
+    def delete_up_to(self, deletes: Iterable[tuple[str, Any]], ordering: Sequence[pa.DataType]) -> None:
+        """A block that deletes the rows with these record keys up to an ordering value, which is of these types.
+
+        The values are as `Block.deletes` gives them.
 
         Raises:
             InputError: one of the values cannot order a delete.
         """
         self._delete([(key, self._onto.partition, value) for key, value in deletes], ordering)
 
-    def _delete(self, deletes: Sequence[tuple[str, str, Any]], ordering: pa.DataType | None) -> None:
+    def _delete(self, deletes: Sequence[tuple[str, str, Any]], ordering: Sequence[pa.DataType] = ()) -> None:
         block = delete_block(self._spec.instant, self._schema, deletes, ordering, merged=self._merged)
         self._append(block)
         self._deleted += len(deletes)

@@ -29,7 +29,7 @@ from ...hudi.table import (
     wide_hashes,
 )
 from ..entries import Hashed, constraint_values, joined, name_of
-from ..incoming import ordering_columns, refuse_unordered
+from ..incoming import refuse_unordered
 from .file_spec import FileSpec
 
 COMMIT_TIME, SEQNO, _, PARTITION_PATH, FILE_NAME = META_COLUMNS
@@ -102,7 +102,7 @@ class FileRows:
         count = rows.num_rows if new is None else new.true_count
         if count and not self._trusted:
             self._refuse_strangers(_those(rows, new))
-        if count and (ordered := ordering_columns(self._config)):
+        if count and (ordered := self._config.newer_by):
             known = [*dict.fromkeys((*self._config.record_key_fields, *ordered))]
             refuse_unordered(_those(data.select([n for n in known if n in data.column_names]), new), self._config)
         keys = self._keys(rows, new)

@@ -6,7 +6,7 @@ memory themselves (`mapped_rows`) keys and hashes are made as they are asked for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -128,14 +128,14 @@ class Selection:
         """All columns but `RECORD_KEY`."""
         return self._rows.column_names
 
-    def unrepeated(self, ordering: str | None, ties: Ties = "last") -> Selection:
+    def unrepeated(self, ordering: Sequence[str], ties: Ties = "last") -> Selection:
         """One row for each key; see `hudi.merge.deduplicate`, also for its errors."""
         if not self._rows.whole and self.num_rows > KEYS_AT_ONCE:
             return self._unrepeated_in_runs(ordering, ties)
-        kept = unrepeated(self.keys, self.key_hashes, None if ordering is None else lambda: self.column(ordering), ties)
+        kept = unrepeated(self.keys, self.key_hashes, ordering, self.column, ties)
         return self if kept is None else self.at(kept)
 
-    def _unrepeated_in_runs(self, ordering: str | None, ties: Ties) -> Selection:
+    def _unrepeated_in_runs(self, ordering: Sequence[str], ties: Ties) -> Selection:
         """As `unrepeated`; of the keys only those that come twice are in memory at once."""
 
         def hashes(start: int) -> npt.NDArray[np.uint64]:
@@ -148,9 +148,7 @@ class Selection:
         places = [start + np.flatnonzero(np.isin(hashes(start), twice)) for start in starts]
         several = np.concatenate(places)
         found = self.at(several)
-        kept = unrepeated(
-            found.keys, found.key_hashes, None if ordering is None else lambda: found.column(ordering), ties
-        )
+        kept = unrepeated(found.keys, found.key_hashes, ordering, found.column, ties)
         if kept is None:
             return self
         lost = np.ones(len(several), bool)

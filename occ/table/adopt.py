@@ -22,7 +22,7 @@ from ...hudi.timeline import EARLIEST, FileSlice, has_archive, is_time, parse_un
 from ...storage import Store
 from ..check import refuse_misplaced
 from ..entries import Commit, Open
-from ..incoming import ordering_columns
+from ..incoming import null_free
 from ..liveness import HEARTBEATS, HeartbeatObserver, instants_with_markers
 from ..log import LogState, Publisher, epochs, read_epoch
 from ..session import cold_view, prove, read_config
@@ -203,15 +203,19 @@ def _refuse_damage(store: Store, config: TableConfig) -> None:
 
 
 def _refuse_null_ordering(store: Store, config: TableConfig) -> None:
-    """Our writers keep nulls out of the ordering fields of merge-on-read tables; those that are there would stay."""
-    if not (config.merge_on_read and (names := ordering_columns(config))):
+    """Our writers keep nulls out of these ordering fields; those that are there would stay."""
+    if not (names := null_free(config)):
         return
+    what, why = (
+        ("merge-on-read and ordered by", "readers fail as soon as a log file changes such a row")
+        if config.merge_on_read
+        else ("ordered by several fields, of which one is", "writers fail as soon as they change such a row")
+    )
     for each in cold_view(store, read_timeline(store, config)).snapshot.file_slices():
         if null := next((name for name in names if _has_null(store, each, name)), None):
             raise UnsupportedTableError(
-                f"{store.url} is merge-on-read and ordered by {null!r}, which is null in rows of file group {each.group}: "
-                "Hudi's JVM readers fail as soon as a log file changes such a row. Nothing was changed. Write its rows with the "
-                "column filled into a new table; `lakelatch.open` reads this one",
+                f"{store.url} is {what} {null!r}, which is null in rows of file group {each.group}: Hudi's JVM {why}. Nothing "
+                "was changed. Write its rows with the column filled into a new table; `lakelatch.open` reads this one",
                 table=store.url,
                 feature="null_ordering",
             )

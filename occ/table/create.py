@@ -33,7 +33,7 @@ def create(
     *,
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str] = (),
-    ordering_field: str | None = None,
+    ordering_field: str | Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     name: str | None = None,
     database: str = "default",
@@ -53,7 +53,7 @@ def create(
         record_key: column or columns that identify a row.
         partition_by: columns whose values name the partition folders; none makes an unpartitioned table.
         ordering_field: column that says which of two versions of a row is newer; an older one never replaces a newer one.
-            Without it the later write wins.
+            Several, in a table of version 9: the first in which two versions differ says it. Without any the later write wins.
         schema: data columns, so that the empty table can be read.
         name: the table's name in Hudi; the last part of the URL otherwise.
         hive_style: partition folders named ``column=value``.
@@ -117,14 +117,15 @@ def create(
 def _as_asked(table: Table, wanted: TableConfig, settings: dict[str, Any]) -> Table:
     """The table that is there. Raises `ConfigError` when it would take rows otherwise than the caller thinks."""
     try:
-        for what in ("record_key_fields", "partition_fields", "ordering_field"):
+        for what in ("record_key_fields", "partition_fields", "ordered_by"):
             there, asked = getattr(table.config, what), getattr(wanted, what)
+            named = "ordering_field" if what == "ordered_by" else what
             if asked and there != asked:  # what was left out is as it is
                 raise ConfigError(
-                    f"{table.url} is there with {what}={there!r}, and {asked!r} was asked for; these never change. Make a "
+                    f"{table.url} is there with {named}={there!r}, and {asked!r} was asked for; these never change. Make a "
                     "table elsewhere, or open this one with lakelatch.open",
                     table=table.url,
-                    setting=what,
+                    setting=named,
                 )
         if table.writable:
             table.settings.refuse_others(table.url, **settings)
@@ -185,7 +186,7 @@ def _new_config(
     store: Store,
     record_key: str | Sequence[str],
     partition_by: str | Sequence[str],
-    ordering_field: str | None,
+    ordering_field: str | Sequence[str] | None,
     schema: pa.Schema | None,
     name: str | None,
     database: str,
@@ -210,12 +211,7 @@ def _new_config(
         raise InputError(f"no table type {kind!r}; known: {', '.join(_TYPES)}")
     keys = names(record_key, "record_key")
     partitions = names(partition_by, "partition_by")
-    if isinstance(ordering_field, list | tuple) and len(ordering_field) > 1:
-        raise InputError(
-            f"ordering_field={ordering_field!r}: a table has one ordering field, because hudi-rs reads none with several; name "
-            "one column, or write one that holds both"
-        )
-    ordering = () if ordering_field is None else (text(ordering_field, "ordering_field"),)
+    ordering = _ordering(ordering_field, table_version)
     if not keys:
         raise InputError("a table needs a record key: name the column or columns that identify a row")
     title = name or store.url.rstrip("/").rpartition("/")[2] or "table"
@@ -233,7 +229,7 @@ def _new_config(
         keygen=keygen,
         precombine_fields=ordering if table_version == 8 else (),
         ordering_fields=ordering if table_version != 8 else (),
-        merge_mode="EVENT_TIME_ORDERING" if ordering_field else "COMMIT_TIME_ORDERING",
+        merge_mode="EVENT_TIME_ORDERING" if ordering else "COMMIT_TIME_ORDERING",
         hive_style=hive_style,
         url_encode=True,
         create_schema=to_avro(schema, title) if schema is not None else None,
@@ -241,6 +237,25 @@ def _new_config(
     )
     config.refuse_writing()
     return config
+
+
+def _ordering(given: str | Sequence[str] | None, table_version: int) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, list | tuple) and not given:
+        raise InputError(
+            f"ordering_field={given!r} names no column; leave it out, and the later write wins, or name the columns"
+        )
+    ordering = names(text(given, "ordering_field") if isinstance(given, str) else given, "ordering_field")
+    if commas := [name for name in ordering if "," in name]:
+        raise InputError(
+            f"ordering_field={commas[0]!r} holds a comma, by which Hudi tells several apart; name them in a list"
+        )
+    if len(ordering) > 1 and table_version == 8:
+        raise InputError(
+            f"ordering_field={given!r}: a table of version 8 has one ordering field; make the table with table_version=9"
+        )
+    return ordering
 
 
 def _refuse_strange_files(store: Store) -> None:

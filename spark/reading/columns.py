@@ -51,7 +51,7 @@ def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = Fal
     wanted = [*config.record_key_fields]
     if not delete:
         wanted += config.partition_fields
-        wanted += [config.ordering_field] if config.ordering_field else []
+        wanted += config.ordered_by
     if missing := [n for n in wanted if n not in schema.names]:
         raise InputError(
             f"the rows have no column {', '.join(repr(n) for n in missing)}, which table {config.name} needs as record "

@@ -24,7 +24,7 @@ from ...hudi.files import FileGroupId
 from ...hudi.table import partition_paths
 from ...hudi.timeline import FileSlice, Snapshot, WriteStat
 from ...occ.entries import slices_that_may_match
-from ...occ.incoming import NULL, REFUSE, Incoming
+from ...occ.incoming import NULL, REFUSE, Incoming, refuse_some_of_the_order
 from ...occ.session import Partition, known_partition, listed, partition_path_of, refuse_misspelled
 from ...occ.staging import GROUP_COLUMN, NEW, PARTITION_COLUMN, Kept, Plan, slices_by_partition
 from ...occ.table import Table
@@ -89,7 +89,7 @@ class Writes:
         if missing == REFUSE or schema is None:
             return rows
         config, there = self._table.config, {name.lower() for name in rows.columns}
-        needed = {*config.record_key_fields, *config.partition_fields, config.ordering_field}
+        needed = {*config.record_key_fields, *config.partition_fields, *config.ordered_by}
         lacking = [each for each in spark_schema(schema) if each.name.lower() not in there and each.name not in needed]
         return rows.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
 
@@ -364,8 +364,9 @@ class Writes:
         columns.refuse_missing(given, config, delete=True)
         located = all(n in given.names for n in config.partition_fields)
         names = [*config.record_key_fields, *(n for n in config.partition_fields if located)]
-        if config.newer_by is not None and config.newer_by in given.names:
-            names.append(config.newer_by)  # it spares rows that are newer
+        ordering = [name for name in config.newer_by if name in given.names]  # it spares rows that are newer
+        refuse_some_of_the_order(ordering, config)
+        names += ordering
         chosen = keys.select(*dict.fromkeys(names))
         schema = pa.schema([given.field(n) for n in chosen.columns])
         with Source(chosen, self._few(chosen)).until_done() as source:

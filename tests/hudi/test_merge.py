@@ -33,7 +33,9 @@ def _age(ts: int | None) -> int:
 
 @given(UNIQUE, UNIQUE)
 def test_merge_with_ordering_is_one_row_at_a_time(old: dict[str, Any], new: dict[str, Any]) -> None:
-    merged = merge(_table([(k, *v) for k, v in old.items()]), _table([(k, *v) for k, v in new.items()]), ordering="ts")
+    merged = merge(
+        _table([(k, *v) for k, v in old.items()]), _table([(k, *v) for k, v in new.items()]), ordering=["ts"]
+    )
     expected = dict(old)
     updates = 0
     for key, row in new.items():
@@ -58,15 +60,15 @@ def test_deduplicate_keeps_the_newest_and_the_last_of_equals(batch: list[tuple[s
     for row in batch:
         if row[0] not in newest or _age(row[1]) >= _age(newest[row[0]][1]):
             newest[row[0]] = row
-    kept = _rows(deduplicate(_table(batch), ordering="ts"))
+    kept = _rows(deduplicate(_table(batch), ordering=["ts"]))
     assert sorted(kept, key=str) == sorted(newest.values(), key=str)
 
 
 @given(BATCH, UNIQUE)
 def test_a_repeated_batch_changes_no_value(batch: list[tuple[str, int | None, int]], old: dict[str, Any]) -> None:
     base = _table([(k, *v) for k, v in old.items()])
-    once = merge(base, deduplicate(_table(batch), ordering="ts"), ordering="ts")
-    twice = merge(once.rows, deduplicate(_table(batch), ordering="ts"), ordering="ts")
+    once = merge(base, deduplicate(_table(batch), ordering=["ts"]), ordering=["ts"])
+    twice = merge(once.rows, deduplicate(_table(batch), ordering=["ts"]), ordering=["ts"])
     assert _rows(twice.rows) == _rows(once.rows)
 
 
@@ -88,7 +90,7 @@ def test_an_added_column_is_null_in_old_rows_and_meta_columns_in_new_ones() -> N
 
 
 def test_nothing_has_changed_when_every_incoming_row_is_older() -> None:
-    merged = merge(_table([("a", 5, 1)]), _table([("a", 4, 2)]), ordering="ts")
+    merged = merge(_table([("a", 5, 1)]), _table([("a", 4, 2)]), ordering=["ts"])
     assert not merged.changed
 
 
@@ -100,4 +102,4 @@ def test_repeated_keys_without_ordering_are_named() -> None:
 def test_nan_orders_nothing() -> None:
     rows = pa.table({RECORD_KEY: ["a"], "ts": [float("nan")]})
     with pytest.raises(InputError, match="NaN"):
-        deduplicate(rows, ordering="ts")
+        deduplicate(rows, ordering=["ts"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from hypothesis import given
@@ -68,7 +69,7 @@ def test_broken_unicode_escapes_are_errors_as_in_java():
 def test_a_table_of_ours_is_read_as_it_was_written(version):
     body = dataclasses.replace(CONFIG, version=version, initial_version=version).to_bytes()
     config = TableConfig.from_bytes(body)
-    assert config.ordering_field == "ts"
+    assert config.ordered_by == ("ts",)
     assert config.partition_fields == ("origin", "month")
     assert config.create_schema == CONFIG.create_schema
     assert config.timeline_folder == ".hoodie/timeline"
@@ -120,7 +121,6 @@ def test_a_missing_checksum_is_accepted():
         ({"populate_meta_fields": False}, "no_meta_fields"),
         ({"record_key_fields": ()}, "no_record_key"),
         ({"keygen": "TIMESTAMP"}, "keygen"),
-        ({"ordering_fields": ("a", "b")}, "ordering_fields"),
         ({"merge_mode": "CUSTOM"}, "merge_mode"),
         ({"cdc": True}, "cdc"),
         ({"base_file_format": "ORC"}, "base_file_format"),
@@ -166,7 +166,6 @@ def test_an_empty_list_of_metadata_partitions_is_no_metadata_table():
         ({"merge_mode": None}, {"hoodie.compaction.payload.class": "a.PartialUpdateAvroPayload"}, "payload class"),
         ({"partial_update_mode": "IGNORE_DEFAULTS"}, {}, "partial updates"),
         ({}, {"hoodie.record.merge.property.hoodie.payload.delete.field": "op"}, "marks its deletes"),
-        ({"ordering_fields": ("a", "b")}, {}, "several ordering fields"),
     ],
 )
 def test_rules_of_merging_that_are_not_known_are_refused(change, raw, said):
@@ -177,13 +176,29 @@ def test_rules_of_merging_that_are_not_known_are_refused(change, raw, said):
 @pytest.mark.parametrize(
     ("mode", "payload", "ordering"),
     [
-        ("EVENT_TIME_ORDERING", "", "ts"),
-        ("COMMIT_TIME_ORDERING", "", None),
-        (None, "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload", None),
-        (None, "org.apache.hudi.common.model.DefaultHoodieRecordPayload", "ts"),
-        (None, "", "ts"),
+        ("EVENT_TIME_ORDERING", "", True),
+        ("COMMIT_TIME_ORDERING", "", False),
+        (None, "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload", False),
+        (None, "org.apache.hudi.common.model.DefaultHoodieRecordPayload", True),
+        (None, "", True),
     ],
 )
 def test_what_orders_versions_of_a_row(mode, payload, ordering):
     raw = {"hoodie.compaction.payload.class": payload}
-    assert ordering_of(dataclasses.replace(CONFIG, merge_mode=mode, precombine_fields=("ts",), raw=raw)) == ordering
+    for names in ({"precombine_fields": ("ts",)}, {"ordering_fields": ("day", "ts")}):
+        config = dataclasses.replace(CONFIG, ordering_fields=(), merge_mode=mode, raw=raw)
+        config = dataclasses.replace(config, **names)
+        assert ordering_of(config) == (config.ordered_by if ordering else ())
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("key", ["hoodie.table.ordering.fields", "hoodie.table.precombine.field"])
+def test_several_ordering_fields_in_the_order_in_which_they_are_named(version, key):
+    """JVM Hudi 1.2.0 takes either name in either version."""
+    body = dataclasses.replace(CONFIG, ordering_fields=("ts",), version=version, initial_version=version).to_bytes()
+    text = re.sub(r"hoodie\.table\.(ordering\.fields|precombine\.field)=ts", f"{key}=b, a", body.decode())
+    config = TableConfig.from_bytes(text.encode())
+    assert config.ordered_by == config.newer_by == ("b", "a")
+    assert config.to_json()["ordering_field"] == ["b", "a"]
+    config.refuse_writing()
+    assert TableConfig.from_bytes(config.to_bytes()).ordered_by == ("b", "a")

@@ -10,7 +10,8 @@ A request is ``{"path", "kind", ...}``; its answer ``{"rows": [...]}`` or ``{"er
     snapshot                    the rows now
     as_of        as_of          the rows of the commits with T not after this
     incremental  begin, end     the rows of the commits with C in (begin, end]; end may be missing
-    upsert       rows, options  writes the rows, and answers with all rows of the table then
+    upsert       rows, options  writes the rows, and answers with all rows of the table then; ``schema`` as Spark writes one:
+                                the columns of the rows, and of a table that is made by this
     sql          statements     runs them one after the other, and answers with all rows of the table then
     compact      instant        executes that plan, and answers with all rows of the table then
     cluster      instant        the same with a plan of a clustering
@@ -28,6 +29,7 @@ import os
 import sys
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import from_json
 
 # As `WRITE_OPTIONS` in cases.py, for the statements that write.
 SQL_SETTINGS = {
@@ -77,10 +79,14 @@ def read(spark: SparkSession, request: dict) -> DataFrame:
 
 
 def upsert(spark: SparkSession, request: dict) -> DataFrame:
-    like = spark.read.format("hudi").load(request["path"])
-    columns = [name for name in like.columns if not name.startswith("_hoodie_")]
-    schema = like.select(columns).schema
-    rows = spark.createDataFrame([tuple(row[name] for name in columns) for row in request["rows"]], schema)
+    if "schema" in request:
+        told = spark.createDataFrame([(json.dumps(row),) for row in request["rows"]], "told string")
+        rows = told.select(from_json("told", request["schema"]).alias("row")).select("row.*")
+    else:
+        like = spark.read.format("hudi").load(request["path"])
+        columns = [name for name in like.columns if not name.startswith("_hoodie_")]
+        schema = like.select(columns).schema
+        rows = spark.createDataFrame([tuple(row[name] for name in columns) for row in request["rows"]], schema)
     rows.write.format("hudi").options(**request["options"]).mode("append").save(request["path"])
     return read(spark, {"kind": "snapshot", "path": request["path"]})
 

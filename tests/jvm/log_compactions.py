@@ -47,7 +47,7 @@ def questions(made: dict[str, Mor]) -> dict[tuple[Any, ...], dict[str, Any]]:
             asked[name, "snapshot"] = path | {"kind": "snapshot"}
             continue
         own = {"hoodie.table.name": mor.config.name, "hoodie.write.table.version": str(mor.config.version)}
-        if field := mor.config.ordering_field:
+        if field := ",".join(mor.config.ordered_by):
             own["hoodie.datasource.write.precombine.field"] = field
         for number, batch in enumerate(WRITES):
             options = OPTIONS | EVERY_SECOND_COMMIT | own

@@ -172,7 +172,7 @@ class Change:
                     known = part.filter(pa.array(self._buckets(part) == bucket_of(group.file_id)))
                 if known.num_rows:
                     with txn.rewrite(group) as file:
-                        file.write(merge(base, known, ordering=story.ordering).rows)
+                        file.write(merge(base, known, ordering=[story.ordering] if story.ordering else []).rows)
                 part = part.filter(pc.invert(pc.is_in(part[RECORD_KEY], known[RECORD_KEY].combine_chunks())))
             self._create(path, part)
         return self

@@ -27,7 +27,7 @@ def test_what_the_jvm_has_merged_is_read_and_compacted(library, version):
     name = f"logs-by-jvm-v{version}"
     mor = library.logs_compacted[name]
     last = plain(library.jvm(name, "upsert", len(WRITES) - 1))
-    ordered = mor.config.ordering_field
+    ordered = bool(mor.config.ordered_by)
     assert last == {"a0": 10, "a1": 11, "a2": 12, "a3": 13, "a4": 1, "a5": 20 if ordered else 17}
     logs = [each for each in mor.folder.rglob("*.log.*") if each.suffix != ".crc"]
     merged = [block.merged for each in logs for block in read_blocks(each.read_bytes(), each.name)]

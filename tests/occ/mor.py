@@ -79,16 +79,24 @@ def _merged(instants: Sequence[str]) -> dict[int, str]:
 def delete_block(
     instant: str, keys: Iterable[str | tuple[str, tuple[str, Any] | None]], *, merged: Sequence[str] = ()
 ) -> bytes:
-    """Keys to delete: bare, or with the wrapper and value that order the delete, as ``("LongWrapper", 4)``."""
+    """Keys to delete: bare, or with the wrapper and value that order the delete, as ``("LongWrapper", 4)``; the value of an
+    ``ArrayWrapper`` is a list of such pairs.
+    """
     listed = []
     for each in keys:
         key, order = (each, None) if isinstance(each, str) else each
-        value = None if order is None else (order[0], {"value": order[1]})
+        value = None if order is None else _wrapped(*order)
         listed.append({"recordKey": key, "partitionPath": "", "orderingVal": value})
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _delete_schema(), {"deleteRecordList": listed})
     header = {0: instant, 2: "{}"} | _merged(merged)
     return block(DELETE, header, struct.pack(">ii", 3, len(out.getvalue())) + out.getvalue())
+
+
+def _wrapped(wrapper: str, value: Any) -> tuple[str, dict[str, Any]]:
+    if wrapper == "ArrayWrapper":
+        return wrapper, {"wrappedValues": [each if each is None else _wrapped(*each) for each in value]}
+    return wrapper, {"value": value}
 
 
 def rollback_block(instant: str, undone: str) -> bytes:

@@ -99,6 +99,11 @@ def declared(
     Raises:
         InputError: one of them is no name, word or value.
     """
+    if isinstance(ordering, list | tuple):
+        raise InputError(
+            f"ordering={ordering!r}: a stream is ordered by one column, whose value each row keeps; name one, or write one that "
+            "holds them all"
+        )
     order = text(ordering, "ordering")
     given = tuple(each for each in names(columns, "columns") if each != order)
     for what, value in (("on_delete", on_delete), ("null", null)):
@@ -252,7 +257,7 @@ def refuse_table(config: TableConfig, table: str, *, buckets: int | None, rules:
         (config.version < _VERSION, f"have version {_VERSION} (table_version={_VERSION})"),
         (buckets is None, "have a bucket index (bucket_count=...), so that all writers agree on the file of a key"),
         (
-            config.merge_mode not in (None, COMMIT_TIME_ORDERING) or config.ordering_field is not None,
+            config.merge_mode not in (None, COMMIT_TIME_ORDERING) or bool(config.ordered_by),
             "have no ordering_field: each stream has one",
         ),
         (rules, "have no unique constraints, and no rule of merging of its own"),

@@ -53,10 +53,10 @@ def test_a_mapped_file_has_the_units_of_rows_in_memory(folder, keys, partitions,
         assert mapped.keys() == in_memory.keys()
         for name, unit in mapped.items():
             _compare(unit, in_memory[name], chance)
-            _compare(unit.unrepeated("at"), in_memory[name].unrepeated("at"), chance)
+            _compare(unit.unrepeated(["at"]), in_memory[name].unrepeated(["at"]), chance)
             for each in (unit, in_memory[name]):
                 each.forget()
-            _compare(unit.unrepeated("n", "first"), in_memory[name].unrepeated("n", "first"), chance)
+            _compare(unit.unrepeated(["n"], "first"), in_memory[name].unrepeated(["n"], "first"), chance)
 
 
 def _compare(mapped: selection.Selection, in_memory: selection.Selection, chance: random.Random) -> None:
@@ -83,7 +83,7 @@ def test_a_key_that_comes_twice_is_refused_with_all_that_do(folder):
     for on_disk in (False, True):
         ((_, _, unit),) = selection.units(spec, rows, on_disk=on_disk)
         with pytest.raises(InputError, match="more than once") as caught:
-            unit.unrepeated(None)
+            unit.unrepeated([])
         refusals.append((str(caught.value), caught.value.keys))
     assert refusals[0] == refusals[1]
 

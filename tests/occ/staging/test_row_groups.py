@@ -93,7 +93,7 @@ class Group:
         """The rows win unless they are older; the model follows."""
         for row in rows:
             old = self.rows.get(row["id"])
-            if old is None or not self.config.ordering_field or row["ts"] >= old["ts"]:
+            if old is None or not self.config.ordered_by or row["ts"] >= old["ts"]:
                 self.rows[row["id"]] = row
                 self.times[row["id"]] = f"20260101{self.commits + 1:09d}"
         return self.write(pa.Table.from_pylist(rows, schema=SCHEMA), **more)

@@ -35,7 +35,7 @@ def create(
         url,
         record_key=_names(record_key),
         partition_by=_names(partition_by),
-        ordering_field=ordering_field or None,
+        ordering_field=_names(ordering_field) or None,
         schema=_schema(schema) if schema else None,
         name=name or None,
         **properties,

@@ -142,12 +142,14 @@ def _lines(table: Table, facts: dict[str, Any]) -> list[tuple[str, str]]:
         f"{count_text(instants['commits'], 'commit')}, {count_text(instants['completed'], 'completed instant')}, "
         f"{instants['pending']} pending"
     )
+    ordering = properties["ordering_field"] or []
+    listed = [ordering] if isinstance(ordering, str) else ordering
     lines = [
         ("table", facts["url"]),
         ("name", f"{properties['name']} ({kind})"),
         ("record key", ", ".join(properties["record_key"]) or "none"),
         ("partitions", partitions),
-        ("ordering", properties["ordering_field"] or "none: the later write wins"),
+        ("ordering", ", ".join(listed) or "none: the later write wins"),
         ("size", sizes),
         ("timeline", events),
         ("last commit", _last_commit_text(facts)),

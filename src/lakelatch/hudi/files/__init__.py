@@ -18,7 +18,7 @@ from .footers import Footers
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
-from .log_encoding import delete_block, parquet_block
+from .log_encoding import avro_block, delete_block, parquet_block
 from .row_group_bytes import MAGIC, Chunk, RawFooter, ending
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "LogName",
     "RawFooter",
     "Torn",
+    "avro_block",
     "base_file_name",
     "bucket_of",
     "delete_block",

@@ -93,7 +93,8 @@ class Block:
     def deletes(self) -> Iterator[tuple[str, Any]]:
         """Keys that a delete block takes away, each with its ordering value, or `NATURAL`.
 
-        A date is its days since 1970, a time its microseconds, as Hudi 1.2.0 writes and compares them.
+        A date is its days since 1970, a time its microseconds, as Hudi 1.2.0 writes and compares them; of several ordering
+        fields it is a tuple.
         """
         import fastavro
 
@@ -106,10 +107,12 @@ class Block:
         except Exception as e:
             raise self._damaged(e) from e
         for each in listed["deleteRecordList"]:
-            branch, value = each["orderingVal"] or ("", None)
+            branch, value = each["orderingVal"] or ("", {"value": None})
             if branch.endswith("ArrayWrapper"):
-                raise _unsupported(self.path, "deletes that are ordered by several columns")
-            plain = None if value is None else value["value"]
+                several = tuple(None if one is None else one[1]["value"] for one in value["wrappedValues"] or ())
+                yield each["recordKey"], several or NATURAL
+                continue
+            plain = value["value"]
             # Hudi writes the number 0 where it has no ordering value.
             natural = plain is None or (branch.endswith("IntWrapper") and plain == 0)
             yield each["recordKey"], NATURAL if natural else plain
@@ -232,21 +235,21 @@ def _parsed(text: str) -> Any:
 def _delete_schema() -> Any:
     import fastavro
 
-    def wrapper(name: str, kind: Any, logical: str = "", **more: int) -> dict[str, Any]:
-        value = {"type": kind, "logicalType": logical, **more} if logical else kind
-        return {"type": "record", "name": f"{name}Wrapper", "fields": [{"name": "value", "type": value}]}
+    def wrapper(name: str, kind: Any, field: str = "value") -> dict[str, Any]:
+        return {"type": "record", "name": f"{name}Wrapper", "fields": [{"name": field, "type": kind}]}
 
     plain = ("Boolean", "Int", "Long", "Float", "Double", "Bytes", "String")
     kinds: list[Any] = [
         "null",
         *(wrapper(name, name.lower()) for name in plain),
         wrapper("Date", "int"),
-        wrapper("Decimal", "bytes", "decimal", precision=30, scale=15),
+        wrapper("Decimal", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}),
         wrapper("TimeMicros", "long"),
         wrapper("TimestampMicros", "long"),
     ]
     names = [kind if isinstance(kind, str) else kind["name"] for kind in kinds]
-    kinds.append(wrapper("Array", {"type": "array", "items": names}))
+    items: list[Any] = [*names, wrapper("LocalDate", "int")]  # which stands in an array only
+    kinds.append(wrapper("Array", ["null", {"type": "array", "items": items}], "wrappedValues"))
     record = {
         "type": "record",
         "name": "HoodieDeleteRecord",
@@ -256,7 +259,7 @@ def _delete_schema() -> Any:
             {"name": "orderingVal", "type": kinds},
         ],
     }
-    items = {"type": "array", "items": record}
+    listed = {"type": "array", "items": record}
     return fastavro.parse_schema(
-        {"type": "record", "name": "HoodieDeleteRecordList", "fields": [{"name": "deleteRecordList", "type": items}]}
+        {"type": "record", "name": "HoodieDeleteRecordList", "fields": [{"name": "deleteRecordList", "type": listed}]}
     )

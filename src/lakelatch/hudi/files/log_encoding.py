@@ -1,4 +1,4 @@
-"""Blocks of log files as bytes: rows in Parquet, and keys that are deleted. The reverse of `log_blocks`. Pure.
+"""Blocks of log files as bytes: rows in Parquet or Avro, and keys that are deleted. The reverse of `log_blocks`. Pure.
 
 A delete says by an ordering value up to which version it takes a row, in the branch of a union that stands for the
 type of the ordering column; readers fail on a block with two of them. A date or a time is a number: Hudi 1.2.0 has
@@ -11,17 +11,22 @@ that choose a branch by the value choose the wrong one.
 
 from __future__ import annotations
 
+import functools
+import io
+import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
 
 from ...errors import InputError
-from .log_blocks import COMPACTED, DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
+from .log_blocks import AVRO, COMPACTED, DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
 
 _NATURAL = b"\x04\0"  # the branch of 32 bits, and 0
+_ROWS_AT_ONCE = 1000
+_ARRAY = 12  # the branch of several values
 # Hudi's DecimalWrapper, which holds whatever decimal the column is of.
 _PRECISION, _SCALE = 30, 15
 
@@ -38,11 +43,65 @@ def parquet_block(instant: str, schema: str, content: bytes, *, merged: Iterable
     return _block(PARQUET, _header(instant, schema, merged), content)
 
 
+def avro_block(instant: str, schema: str, rows: pa.Table, *, merged: Iterable[str] = ()) -> bytes:
+    """A block of rows, one after the other: several times as dear to write and read as `parquet_block`.
+
+    Where a text orders rows, Hudi 1.2.0 takes the text of a Parquet block's last row for that of each of them.
+
+    Args:
+        rows: with all columns of ``schema``, in plain types.
+    """
+    import fastavro
+
+    parsed, body = _encoder_of(schema), io.BytesIO()
+    plain = rows.cast(pa.schema([pa.field(each.name, _as_numbers(each.type)) for each in rows.schema]))
+    body.write(struct.pack(">ii", 3, plain.num_rows))
+    for batch in plain.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist(maps_as_pydicts="strict"):
+            record = io.BytesIO()
+            fastavro.schemaless_writer(record, parsed, row)
+            body.write(struct.pack(">i", record.tell()))
+            body.write(record.getbuffer())
+    return _block(AVRO, _header(instant, schema, merged), body.getvalue())
+
+
+def _as_numbers(kind: pa.DataType) -> pa.DataType:
+    """The type in which values are handed to the encoder: dates and times that Python cannot hold are numbers."""
+    if pa.types.is_dictionary(kind):
+        return _as_numbers(kind.value_type)
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_as_numbers(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_numbers(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_as_numbers(kind.item_type)))
+    return kind
+
+
+@functools.lru_cache(maxsize=16)
+def _encoder_of(text: str) -> Any:
+    import fastavro
+
+    def plain(each: Any) -> Any:
+        if isinstance(each, list):
+            return [plain(one) for one in each]
+        if not isinstance(each, dict):
+            return each
+        number = each.get("logicalType") in ("date", "timestamp-micros")
+        return {key: plain(value) for key, value in each.items() if not (number and key == "logicalType")}
+
+    return fastavro.parse_schema(plain(json.loads(text)))
+
+
 def delete_block(
     instant: str,
     schema: str,
     keys: Iterable[tuple[str, str, Any]],
-    ordering: pa.DataType | None = None,
+    ordering: Sequence[pa.DataType] = (),
     *,
     merged: Iterable[str] = (),
 ) -> bytes:
@@ -53,13 +112,13 @@ def delete_block(
         schema: as of `parquet_block`; readers ask for it, though no row follows.
         keys: (record key, partition path, ordering value as `Block.deletes` gives it, or None for a delete of whatever
             came before).
-        ordering: type of the ordering column.
+        ordering: types of the ordering columns.
         merged: as of `parquet_block`.
 
     Raises:
         InputError: the type, or one of the values, cannot order a delete.
     """
-    write, natural = _writer_of(ordering), _NATURAL if ordering is None else _long(0)
+    write, natural = _writer_of(ordering), _long(0) if ordering else _NATURAL
     pieces = [
         _text(key) + _text(partition) + (natural if value is None else write(value)) for key, partition, value in keys
     ]
@@ -104,8 +163,27 @@ def _text(value: str) -> bytes:
     return _long(1) + _octets(value.encode())
 
 
-def _writer_of(kind: pa.DataType | None) -> Callable[[Any], bytes]:
-    """Encodes an ordering value with its branch of the union."""
+def _writer_of(kinds: Sequence[pa.DataType]) -> Callable[[Any], bytes]:
+    """Encodes an ordering value with its branch of the union; of several columns an array of values with theirs."""
+    each = [_writer_of_one(kind) for kind in kinds]
+    if len(each) > 1:
+        head = _long(_ARRAY) + _long(1) + _long(len(each))
+        return lambda values: head + b"".join(write(v) for write, v in zip(each, values, strict=True)) + _long(0)
+    write = each[0] if each else _writer_of_one(None)
+
+    def alone(value: Any) -> bytes:
+        if (encoded := write(value)) == _NATURAL:
+            raise InputError(
+                "a delete cannot be ordered by 0 in a column of 32 bits, or by the first day of 1970: Hudi's readers take that "
+                "number for a delete of every version. Delete without an ordering value, or order by a column of 64 bits",
+                value=0,
+            )
+        return encoded
+
+    return alone
+
+
+def _writer_of_one(kind: pa.DataType | None) -> Callable[[Any], bytes]:
     for is_kind, branch, encode in _ORDERED:
         if kind is not None and is_kind(kind):
             return lambda value: _long(branch) + encode(value)
@@ -117,16 +195,6 @@ def _writer_of(kind: pa.DataType | None) -> Callable[[Any], bytes]:
         )
 
     return refuse
-
-
-def _int(value: int) -> bytes:
-    if value == 0:
-        raise InputError(
-            "a delete cannot be ordered by 0 in a column of 32 bits, or by the first day of 1970: Hudi's readers take that "
-            "number for a delete of every version. Delete without an ordering value, or order by a column of 64 bits",
-            value=0,
-        )
-    return _long(value)
 
 
 def _decimal(value: Decimal) -> bytes:
@@ -145,13 +213,13 @@ def _decimal(value: Decimal) -> bytes:
 
 _ORDERED: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[Any], bytes]], ...] = (
     (pa.types.is_boolean, 1, lambda value: bytes([value])),
-    (pa.types.is_int32, 2, _int),
+    (pa.types.is_int32, 2, _long),
     (pa.types.is_int64, 3, _long),
     (pa.types.is_float32, 4, lambda value: struct.pack("<f", value)),
     (pa.types.is_float64, 5, lambda value: struct.pack("<d", value)),
     (pa.types.is_binary, 6, _octets),
     (pa.types.is_string, 7, lambda value: _octets(value.encode())),
-    (pa.types.is_date32, 2, _int),
+    (pa.types.is_date32, 2, _long),
     (pa.types.is_decimal, 9, _decimal),
     (pa.types.is_timestamp, 3, _long),
 )

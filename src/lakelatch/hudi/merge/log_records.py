@@ -4,8 +4,9 @@
     these onto the base file                                          -> the rows
 
 The newer of two changes is the one with the greater ordering value, and the later one on a tie, where the table has an
-ordering field; else the later one. A delete without ordering value takes whatever came before it. Rows keep the place
-of those that they replace, new keys stand at the end. What a log compaction has merged stands for the log files that it names.
+ordering field; else the later one. Of several ordering fields the first that differs decides. A delete without ordering value
+takes whatever came before it. Rows keep the place of those that they replace, new keys stand at the end. What a log compaction
+has merged stands for the log files that it names.
 
 A partial update (Spark's MERGE INTO writes some) sets its columns in the row that is there, and the ordering value with them.
 Where readers fail, or disagree what that row is, it is refused: after a delete, without a row, older than some of what it meets.
@@ -86,14 +87,14 @@ def merged_rows(
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
     changes = _Changes(ordering)
-    needed = needed_columns(columns, [] if ordering is None else [ordering], meta=meta)
+    needed = needed_columns(columns, ordering, meta=meta)
     base = _base(store, group, needed)
     with _fitting(group.logs):
         changes.take(blocks)
         rows = changes.onto(base, needed)
-    if columns is None or ordering is None or ordering in columns or ordering not in rows.column_names:
+    if columns is None:
         return rows
-    return rows.drop_columns([ordering])
+    return rows.drop_columns([name for name in ordering if name not in columns and name in rows.column_names])
 
 
 def needed_columns(
@@ -298,7 +299,7 @@ def _unclear(path: str, what: str) -> UnsupportedTableError:
 class _Changes:
     """The newest change of each key so far."""
 
-    def __init__(self, ordering: str | None) -> None:
+    def __init__(self, ordering: Sequence[str]) -> None:
         self._ordering = ordering
         self._rows: list[pa.Table] = []
         self._count = 0
@@ -323,11 +324,11 @@ class _Changes:
                 instant=block.instant,
             )
         if block.partial:
-            if self._ordering is not None and self._ordering not in rows.column_names:
-                raise _unclear(block.path, f"lack {self._ordering}, by which rows are ordered")
+            if lacking := [name for name in self._ordering if name not in rows.column_names]:
+                raise _unclear(block.path, f"lack {', '.join(lacking)}, by which rows are ordered")
             self._partial.append(_Partial(block.path, len(self._rows), self._count))
         keys = rows.column(RECORD_KEY).to_pylist()
-        values = self._values(rows) or [None] * len(keys)
+        values = self._values(rows)
         gone = rows.column(_IS_DELETED).to_pylist() if _IS_DELETED in rows.column_names else [None] * len(keys)
         for number, (key, value, is_gone) in enumerate(zip(keys, values, gone, strict=True)):
             if block.partial and not is_gone:
@@ -354,12 +355,19 @@ class _Changes:
         places = [each.place for each in self._newest.values() if each.place is not None]
         rows = pa.concat_tables(alike(self._rows)).take(pa.array(places, pa.int64())) if places else None
         deletes = [(key, each.ordering) for key, each in self._newest.items() if each.place is None]
-        if self._ordering is None:
+        if not self._ordering:
             return LogChanges(rows, tuple((key, NATURAL) for key, _ in deletes))
         return LogChanges(rows, tuple(deletes))
 
-    def _values(self, rows: pa.Table) -> list[Any] | None:
-        return comparable(rows.column(self._ordering)).to_pylist() if self._ordering in rows.column_names else None
+    def _values(self, rows: pa.Table) -> list[Any]:
+        """The ordering value of each row as `Block.deletes` gives them: None where the rows have none."""
+        if not any(name in rows.column_names for name in self._ordering):
+            return [None] * rows.num_rows
+        columns = [
+            comparable(rows.column(name)).to_pylist() if name in rows.column_names else [None] * rows.num_rows
+            for name in self._ordering
+        ]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def _note(self, key: str, change: _Change, block: Block) -> None:
         before = self._newest.get(key)
@@ -383,9 +391,11 @@ class _Changes:
             )
 
     def _wins(self, new: Any, old: Any) -> bool:
-        if self._ordering is None or new is NATURAL or old is NATURAL or old is None:
+        if not self._ordering or new is NATURAL or old is NATURAL or old is None:
             return True
-        return new is not None and bool(new >= old)
+        if len(self._ordering) == 1:
+            return new is not None and bool(new >= old)
+        return _not_older(new, old)
 
     def onto(self, base: pa.Table | None, columns: Collection[str] | None) -> pa.Table:
         """The base file's rows after these changes, of which ``columns`` (None: all) are looked at."""
@@ -430,7 +440,7 @@ class _Changes:
         keys = plain(old.column(RECORD_KEY))
         met = np.flatnonzero(np.asarray(pc.is_in(keys, value_set=pa.array(list(updated), keys.type))))
         some = old.take(pa.array(met))
-        values = self._values(some) or [None] * len(met)
+        values = self._values(some)
         there = dict(zip(some.column(RECORD_KEY).to_pylist(), zip(met.tolist(), values, strict=True), strict=True))
         for key, change in updated.items():
             if key not in there:
@@ -454,14 +464,23 @@ class _Changes:
         all_keys = plain(base.column(RECORD_KEY))
         taken = np.array(pc.is_in(all_keys, value_set=pa.array(list(deletes), all_keys.type)))
         some = base.filter(pa.array(taken))
-        keys = some.column(RECORD_KEY).to_pylist()
-        values = self._values(some) or [None] * len(keys)
+        keys, values = some.column(RECORD_KEY).to_pylist(), self._values(some)
         taken[taken] = [self._wins(deletes[k], value) for k, value in zip(keys, values, strict=True)]
         return taken
 
 
+def _not_older(new: Any, old: Any) -> bool:
+    """Whether the first of several values that differs is greater; None is less than any."""
+    if not (isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old)):
+        raise TypeError(f"{new!r} and {old!r} are not of the same ordering fields")
+    for mine, theirs in zip(new, old, strict=True):
+        if mine != theirs:
+            return theirs is None or (mine is not None and bool(mine > theirs))
+    return True
+
+
 def comparable(column: Any) -> Any:
-    """Ordering values of rows in the form in which deletes have theirs (`Block.deletes`)."""
+    """Values of an ordering column of rows in the form in which deletes have theirs (`Block.deletes`)."""
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32())
     if pa.types.is_timestamp(column.type):

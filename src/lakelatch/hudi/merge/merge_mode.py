@@ -16,8 +16,8 @@ _MODE_OF_PAYLOAD = {
 }
 
 
-def ordering_of(config: TableConfig) -> str | None:
-    """The column by which versions of a row are ordered; None: by their commits only.
+def ordering_of(config: TableConfig) -> tuple[str, ...]:
+    """The columns by which versions of a row are ordered; without any by their commits only.
 
     Raises:
         UnsupportedTableError: log files of the table are merged by rules that are not known here.
@@ -31,14 +31,13 @@ def ordering_of(config: TableConfig) -> str | None:
             feature="merge_rules",
         )
     mode = config.merge_mode or _MODE_OF_PAYLOAD[payload]
-    return None if mode == COMMIT_TIME_ORDERING else config.ordering_field
+    return () if mode == COMMIT_TIME_ORDERING else config.ordered_by
 
 
 def rule_of(config: TableConfig, merge: Iterable[tuple[str, str]] = (), ties: Ties = "last") -> Rule:
     """By which rule a writer of this library merges rows: that of the table's properties, and what its settings say."""
-    field = config.newer_by
     fixed = (*config.record_key_fields, *config.partition_fields, *META_COLUMNS)
-    return Rule(dict(merge), (field,) if field else (), ties, fixed)
+    return Rule(dict(merge), config.newer_by, ties, fixed)
 
 
 def _unknown(config: TableConfig, payload: str) -> str:
@@ -52,6 +51,4 @@ def _unknown(config: TableConfig, payload: str) -> str:
         return f"it has partial updates ({config.partial_update_mode})"
     if named := sorted(key for key in config.raw if key.endswith("payload.delete.field")):
         return f"a column marks its deletes ({named[0]})"
-    if len(names := config.ordering_fields or config.precombine_fields) > 1:
-        return f"it has several ordering fields ({', '.join(names)})"
     return ""

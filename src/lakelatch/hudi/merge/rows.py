@@ -4,7 +4,7 @@ Rules, the same in every writer of this library:
 
 - without an ordering field the incoming row wins;
 - with one, the row with the greater ordering value wins, and the incoming row on a tie: an older event never
-  overwrites a newer one, a repeated batch changes nothing;
+  overwrites a newer one, a repeated batch changes nothing; of several the first that differs decides;
 - a null ordering value is older than every value;
 - one batch may hold a key twice only when there is an ordering field; the last row wins a tie.
 
@@ -13,7 +13,7 @@ A table may say otherwise (`Rule`): that of equal ordering values the first row 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class Effects:
     settled: bool = False
 
 
-def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> Merged:
+def merge(base: pa.Table, incoming: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last") -> Merged:
     """``base`` with the incoming rows in the place of those they replace, new keys at the end.
 
     Both have the column `RECORD_KEY`; keys are unique in each (`deduplicate`). Columns that only ``incoming`` has are
@@ -75,7 +75,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ti
     matched = np.asarray(match.is_valid())
     partner = np.asarray(pc.fill_null(match, 0)).astype(np.int64)
     wins = matched
-    if ordering is not None and matched.any():
+    if ordering and matched.any():
         wins = matched & _newer(base, incoming, ordering, partner, ties)
     known = np.zeros(incoming.num_rows, bool)
     known[partner[matched]] = True
@@ -89,7 +89,7 @@ def merge(base: pa.Table, incoming: pa.Table, *, ordering: str | None = None, ti
 def merge_by(rule: Rule, base: pa.Table, incoming: pa.Table) -> Merged:
     """`merge` by the table's rule: each column of a key that both have by its merger; ``incoming`` as `contributions`."""
     if rule.plain:
-        return merge(base, incoming, ordering=rule.ordering[0] if rule.ordering else None, ties=rule.ties)
+        return merge(base, incoming, ordering=rule.ordering, ties=rule.ties)
     combined = _pairs(rule, base, incoming)
     return merge(base, combined)
 
@@ -104,23 +104,37 @@ def _pairs(rule: Rule, base: pa.Table, incoming: pa.Table) -> pa.Table:
 
 
 def _newer(
-    base: pa.Table, incoming: pa.Table, ordering: str, partner: npt.NDArray[np.int64], ties: Ties
+    base: pa.Table, incoming: pa.Table, ordering: Sequence[str], partner: npt.NDArray[np.int64], ties: Ties
 ) -> npt.NDArray[np.bool_]:
     """Marks the base rows whose place the incoming row at ``partner`` may take."""
-    if ordering not in base.column_names:
-        return np.ones(base.num_rows, bool)
-    return supersedes(_array(incoming, ordering), _array(base, ordering), partner, ties)
+    new = [_array(incoming, name) for name in ordering]
+    old = [
+        _array(base, name) if name in base.column_names else pa.nulls(base.num_rows, value.type)
+        for name, value in zip(ordering, new, strict=True)
+    ]
+    return supersedes(new, old, partner, ties)
 
 
-def supersedes(new: pa.Array, old: pa.Array, partner: npt.NDArray[Any], ties: Ties) -> npt.NDArray[np.bool_]:
-    """Of the ordering field: marks the old values whose row gives way to the one with the new value at ``partner``.
+def supersedes(
+    new: Sequence[pa.Array], old: Sequence[pa.Array], partner: npt.NDArray[Any], ties: Ties
+) -> npt.NDArray[np.bool_]:
+    """Of the ordering columns: marks the old rows that give way to the one with the new values at ``partner``.
 
     Where ``partner`` is negative the mark says nothing.
     """
-    new, old = plain(new).take(pa.array(np.maximum(partner, 0))), plain(old)
-    greater = pc.fill_null((pc.greater_equal if ties == "last" else pc.greater)(new, old), fill_value=False)
-    unknown = pc.is_null(old) if ties == "last" else pc.and_(pc.is_null(old), pc.is_valid(new))
-    return np.asarray(pc.or_(greater, unknown))
+    places = pa.array(np.maximum(partner, 0))
+    newer, tied = np.zeros(len(partner), bool), np.ones(len(partner), bool)
+    for number, (theirs, mine) in enumerate(zip(new, old, strict=True), 1):
+        value, there = plain(theirs).take(places), plain(mine)
+        last = number == len(new)
+        as_new = last and ties == "last"
+        greater = pc.fill_null((pc.greater_equal if as_new else pc.greater)(value, there), fill_value=False)
+        unknown = pc.is_null(there) if as_new else pc.and_(pc.is_null(there), pc.is_valid(value))
+        newer |= tied & np.asarray(pc.or_(greater, unknown))
+        if not last:
+            both_null = pc.and_(pc.is_null(there), pc.is_null(value))
+            tied &= np.asarray(pc.or_(pc.fill_null(pc.equal(value, there), fill_value=False), both_null))
+    return newer
 
 
 def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> pa.Table:
@@ -153,11 +167,9 @@ def contributions(rule: Rule, rows: pa.Table, *, in_order: bool = True) -> pa.Ta
     Raises:
         InputError: the same as `deduplicate`; or a merged value does not fit.
     """
-    ordering = rule.ordering[0] if rule.ordering else None
-    if not (in_order or ordering or rule.commutes(rows.schema)):
+    if not (in_order or rule.ordering or rule.commutes(rows.schema)):
         rows = deduplicate(rows)
-    if ordering is not None:
-        refuse_nan(rows, ordering)
+    refuse_nan(rows, rule.ordering)
     lifted = rule.lifted(rows)
     return rule.one_of_each(lifted, RECORD_KEY) if rule.merges_ahead(rows.schema) else lifted
 
@@ -173,27 +185,31 @@ def alone(rule: Rule, rows: pa.Table) -> pa.Table:
     return rule.one_of_each(rule.lifted(numbered), number).drop_columns([number])
 
 
-def deduplicate(rows: pa.Table, *, ordering: str | None = None, ties: Ties = "last") -> pa.Table:
+def deduplicate(rows: pa.Table, *, ordering: Sequence[str] = (), ties: Ties = "last") -> pa.Table:
     """One row per key of `RECORD_KEY`, the newest by ``ordering``; rows keep their order.
 
     Raises:
         InputError: a key occurs twice and there is no ordering field to decide; the message names a few.
     """
     keys = _array(rows, RECORD_KEY)
-    if ordering is not None:
-        refuse_nan(rows, ordering)
-    kept = unrepeated(keys, wide_hashes(keys), None if ordering is None else lambda: rows.column(ordering), ties)
+    refuse_nan(rows, ordering)
+    kept = unrepeated(keys, wide_hashes(keys), ordering, rows.column, ties)
     return rows if kept is None else rows.take(pa.array(kept))
 
 
 def unrepeated(
-    keys: pa.Array, hashes: npt.NDArray[np.uint64], ordering: Callable[[], Any] | None, ties: Ties = "last"
+    keys: pa.Array,
+    hashes: npt.NDArray[np.uint64],
+    ordering: Sequence[str],
+    column: Callable[[str], Any],
+    ties: Ties = "last",
 ) -> npt.NDArray[np.int64] | None:
     """The places of the rows that `deduplicate` keeps; None is all of them.
 
     Args:
         hashes: `wide_hashes` of the keys; where no two are equal, no two keys are.
-        ordering: gives the column that decides between rows of the same key, which is read only then.
+        ordering: the columns that decide between rows of the same key.
+        column: reads one of them; only where keys repeat.
     """
     in_order = np.sort(hashes)
     if not (in_order[1:] == in_order[:-1]).any():
@@ -201,23 +217,29 @@ def unrepeated(
     codes = np.asarray(pc.dictionary_encode(keys).indices)
     if int(codes.max()) + 1 == len(codes):
         return None
-    if ordering is None:
+    if not ordering:
         repeated = pc.filter(keys, pa.array(np.bincount(codes)[codes] > 1)).unique()
         raise InputError(
             f"{len(repeated)} record keys occur more than once in the rows: {shown(repeated)}; remove the repetitions, "
             "or give the table an ordering field so that the newest row wins",
             keys=repeated.slice(0, 100).to_pylist(),
         )
-    values = plain(ordering())
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    age = np.empty(len(codes), np.int64)
-    order = pc.sort_indices(values, sort_keys=[("", "ascending", "at_start")])
-    age[np.asarray(order)] = _ranks(values.take(order))
     # Sorted by key, then age, then arrival: the last of each key is the winner.
+    ages = [_ages(column(name)) for name in reversed(ordering)]
     arrival = np.arange(len(codes)) if ties == "last" else np.arange(len(codes), 0, -1)
-    by_key = np.lexsort((arrival, age, codes))
+    by_key = np.lexsort((arrival, *ages, codes))
     last = np.append(codes[by_key][1:] != codes[by_key][:-1], [True])
     return np.sort(by_key[last])
+
+
+def _ages(column: Any) -> npt.NDArray[np.int64]:
+    """The rank of each of these ordering values."""
+    values = plain(column)
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    ages = np.empty(len(values), np.int64)
+    order = pc.sort_indices(values, sort_keys=[("", "ascending", "at_start")])
+    ages[np.asarray(order)] = _ranks(values.take(order))
+    return ages
 
 
 def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
@@ -228,15 +250,16 @@ def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(differs)]).astype(np.int64)
 
 
-def refuse_nan(rows: pa.Table, ordering: str) -> None:
-    """Raise `InputError` where the ordering column holds NaN."""
-    column = rows.column(ordering)
-    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column), min_count=0).as_py():
-        raise InputError(
-            f"the ordering column {ordering!r} holds NaN, which is neither older nor newer than any value; fill these "
-            "rows with a number or null",
-            column=ordering,
-        )
+def refuse_nan(rows: pa.Table, ordering: Collection[str]) -> None:
+    """Raise `InputError` where one of the ordering columns holds NaN."""
+    for name in ordering:
+        column = rows.column(name)
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column), min_count=0).as_py():
+            raise InputError(
+                f"the ordering column {name!r} holds NaN, which is neither older nor newer than any value; fill these "
+                "rows with a number or null",
+                column=name,
+            )
 
 
 def joined_schema(base: pa.Schema, incoming: pa.Schema) -> pa.Schema:

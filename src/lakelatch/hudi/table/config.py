@@ -175,7 +175,7 @@ class TableConfig:
     def _properties(self) -> dict[str, str | None]:
         v8 = self.version == 8
         strategy, payload = V8_MERGE.get(self.merge_mode or "", (None, None))
-        ordering = ",".join(self.ordering_fields or self.precombine_fields) or None
+        ordering = ",".join(self.ordered_by) or None
         raw = self.raw
         return {
             "hoodie.table.name": self.name,
@@ -242,7 +242,7 @@ class TableConfig:
             "version": self.version,
             "record_key": list(self.record_key_fields),
             "partition_by": list(self.partition_fields),
-            "ordering_field": self.ordering_field,
+            "ordering_field": self.ordered_by[0] if len(self.ordered_by) == 1 else list(self.ordered_by) or None,
             "hive_style": self.hive_style,
             "base_file_format": self.base_file_format,
             "metadata_table": bool(self.metadata_partitions),
@@ -259,15 +259,14 @@ class TableConfig:
         return _flag(self.raw.get(STREAMS_KEY, ""))
 
     @property
-    def ordering_field(self) -> str | None:
-        """The one column that decides which version of a row is newer, or None."""
-        names = self.ordering_fields or self.precombine_fields
-        return names[0] if names else None
+    def ordered_by(self) -> tuple[str, ...]:
+        """The columns that decide which version of a row is newer, the first of them first; () without any."""
+        return self.ordering_fields or self.precombine_fields
 
     @property
-    def newer_by(self) -> str | None:
-        """The column by which one row is newer than another, or None: the later one is."""
-        return None if self.merge_mode == COMMIT_TIME_ORDERING else self.ordering_field
+    def newer_by(self) -> tuple[str, ...]:
+        """The columns by which one row is newer than another; without any the later one is."""
+        return () if self.merge_mode == COMMIT_TIME_ORDERING else self.ordered_by
 
     @property
     def timeline_folder(self) -> str:
@@ -320,7 +319,6 @@ class TableConfig:
 
     def _obstacles(self) -> Iterator[tuple[str, str]]:
         """Every reason not to write: its short name, and the sentence."""
-        ordering = self.ordering_fields or self.precombine_fields
         if self.version not in WRITABLE_VERSIONS:
             yield (
                 "version",
@@ -356,14 +354,6 @@ class TableConfig:
                 (
                     f"its partition paths come from key generator {self.keygen}; only SIMPLE, COMPLEX and "
                     "NON_PARTITION are reproduced here. Write it with Hudi"
-                ),
-            )
-        if len(ordering) > 1:
-            yield (
-                "ordering_fields",
-                (
-                    f"it has several ordering fields ({', '.join(ordering)}), which hudi-rs 0.5 does not read. "
-                    "Keep one in hoodie.table.ordering.fields"
                 ),
             )
         if not self.merges_columns and self.merge_mode not in (None, EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING):
