@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...errors import InputError
-from ...hudi.table import TableConfig, refuse_key_type
+from ...hudi.table import META_COLUMNS, TableConfig, refuse_key_type, storable
 from ...occ.staging import NEW
 
 
@@ -46,12 +46,36 @@ def spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 
+def at_the_door(rows: Any, url: str) -> Any:
+    """The rows without Hudi's own columns, which those of a read with ``meta=True`` have.
+
+    Before any job: Spark itself takes some of these names for another column, or for two.
+
+    Raises:
+        InputError: a name that no column can have, or that two have, but for upper and lower case.
+    """
+    own = [name for name in rows.columns if name in META_COLUMNS]
+    try:
+        storable(pa.schema([(name, pa.string()) for name in rows.columns if name not in own]))
+    except InputError as error:
+        raise InputError(f"{url}: {error}; nothing was written", **error.details) from None
+    return rows.drop(*own) if own else rows
+
+
 def refuse_missing(schema: pa.Schema, config: TableConfig, *, delete: bool = False) -> None:
     """Raise `InputError` before any job when columns that the table needs are missing or cannot be keys."""
     wanted = [*config.record_key_fields]
     if not delete:
         wanted += config.partition_fields
         wanted += config.ordered_by
+    lower = [name.lower() for name in schema.names]
+    used = [*config.record_key_fields, *config.partition_fields, *config.newer_by]
+    if twice := [n for n in used if lower.count(n.lower()) > 1]:
+        raise InputError(
+            f"the rows have more than one column {twice[0]!r}, for Spark, which ignores case; table {config.name} needs one. "
+            "Rename or drop the other; nothing was written",
+            columns=twice,
+        )
     if missing := [n for n in wanted if n not in schema.names]:
         raise InputError(
             f"the rows have no column {', '.join(repr(n) for n in missing)}, which table {config.name} needs as record "

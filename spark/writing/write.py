@@ -80,11 +80,12 @@ class Writes:
         return type(self)(self._spark, self._table, self._sizes, self._reads, options=options)
 
     def filled(self, rows: Any, missing: str) -> Any:
-        """The rows, with null in the columns that they lack where ``missing`` says so."""
+        """The rows as they can be written, with null in the columns that they lack where ``missing`` says so."""
         from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
         if missing not in (REFUSE, NULL):
             raise InputError(f'missing={missing!r} is neither "refuse" nor "null"; nothing was written')
+        rows = columns.at_the_door(rows, self._table.url)
         schema = self._table.schema() if self._txn is None else self._txn.written_schema
         if missing == REFUSE or schema is None:
             return rows
@@ -486,6 +487,7 @@ class Writes:
         """A merge that is put together, and run by its `run`."""
         self._table.session.require_open()
         self._refuse_merge("merge")
+        rows = columns.at_the_door(rows, self._table.url)
         source = columns.arrow_schema(rows.schema)
         return MergeInto(self._table.url, partial(self._merge_by_clauses, rows, source))
 
@@ -540,6 +542,7 @@ class Writes:
 
     def events(self, name: str, rows: Any, *, deletes: bool) -> WriteResult:
         """Events of a stream, which wait for no lock and conflict with nothing."""
+        rows = columns.at_the_door(rows, self._table.url)
         schema = columns.arrow_schema(rows.schema)
         with Source(rows, self._few(rows)).until_done() as source:
             return self._run(

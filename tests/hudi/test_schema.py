@@ -101,7 +101,7 @@ def test_types_that_readers_cannot_hold_are_refused_with_the_way_out(kind, way_o
     assert "'x" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["with space", "1st", "é", "a.b", "", "_hoodie_mine"])
+@pytest.mark.parametrize("name", ["with space", "1st", "é", "a.b", "", "_hoodie_mine", "_Hoodie_mine"])
 def test_names_that_readers_cannot_hold_are_refused(name):
     with pytest.raises(InputError, match="Rename"):
         storable(pa.schema([(name, pa.int64())]))

@@ -456,3 +456,70 @@ def test_a_bulk_insert_that_cannot_be_sorted_writes_nothing(
     with pytest.raises(InputError, match=r"nothing was written|sort_by"):
         table.bulk_insert(rows_of(spark, {"a": ("sf", 1, 1)}), **options)
     assert table.table.commits() == before
+
+
+AWKWARD = {
+    "twice": ("v", "v"),
+    "by case": ("v", "V"),
+    "key twice": ("id", "v"),
+    "key by case": ("ID", "v"),
+    "dot": ("a.b", "v"),
+    "backtick": ("a`b", "v"),
+    "backticks": ("`v`", "w"),
+    "empty": ("", "v"),
+    "blank": (" ", "v"),
+    "Hudi's": ("_hoodie_x", "v"),
+    "Hudi's, by case": ("_Hoodie_commit_time", "v"),
+    "Spark's": ("_metadata", "v"),
+    "ours": ("_lakelatch_x", "v"),
+}
+WRITERS: dict[str, Callable[[Any, Any], object]] = {
+    "insert": lambda t, rows: t.insert(rows),
+    "bulk_insert": lambda t, rows: t.bulk_insert(rows, sort="partition"),
+    "upsert": lambda t, rows: t.upsert(rows, missing="null"),
+    "overwrite": lambda t, rows: t.overwrite(rows),
+    "overwrite_table": lambda t, rows: t.overwrite_table(rows),
+    "merge": lambda t, rows: t.merge(rows).when_not_matched(insert="all").run(),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_names_that_cannot_be_are_refused_in_a_sentence(
+    make: Callable[..., Any], spark: Any, sizes: JobSizes, writer: str
+) -> None:
+    """Before any job, and before anything is written; the session's own errors would name other columns."""
+    table = make(sizes=sizes)
+    before = len(list(table.table.session.log.entries()))
+    for names in AWKWARD.values():
+        rows = spark.range(3).selectExpr("cast(id as string)", "'x'", "id", "id + 10").toDF("id", "city", *names)
+        with pytest.raises(InputError, match=r"Rename (it|one); nothing was written") as refused:
+            WRITERS[writer](table, rows)
+        assert table.table.url in str(refused.value)
+    assert len(list(table.table.session.log.entries())) == before
+
+
+def test_keys_to_delete_are_taken_from_one_column_of_each_name(
+    make: Callable[..., Any], spark: Any, sizes: JobSizes
+) -> None:
+    table = make(sizes=sizes)
+    table.insert(spark.range(3).selectExpr("cast(id as string) id", "'x' city", "id v"))
+    keys = spark.range(2).selectExpr("cast(id as string)", "'x'", "'a'")
+    for name in ("id", "ID", "City"):
+        with pytest.raises(InputError, match=r"more than one column .* nothing was written"):
+            table.delete(keys.toDF("id", "city", name))
+    assert table.read().count() == 3
+    table.delete(keys.toDF("id", "city", "a.`b"))  # of which nobody asks
+    assert [row["id"] for row in table.read().collect()] == ["2"]
+
+
+def test_rows_of_a_read_with_meta_columns_are_written_back_without_them(
+    make: Callable[..., Any], spark: Any, sizes: JobSizes
+) -> None:
+    table = make(sizes=sizes)
+    table.insert(spark.range(3).selectExpr("cast(id as string) id", "'x' city", "id v"))
+    table.upsert(table.read(meta=True).selectExpr("* except (v)", "v + 1 v"))
+    table.insert(table.read(meta=True).selectExpr("* except (id)", "concat('new', id) id"))
+    assert sorted((row["id"], row["v"]) for row in table.read().collect()) == [
+        *((str(n), n + 1) for n in range(3)),
+        *((f"new{n}", n + 1) for n in range(3)),
+    ]

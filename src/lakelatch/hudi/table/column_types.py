@@ -49,7 +49,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
         lower = field.name.lower()
         keeper = (
             "Hudi"
-            if field.name.startswith(_RESERVED)
+            if lower.startswith(_RESERVED)
             else "Spark"
             if lower in _SPARKS
             else "this library"
