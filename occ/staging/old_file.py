@@ -5,7 +5,7 @@ Memory: one row group, and its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import pairwise
@@ -24,7 +24,10 @@ from .file_spec import FileSpec
 from .key_spans import span_of
 from .meta_columns import FILE_NAME, PARTITION_PATH
 
-_LOOKED_UP_ROWS = 1 << 20  # at a time: a hash table of the keys that are looked for is made each time
+_LOOKED_UP_ROWS = 1 << 20  # at a time, at most: a hash table of the keys that are looked for is made each time
+_DECODED_BYTES = 1 << 20  # of columns at a time
+_VALUE_BYTES = 16  # of a value at least; encoded it may take nothing
+_ROWS_PER_KEY = 16  # are looked up at a time; to make the hash table again then costs little beside reading them
 
 
 class OldFile:
@@ -65,21 +68,34 @@ class OldFile:
 
     # Rows --------------------------------------------------------------------------------------------------------
 
-    def rows(self, row_group: int | None = None, *, columns: Collection[str] | None = None) -> pa.Table:
+    def rows(
+        self,
+        row_group: int | None = None,
+        *,
+        columns: Collection[str] | None = None,
+        change: Callable[[pa.Table], pa.Table] | None = None,
+    ) -> pa.Table:
         """A row group (None: all) with the meta columns that stay with a row. Texts stored with a dictionary are in one.
 
         Args:
             columns: those data columns only.
+            change: what becomes of the rows; is given some of the columns at a time, so that they are not there twice.
         """
         # The successor has a file name of its own and the same partition: the longest texts of all, and never needed.
         same = self.key_column
         unread = (PARTITION_PATH, FILE_NAME, same)
         wanted = None if columns is None else {*META_COLUMNS, *columns}
-        there = self._file.schema_arrow.names
-        rows = self._read([n for n in there if n not in unread and (wanted is None or n in wanted)], row_group)
+        there = [n for n in self.names if n not in unread and (wanted is None or n in wanted)]
+        rows = self._read(there, row_group, change)
         if same and (wanted is None or same in wanted):
             rows = rows.append_column(same, rows.column(RECORD_KEY))
-        return in_types(rows, self._spec)
+        return rows
+
+    @property
+    def names(self) -> list[str]:
+        """Its columns."""
+        found: list[str] = self._file.schema_arrow.names
+        return found
 
     def keys(self, row_group: int | None = None) -> pa.Array:
         """The record keys of a row group (None: of all)."""
@@ -87,14 +103,38 @@ class OldFile:
 
     def column(self, name: str, row_group: int) -> pa.Array | None:
         """One column of a row group in its present type; None where the file lacks it."""
-        if name not in self._file.schema_arrow.names:
-            return None
-        return array_of_column(in_types(self._read([name], row_group), self._spec), name)
+        return array_of_column(self._read([name], row_group), name) if name in self.names else None
 
-    def _read(self, names: list[str], row_group: int | None) -> pa.Table:
+    def _read(
+        self, names: list[str], row_group: int | None, change: Callable[[pa.Table], pa.Table] | None = None
+    ) -> pa.Table:
         if row_group is None:
-            return self._file.read(names, use_threads=False)
-        return self._file.read_row_group(row_group, names, use_threads=False)
+            rows = in_types(self._file.read(names, use_threads=False), self._spec)
+            return rows if change is None else change(rows)
+        parts = []
+        for some in self._shares(names, row_group):
+            part = in_types(self._file.read_row_group(row_group, some, use_threads=False), self._spec)
+            parts.append(part if change is None else change(part))
+            del part
+        fields, columns = [f for part in parts for f in part.schema], [c for part in parts for c in part.columns]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields, parts[0].schema.metadata))
+
+    def _shares(self, names: list[str], row_group: int) -> Iterator[list[str]]:
+        """The columns, in pieces of about a megabyte: what is changed of one is gone before the next one is decoded."""
+        group, sizes = self.metadata.row_group(row_group), dict[str, int]()
+        for number in range(group.num_columns):
+            column = group.column(number)
+            root = column.path_in_schema.partition(".")[0]
+            sizes[root] = sizes.get(root, 0) + column.total_uncompressed_size
+        some, size = list[str](), 0
+        for name in names:
+            some.append(name)
+            size += max(sizes[name], _VALUE_BYTES * group.num_rows)
+            if size >= _DECODED_BYTES:
+                yield some
+                some, size = [], 0
+        if some or not names:
+            yield some
 
     # Index -------------------------------------------------------------------------------------------------------
 
@@ -103,20 +143,21 @@ class OldFile:
         span = self.span
         return span is not None and keys.outside(*span)
 
-    def partners(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """For each row the place of its key among these, or -1."""
-        found = [np.zeros(0, np.int32)]
-        for numbers in self._blocks():
+    def partners(self, keys: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+        """For each row the place of its key among these, or -1; in as few bytes as that takes."""
+        found = np.full(self.metadata.num_rows, -1, np.min_scalar_type(-len(keys) or -1))
+        for numbers in self._blocks(min(_LOOKED_UP_ROWS, _ROWS_PER_KEY * len(keys))):
             held = pa.concat_arrays([self.keys(number) for number in numbers])
-            found.append(np.asarray(pc.index_in(held, value_set=keys).fill_null(-1)))
-        return np.concatenate(found)
+            first, end = self.row_groups[numbers[0]][0], self.row_groups[numbers[-1]][1]
+            found[first:end] = pc.index_in(held, value_set=keys).fill_null(-1)
+        return found
 
-    def _blocks(self) -> Iterator[list[int]]:
-        """Row groups that are looked at together."""
+    def _blocks(self, most: int) -> Iterator[list[int]]:
+        """Row groups that are looked at together: so many rows, or one group."""
         block: list[int] = []
         count = 0
         for number, (start, end) in enumerate(self.row_groups):
-            if block and count + end - start > _LOOKED_UP_ROWS:
+            if block and count + end - start > most:
                 yield block
                 block, count = [], 0
             block.append(number)

@@ -28,7 +28,7 @@ _LEVEL = {"zstd": 3}  # Spark's own; Arrow's default is 1
 _SAMPLED_ROWS = 4096
 _UNIQUE = 0.9  # of the rows have a value that no other one has
 _SMALL_BYTES = 4096
-_PIECE_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 20
 
 
 class ParquetFile:

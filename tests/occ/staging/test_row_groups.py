@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +37,7 @@ from lakelatch.occ.check.footers import _keys, inspect
 from lakelatch.occ.liveness.heartbeat import heartbeat_path
 from lakelatch.occ.staging.apply_rows import Files, Plan, apply
 from lakelatch.occ.staging.file_spec import FileSpec, Wanted
+from lakelatch.occ.staging.old_file import OldFile
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import At, Call, Crash, Fault, FaultStore, LoseReply, Refuse
 
@@ -350,8 +352,11 @@ def test_a_column_that_was_added_or_widened_since_is_in_every_row_group(tmp_path
     group = Group(tmp_path, ordered=False)
     narrow = pa.schema([("id", pa.string()), ("ts", pa.int32())])
     group.write(pa.table({"id": keys(100), "ts": pa.array(range(100), pa.int32())}, narrow), schema=narrow)
-    group.write(pa.Table.from_pylist([row("k00099", ts=7)], schema=SCHEMA))
+    last = row("k00099", ts=7)
+    group.write(pa.Table.from_pylist([last], schema=SCHEMA))
     read = pq.read_table(group.path, partitioning=None)
+    assert last["name"] is not None
+    assert read["name"].to_pylist() == [*[None] * 99, last["name"]]
     assert read.schema.field("ts").type == pa.int64()
     assert read["ts"].to_pylist() == [*range(99), 7]
     assert read["inner"].null_count in (99, 100)
@@ -559,3 +564,58 @@ def test_a_large_file_is_rewritten_within_a_few_row_groups_of_memory(tmp_path: P
     assert stat is not None
     assert (stat.num_updates, stat.num_writes) == (20, rows)
     assert peak[0] < 6 * one, (peak[0], one)  # of 20 of them
+
+
+def test_a_few_keys_are_looked_up_with_the_keys_of_one_row_group_in_memory(tmp_path: Path) -> None:
+    group = Group(tmp_path, ordered=False, size=20_000)
+    narrow = pa.schema([("id", pa.string()), ("body", pa.string())])
+    ids = [f"k{n:09d}" for n in range(400_000)]
+    group.write(pa.table({"id": ids, "body": ids}, narrow), schema=narrow)
+    spec = FileSpec(group.store, "20260102", narrow, group.config)
+    with OldFile(spec, group.slice.path) as file:
+        one, keys_of, held, before = file.keys(0).nbytes, file.keys, list[int](), pa.total_allocated_bytes()
+
+        def watched(number: int) -> pa.Array:
+            keys = keys_of(number)
+            held.append(pa.total_allocated_bytes() - before)
+            return keys
+
+        file.keys = watched  # type: ignore[method-assign]
+        partners = file.partners(pa.array([ids[123_456], "none"]))
+        assert len(held) == 20
+        assert max(held) < 4 * one, (held, one)
+        assert np.flatnonzero(partners >= 0).tolist() == [123_456]
+        assert partners.nbytes == len(ids)
+
+
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 32_768, 32_769])
+def test_partners_are_as_narrow_as_their_number_allows(tmp_path: Path, count: int) -> None:
+    group = Group(tmp_path, ordered=False, size=30_000)
+    narrow = pa.schema([("id", pa.string())])
+    ids = [f"k{n:09d}" for n in range(count)]
+    group.write(pa.table({"id": ids}, narrow), schema=narrow)
+    with OldFile(FileSpec(group.store, "20260102", narrow, group.config), group.slice.path) as file:
+        assert file.partners(pa.array(ids)).tolist() == list(range(count))
+        assert file.partners(pa.array(["none", ids[-1], *ids[:-1]])).tolist() == [*range(2, count + 1), 1]
+
+
+def test_of_a_row_group_that_changes_the_old_columns_and_the_new_ones_are_not_in_memory_together(
+    tmp_path: Path,
+) -> None:
+    group = Group(tmp_path, ordered=False, size=20_000)
+    wide = pa.schema([("id", pa.string()), *((f"c{n}", pa.string()) for n in range(20))])
+    ids = [f"k{n:09d}" for n in range(20_000)]
+    bodies = {f"c{n}": [hashlib.sha256(f"{n}{each}".encode()).hexdigest() for each in ids] for n in range(20)}
+    group.write(pa.table({"id": ids, **bodies}, wide), schema=wide)
+    with OldFile(FileSpec(group.store, "20260102", wide, group.config), group.slice.path) as file:
+        size, held, before = file.rows(0).nbytes, list[int](), pa.total_allocated_bytes()
+
+        def anew(some: pa.Table) -> pa.Table:
+            changed = some.take(pa.array(range(some.num_rows - 1, -1, -1)))
+            held.append(pa.total_allocated_bytes() - before)
+            return changed
+
+        rows = file.rows(0, change=anew)
+        assert rows["id"].to_pylist() == ids[::-1]
+        assert rows["c7"].to_pylist() == bodies["c7"][::-1]
+        assert max(held) < 1.5 * size, (held, size)

@@ -138,8 +138,8 @@ def supersedes(
 
 
 def with_rows(base: pa.Table, places: npt.NDArray[np.bool_], rows: pa.Table) -> pa.Table:
-    """``base`` with these rows in the marked places, in order."""
-    schema = joined_schema(base.schema, rows.schema)
+    """``base`` with these rows in the marked places, in order; its columns alone, those that the rows lack are null there."""
+    schema = base.schema
     source = np.arange(base.num_rows)
     source[places] = base.num_rows + np.arange(rows.num_rows)
     return pa.concat_tables([widened(base, schema), widened(rows, schema)]).take(pa.array(source))
