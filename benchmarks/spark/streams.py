@@ -1,9 +1,10 @@
 """Reading a wide row that streams have filled, against the sort-merge join of their sources, in Spark.
 
-    python -m benchmarks.spark.streams [--keys 500000] [--rounds 3]
+    python -m benchmarks.spark.streams [--keys 500000] [--rounds 3] [--bucketed]
 
 Three streams of six columns each (one of them orders events), eight buckets. The join's side is three plain Parquet tables of
-the same rows, each in an order of its own, broadcast off. Read in turns:
+the same rows, each in an order of its own, broadcast off; with ``--bucketed`` three tables of Spark, bucketed and sorted by the
+key into as many buckets, which join without a shuffle. Read in turns:
 
 all        every column
 few        one value of each stream, under a condition
@@ -134,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bucketed", action="store_true", help="the sources are bucketed by the key")
     given = parser.parse_args()
     head("stitched reads against the join of their sources")
     folder = Path(tempfile.mkdtemp(prefix="lakelatch-bench-"))
@@ -155,10 +157,23 @@ def main() -> None:
         def join(version: int) -> Callable[[], Any]:
             paths = [store(rows, folder / f"{name}{version}") for name, rows in sources.items()]
 
+            names = [f"{name}{version}" for name in sources]
+            if given.bucketed:
+                for name, path in zip(names, paths, strict=True):
+                    made = (
+                        spark.read.parquet(path).repartition(BUCKETS, "id").write.bucketBy(BUCKETS, "id").sortBy("id")
+                    )
+                    made.option("path", f"{path}-bucketed").saveAsTable(name)
+
             def joined() -> Any:
-                first, *others = (spark.read.parquet(path) for path in paths)
+                if given.bucketed:
+                    first, *others = (spark.table(name) for name in names)
+                else:
+                    first, *others = (spark.read.parquet(path) for path in paths)
                 for each in others:
                     first = first.join(each, "id", "left")
+                if given.bucketed:
+                    assert "Exchange" not in first._jdf.queryExecution().executedPlan().toString()
                 return first
 
             return joined

@@ -4,7 +4,7 @@
 
 upsert    1 % of the rows, spread over all file groups: log files, against base files written anew
 read      all data columns, through `Table.read`: no log files, in a tenth of the slices, in all; against the base files alone
-compact   all log files into base files
+compact   all log files into base files; the bytes that it read, of those of the base and log files there (goal <= 1.05)
 
 Both tables have a bucket index with one bucket a partition. Printed: medians of seconds and CPU seconds, versions in turn.
 """
@@ -15,13 +15,17 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
 import lakelatch
+from lakelatch.storage.local.store import LocalStore
 
 from .._report import machine
 
@@ -42,6 +46,43 @@ def timed(call: Callable[[], object]) -> tuple[float, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - wall, time.process_time() - cpu
+
+
+class Read:
+    """A file that counts what is read of it; ``total`` is of all."""
+
+    total = 0
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def read(self, *size: int) -> bytes:
+        found = self._stream.read(*size)
+        Read.total += len(found)
+        return found
+
+
+def read_bytes(call: Callable[[], object]) -> int:
+    """What the call reads of the table's data files: base files are opened, log files got whole."""
+    opened, got = LocalStore.open, LocalStore.get
+
+    @contextmanager
+    def open_(store: LocalStore, path: str) -> Iterator[Any]:
+        with opened(store, path) as stream:
+            yield Read(stream)
+
+    def get(store: LocalStore, path: str) -> Any:
+        found = got(store, path)
+        Read.total += len(found.body) if found and ".log." in path else 0
+        return found
+
+    Read.total = 0
+    with mock.patch.object(LocalStore, "open", open_), mock.patch.object(LocalStore, "get", get):
+        call()
+    return Read.total
 
 
 def told(name: str, found: list[tuple[float, float]], beside: list[tuple[float, float]] | None = None) -> float:
@@ -100,7 +141,11 @@ def main() -> None:
         told("upsert of 1 %, base files anew", upserts["copy_on_write"])
         told("upsert of 1 %, log files", upserts["merge_on_read"], upserts["copy_on_write"])
         told(f"read, {given.rounds} log files in each", reads(), plain)
-        told("compact", [timed(logged.compact)])
+        there = sum(
+            sum(file.size for file in (each.base, *each.logs) if file) for each in logged.snapshot().file_slices()
+        )
+        read = read_bytes(lambda: told("compact", [timed(logged.compact)]))
+        print(f"{'bytes read / bytes there':40} {read / there:7.3f}")
         assert logged.read().to_arrow().sort_by("id").equals(tables["copy_on_write"].read().to_arrow().sort_by("id"))
         for table in tables.values():
             table.close()

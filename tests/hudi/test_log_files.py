@@ -7,11 +7,16 @@ import json
 import logging
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakelatch
 from lakelatch.errors import CorruptTableError, StorageError, UnsupportedTableError
 from lakelatch.hudi.files.log_blocks import AVRO, COMMAND, DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
+from lakelatch.hudi.merge.log_records import _Changes
+from lakelatch.hudi.table import META_COLUMNS, RECORD_KEY
 from lakelatch.occ.check.check import check
 from lakelatch.storage.local.store import LocalStore
 
@@ -241,3 +246,76 @@ def test_a_log_file_that_is_cleaned_away_while_it_is_read(mor):
         path.unlink()
         with pytest.raises(StorageError, match="is gone since it was listed"):
             table.read_slice(only)
+
+
+# --- blocks of whole rows: the newest of each key is found at once, and as one by one -------------------------------------
+
+_ORDERS = {
+    "numbers": (pa.int64(), st.integers(-2, 2)),
+    "texts": (pa.string(), st.sampled_from(["", "a", "é", "𝄞", "\uffff"])),
+    "times": (pa.timestamp("us", "UTC"), st.integers(-2, 2)),
+    "floats": (pa.float64(), st.sampled_from([1.0, float("nan")])),
+}
+
+
+@st.composite
+def changes(draw, *, kinds: list[str]) -> tuple[tuple[str, ...], pa.Table, list[Block]]:
+    """The ordering field, the rows of a base file, and blocks: of rows, seldom of deletes, or with null ordering values."""
+    kind, values = _ORDERS[draw(st.sampled_from(kinds))]
+    nulls = draw(st.sampled_from([False] * 4 + [True]))
+
+    def some(keys: list[str], name: str) -> pa.Table:
+        orders = [None if nulls and draw(st.booleans()) else draw(values) for _ in keys]
+        columns = {each: pa.array([f"{name} {key}" for key in keys], pa.string()) for each in META_COLUMNS}
+        columns |= {RECORD_KEY: pa.array(keys, pa.string()), "at": pa.array(orders, kind)}
+        return pa.table(columns | {"v": pa.array([f"{name}{key}" for key in keys], pa.string())})
+
+    def made(number: int) -> Block:
+        if draw(st.integers(0, 5)) == 0:
+            (found,) = read_blocks(delete_block("1", [draw(st.sampled_from("abc"))]), "log")
+            return found
+        sink = pa.BufferOutputStream()
+        pq.write_table(some(draw(st.lists(st.sampled_from("abc"), max_size=4)), f"{number}"), sink)
+        return Block("log", PARQUET, {}, sink.getvalue().to_pybytes())
+
+    base = some(draw(st.lists(st.sampled_from("abc"), unique=True)), "base")
+    blocks = [made(number) for number in range(draw(st.integers(1, 4)))]
+    return draw(st.sampled_from([(), ("at",)])), base, blocks
+
+
+@given(changes(kinds=[*_ORDERS]), st.sampled_from([None, ("v",), ("at", "v")]))
+def test_the_newest_of_whole_rows_are_those_that_are_found_one_by_one(given_, columns):
+    ordering, base, blocks = given_
+    needed = None if columns is None else {*columns, RECORD_KEY, *ordering}
+    if needed is not None:
+        base = base.select([name for name in base.column_names if name in needed])
+
+    def read() -> list[dict]:
+        found = _Changes(ordering, needed)
+        found.take(blocks)
+        return found.onto(base).to_pylist()
+
+    quick = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Changes, "_are_whole", lambda *_: False)
+        assert str(read()) == str(quick)  # as text, since NaN is not equal to itself
+
+
+@given(changes(kinds=["numbers", "texts", "times"]))
+def test_whole_rows_are_not_looked_at_one_by_one(given_):
+    ordering, base, blocks = given_
+    whole = [each for each in blocks if each.kind == PARQUET and not each.rows().column("at").null_count]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(_Changes, "_look_at")
+        found = _Changes(ordering)
+        found.take(whole)
+        found.onto(base)
+
+
+def test_only_the_columns_that_are_asked_for_are_read_from_a_block():
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [1], "b": [2]}), sink)
+    block = Block("log", PARQUET, {}, sink.getvalue().to_pybytes())
+    assert block.rows(lambda names: names[1:]).to_pylist() == [{"b": 2}]
+    (avro,) = read_blocks(data_block("1", ROWS), "log")
+    assert avro.rows(lambda names: [name for name in names if name == "v"]).to_pylist() == [{"v": 1}]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,19 +65,20 @@ class Block:
         """Whether its rows have some columns only, and leave the others as they were."""
         return self.header.get(_PARTIAL, "").lower() == "true"
 
-    def rows(self) -> pa.Table:
-        """The rows of a data block, with meta columns."""
+    def rows(self, wanted: Callable[[list[str]], list[str]] | None = None) -> pa.Table:
+        """The rows of a data block, with meta columns; of the columns that it has those that ``wanted`` names (None: all)."""
         try:
-            return self._parquet() if self.kind == PARQUET else self._avro()
+            return self._parquet(wanted) if self.kind == PARQUET else self._avro(wanted)
         except LakeLatchError:
             raise
         except Exception as e:  # decoders raise whatever they stumble on
             raise self._damaged(e) from e
 
-    def _parquet(self) -> pa.Table:
-        return pq.ParquetFile(pa.BufferReader(self.content)).read(use_threads=False)
+    def _parquet(self, wanted: Callable[[list[str]], list[str]] | None) -> pa.Table:
+        file = pq.ParquetFile(pa.BufferReader(self.content))
+        return file.read(None if wanted is None else wanted(file.schema_arrow.names), use_threads=False)
 
-    def _avro(self) -> pa.Table:
+    def _avro(self, wanted: Callable[[list[str]], list[str]] | None) -> pa.Table:
         import fastavro
 
         text = self.header[SCHEMA]
@@ -88,7 +89,8 @@ class Block:
         for _ in range(count):
             record, at = _piece(self.content, at)
             found.append(fastavro.schemaless_reader(io.BytesIO(record), schema, None))
-        return pa.Table.from_pylist(found, schema=from_avro(text))
+        rows = pa.Table.from_pylist(found, schema=from_avro(text))
+        return rows if wanted is None else rows.select(wanted(rows.column_names))
 
     def deletes(self) -> Iterator[tuple[str, Any]]:
         """Keys that a delete block takes away, each with its ordering value, or `NATURAL`.

@@ -86,12 +86,12 @@ def merged_rows(
         )
     ordering = ordering_of(config)
     blocks = _counting(store, group.logs, strict=strict)
-    changes = _Changes(ordering)
     needed = needed_columns(columns, ordering, meta=meta)
+    changes = _Changes(ordering, needed)
     base = _base(store, group, needed)
     with _fitting(group.logs):
         changes.take(blocks)
-        rows = changes.onto(base, needed)
+        rows = changes.onto(base)
     if columns is None:
         return rows
     return rows.drop_columns([name for name in ordering if name not in columns and name in rows.column_names])
@@ -297,49 +297,105 @@ def _unclear(path: str, what: str) -> UnsupportedTableError:
 
 
 class _Changes:
-    """The newest change of each key so far."""
+    """The newest change of each key so far.
 
-    def __init__(self, ordering: Sequence[str]) -> None:
-        self._ordering = ordering
+    Args:
+        ordering: the ordering fields, the one that decides first before the others.
+        columns: those that are looked at; None: all.
+    """
+
+    def __init__(self, ordering: Sequence[str], columns: Collection[str] | None = None) -> None:
+        self._ordering, self._columns = ordering, columns
         self._rows: list[pa.Table] = []
         self._count = 0
         self._newest: dict[str, _Change] = {}
         self._partial: list[_Partial] = []
+        # The first blocks, as long as whole rows is all that they have: their newest are found at once, not one by one.
+        self._whole: list[tuple[Block, pa.Table]] = []
 
     def write(self, block: Block) -> None:
         """The rows of a data block."""
-        rows = block.rows()
-        if _OPERATION in rows.column_names:
+        rows = block.rows(lambda names: self._read(names, block))
+        if block.partial:
+            if lacking := [name for name in self._ordering if name not in rows.column_names]:
+                raise _unclear(block.path, f"lack {', '.join(lacking)}, by which rows are ordered")
+            self._partial.append(_Partial(block.path, len(self._rows), self._count))
+        if not self._newest and not block.partial and self._are_whole(rows):
+            self._whole.append((block, rows))
+        else:
+            self._one_by_one()
+            self._look_at(block, rows, self._count)
+        self._rows.append(rows)
+        self._count += rows.num_rows
+
+    def _read(self, names: Sequence[str], block: Block) -> list[str]:
+        """Those of a block's columns that have to be read."""
+        if _OPERATION in names:
             raise UnsupportedTableError(
                 f"Log file {block.path} has rows that say which operation they are ({_OPERATION}), which is not read here. "
                 "Compact the table with Hudi",
                 path=block.path,
                 feature="operation_field",
             )
-        if lacking := [name for name in META_COLUMNS if name not in rows.column_names]:
+        if lacking := [name for name in META_COLUMNS if name not in names]:
             raise CorruptTableError(
                 f"Commit {block.instant} has written rows without {', '.join(lacking)} into log file {block.path}, which no "
                 "reader can merge. Roll the commit back with Hudi",
                 path=block.path,
                 instant=block.instant,
             )
-        if block.partial:
-            if lacking := [name for name in self._ordering if name not in rows.column_names]:
-                raise _unclear(block.path, f"lack {', '.join(lacking)}, by which rows are ordered")
-            self._partial.append(_Partial(block.path, len(self._rows), self._count))
+        return [name for name in names if self._columns is None or name in self._columns or name == _IS_DELETED]
+
+    def _are_whole(self, rows: pa.Table) -> bool:
+        """Whether none of these is a delete, and their keys and ordering values compare in Arrow as in Python."""
+        keys = rows.column(RECORD_KEY)
+        if _IS_DELETED in rows.column_names or keys.type != pa.string() or keys.null_count:
+            return False
+        if not self._ordering:
+            return True
+        if len(self._ordering) > 1 or self._ordering[0] not in rows.column_names:
+            return False
+        values = rows.column(self._ordering[0])
+        others = {before.schema.field(self._ordering[0]).type for _, before in self._whole}
+        kinds = pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date, pa.types.is_string
+        return not values.null_count and others <= {values.type} and any(is_one(values.type) for is_one in kinds)
+
+    def _one_by_one(self) -> None:
+        """What comes now is more than whole rows: look at each of those before."""
+        whole, start = self._whole, 0
+        self._whole = []
+        for block, rows in whole:
+            self._look_at(block, rows, start)
+            start += rows.num_rows
+
+    def _newest_whole(self) -> npt.NDArray[np.int64]:
+        """The places of the newest rows, where all blocks have whole rows only, in the order in which their keys came."""
+        blocks = [rows for _, rows in self._whole]
+        keys = pa.chunked_array([chunk for rows in blocks for chunk in rows.column(RECORD_KEY).chunks], pa.string())
+        codes = np.asarray(pc.dictionary_encode(keys.combine_chunks()).indices)
+        age = np.zeros(len(codes), np.int64)
+        if self._ordering:
+            chunks = [chunk for rows in blocks for chunk in rows.column(self._ordering[0]).chunks]
+            values = pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
+            age = np.asarray(pc.rank(values, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
+        by_key = np.lexsort((age, codes))  # and of equally new ones the later one last, since it is stable
+        last = np.append(np.diff(codes[by_key]) > 0, [True])[: len(codes)]
+        newest: npt.NDArray[np.int64] = by_key[last]
+        return newest
+
+    def _look_at(self, block: Block, rows: pa.Table, start: int) -> None:
         keys = rows.column(RECORD_KEY).to_pylist()
         values = self._values(rows)
         gone = rows.column(_IS_DELETED).to_pylist() if _IS_DELETED in rows.column_names else [None] * len(keys)
         for number, (key, value, is_gone) in enumerate(zip(keys, values, gone, strict=True)):
             if block.partial and not is_gone:
-                self._update(key, value, self._count + number, block)
+                self._update(key, value, start + number, block)
             else:
-                self._note(key, _Change(value, None if is_gone else self._count + number), block)
-        self._rows.append(rows)
-        self._count += rows.num_rows
+                self._note(key, _Change(value, None if is_gone else start + number), block)
 
     def delete(self, block: Block) -> None:
         """The keys of a delete block."""
+        self._one_by_one()
         for key, value in block.deletes():
             self._note(key, _Change(value, None), block)
 
@@ -350,6 +406,7 @@ class _Changes:
 
     def merged(self) -> LogChanges:
         """These changes, apart from any base file."""
+        self._one_by_one()
         if self._partial:
             raise _unclear(self._partial[0].path, "would be merged apart from the rows that they change")
         places = [each.place for each in self._newest.values() if each.place is not None]
@@ -397,19 +454,22 @@ class _Changes:
             return new is not None and bool(new >= old)
         return _not_older(new, old)
 
-    def onto(self, base: pa.Table | None, columns: Collection[str] | None) -> pa.Table:
-        """The base file's rows after these changes, of which ``columns`` (None: all) are looked at."""
+    def onto(self, base: pa.Table | None) -> pa.Table:
+        """The base file's rows after these changes."""
         if base is None and not self._rows:
             return pa.table({RECORD_KEY: pa.array([], pa.string())})
-        logged = self._rows
+        logged, columns = self._rows, self._columns
         if columns is not None:
             logged = [rows.select([n for n in rows.column_names if n in columns]) for rows in logged]
         tables = alike([*([base] if base is not None else []), *logged])
         written = pa.concat_tables(tables[-len(self._rows) :] if self._rows else [tables[0].slice(0, 0)])
         old = tables[0] if base is not None else written.slice(0, 0)
         old = remove_where(old, self._taken(old)).rows
-        places = [each.place for each in self._newest.values() if each.place is not None and not each.updates]
-        rows = written.take(pa.array(places, pa.int64()))
+        if self._whole:
+            rows = written.take(pa.array(self._newest_whole()))
+        else:
+            places = [each.place for each in self._newest.values() if each.place is not None and not each.updates]
+            rows = written.take(pa.array(places, pa.int64()))
         if self._partial:
             rows = pa.concat_tables([rows, self._updated(old, written, logged)])
         return merge(old, rows, ordering=self._ordering).rows
