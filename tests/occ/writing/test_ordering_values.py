@@ -12,7 +12,8 @@ import pytest
 
 import lakelatch
 from lakelatch.errors import InputError, UnsupportedTableError
-from lakelatch.hudi.files import list_data_files
+from lakelatch.hudi.files import Block, list_data_files, read_blocks
+from lakelatch.hudi.files.log_blocks import AVRO, PARQUET
 
 from ..world import independent_content
 
@@ -116,3 +117,20 @@ def test_a_table_that_has_null_ordering_values_is_not_adopted(tmp_path: Path, lo
     write(tmp_path / "filled", 6.0)
     with lakelatch.adopt(str(tmp_path / "filled")) as t:
         assert t.read().count() == 2
+
+
+@pytest.mark.parametrize(
+    ("ordering", "kind"), [("seen", PARQUET), ("id", AVRO), (["seen", "id"], AVRO), (None, PARQUET)], ids=str
+)
+def test_log_files_hold_avro_where_a_text_orders_rows(tmp_path: Path, ordering: Any, kind: int) -> None:
+    """Which the JVM compares wrongly in Parquet (tests/jvm/test_text_ordering.py); also those of a log compaction."""
+    with table(tmp_path / "t", ordering_field=ordering, table_version=9) as t:
+        t.insert(rows(("a", 1.0, 0), ("b", 1.0, 0)))
+        t.upsert(rows(("a", 2.0, 1)))
+        t.upsert(rows(("b", 2.0, 1)))
+        assert t.compact_logs(min_logs=2)
+        logs = list_data_files(t.store).logs
+        blocks = [block for log in logs for block in read_blocks(t.store.body(log.path) or b"", log.path)]
+        assert len(logs) == 3
+        assert {block.kind for block in blocks if isinstance(block, Block)} == {kind}
+        assert dict(zip(*t.read(columns=["id", "v"]).to_arrow().to_pydict().values(), strict=True)) == {"a": 1, "b": 1}
