@@ -42,6 +42,15 @@ def test_create_makes_a_table_with_settings_and_columns_of_a_parquet_file(run, t
         assert table.config.hive_style
 
 
+def test_create_takes_several_ordering_fields(run, tmp_path: Path):
+    url = str(tmp_path / "t")
+    made = run.json("create", url, "--record-key", "id", "--ordering-field", "v,origin", "--table-version", "9")
+    assert made["properties"]["ordering_field"] == ["v", "origin"]
+    assert "v, origin" in run("describe", url).stdout
+    with lakelatch.open(url) as table:
+        assert table.config.newer_by == ("v", "origin")
+
+
 def test_create_takes_columns_from_an_avro_schema(run, tmp_path: Path):
     (tmp_path / "columns.json").write_text(to_avro(COLUMNS, "t"))
     url = str(tmp_path / "t")

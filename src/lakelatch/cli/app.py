@@ -81,9 +81,7 @@ def create(
     *,
     record_key: Annotated[str, typer.Option(help="Column or columns that identify a row, separated by commas.")] = "",
     partition_by: Annotated[str, typer.Option(help="Columns whose values name the partitions.")] = "",
-    ordering_field: Annotated[
-        str, typer.Option(help="Column or columns that say which version of a row is newer.")
-    ] = "",
+    ordering_field: Annotated[str, typer.Option(help="Column or columns (a,b) that say which row is newer.")] = "",
     schema: Annotated[str, typer.Option(metavar="FILE", help="Columns: of a Parquet file, or Avro as JSON.")] = "",
     name: Annotated[str, typer.Option(help="The table's name; the last part of URL otherwise.")] = "",
     database: Annotated[str, typer.Option(help="The database it belongs to.")] = "default",

@@ -1,9 +1,9 @@
 """``lakelatch describe``.
 
 JSON: ``url``, ``writable``, ``properties`` (``name``, ``type``, ``version``, ``record_key``, ``partition_by``,
-``ordering_field``, ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and ``lock`` (null without a
-commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``, ``writer``,
-``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
+``ordering_field`` (of several a list), ``hive_style``, ``base_file_format``, ``metadata_table``), ``settings`` and
+``lock`` (null without a commit log; ``lock`` as `locks show` prints ``holder``), ``writers`` (``instant``, ``operation``,
+``writer``, ``host``, ``pid``, ``age_s``, ``beat_s``, ``state``: alive, silent or dead, ``reserved``: null or what in words,
 ``behind``: instants of the transactions that go first where it writes; those with reservations come first),
 ``size`` (``partitions``, ``file_groups``, ``current_bytes``, ``data_files``, ``bytes``), ``timeline`` (``completed``,
 ``pending``, ``commits``), ``last_commit`` (null, or ``instant``, ``completion``, ``operation``, ``writer``, ``age_s``,
