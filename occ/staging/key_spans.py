@@ -115,14 +115,18 @@ class KeySpans:
 
     def keep(self, store: Store, partition: str, slices: Iterable[FileSlice]) -> None:
         """Keep what is known of these slices, all of a partition, for other processes. Its failure is only noted."""
+        bases = [each.base for each in slices if each.base is not None]
         with self._mutex:
             ranges = {
-                _name(each.base.path): (each.base.size, *self._kept[each.base.path])
-                for each in slices
-                if each.base is not None and each.base.size > 0 and each.base.path in self._kept
+                _name(base.path): (base.size, *self._kept[base.path])
+                for base in bases
+                if base.size > 0 and base.path in self._kept
             }
             asked = self._asked.get(partition)
-        if len(ranges.keys() - (asked.names if asked else ())) < max(_WORTH, len(ranges) // _FRESH):
+            names = asked.names if asked else frozenset[str]()
+            # Files that say nothing of their keys stay unknown, and are no reason to ask again.
+            self._asked[partition] = _Asked(names, len(bases) - len(ranges))
+        if len(ranges.keys() - names) < max(_WORTH, len(ranges) // _FRESH):
             return
         try:
             store.put(ranges_path(partition), encode_ranges(partition, ranges))

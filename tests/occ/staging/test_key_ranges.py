@@ -105,6 +105,21 @@ def test_what_is_kept_is_written_again_when_many_files_are_new(folder: Path):
     assert len(before.keys() & after.keys()) == FILES - 1, "the one that was rewritten has gone by itself"
 
 
+def test_a_handle_asks_again_when_others_have_written_many_files(folder: Path):
+    store = FaultStore(LocalStore(folder))
+    with Table(store) as mine:
+        mine.upsert(rows("k07a", v=1))
+        with lakelatch.open(str(folder)) as other, other.transaction("insert") as txn:
+            for number in range(FILES):
+                txn.new_file(P).write(rows(f"m{number:02}"))
+        in_a_new_process(folder, upsert("k08a"))
+        there = {each.path for each in mine.snapshot().file_slices()}
+        store.reset()
+        mine.upsert(rows("m07", v=1))
+        assert [call.op for call in store.calls if call.path.startswith(RANGES)] == ["get"]
+        assert len(opened(store) & there) <= 3  # of the 24, and of what the other process has written
+
+
 # --- lost, torn, late, wrong -----------------------------------------------------------------------------------------
 
 
