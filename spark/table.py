@@ -121,9 +121,9 @@ class SparkTable(Writing):
         """Execute a pending plan by tasks of Spark, whoever made it. See `Table.execute`."""
         return self.table.execute(instant, runner=self._services(progress))
 
-    def run_services(self, **options: Any) -> Round:
-        """Run what is due, once, by tasks of Spark; options of `Table.run_services`."""
-        return self.table.run_services(runner=self._services(None), **options)
+    def run_services(self, *, progress: Told | None = None, **options: Any) -> Round:
+        """Run what is due, once, by tasks of Spark; options of `Table.run_services`, ``progress`` as of `cluster`."""
+        return self.table.run_services(runner=self._services(progress), progress=progress, **options)
 
     def _services(self, told: Told | None) -> ServiceJobs:
         return ServiceJobs(self.spark, self._sizes, told)

@@ -185,6 +185,7 @@ def calls() -> dict[str, list[str]]:
             *each("t.run_services(keep_min=_)", "0 'x'"),
             *each("t.run_services(cluster=_)", "'x' None"),
             *each("t.run_services(stop=_)", "True None"),
+            "t.run_services(progress=5)",
             *each("t.run_services(cluster=True, sort_by=_)", "5 [] ['id','id']"),
             *each("t.run_services(cluster=True, layout=_)", "'hilbert' None 'z-order'"),
             "t.run_services(sort_by='id')",

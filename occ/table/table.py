@@ -966,6 +966,7 @@ class Table:
         sort_by: Iterable[str] | str | None = None,
         layout: str = LINEAR,
         stop: Callable[[], bool] = lambda: False,
+        progress: Told | None = None,
         runner: Runner = one_by_one,
     ) -> Round:
         """Run what is due, once: compaction and log compaction, clustering if asked for, clean, archival.
@@ -981,6 +982,8 @@ class Table:
             keep_min: as of `archive`, also ``keep_max``.
             cluster: whether small files are joined too; ``sort_by`` and ``layout`` as of `cluster`.
             stop: asked before each service; True leaves it and the next ones to others.
+            progress: called with the `Progress` of each service in turn; what it raises ends the round, and the service as of
+                `compact`. A ``runner`` tells of its parts by itself, and this is told of the archival alone then.
             runner: as of `compact`.
         """
         keep = Keep.asked(keep_min, keep_max)
@@ -993,16 +996,19 @@ class Table:
         if not callable(stop):
             raise ConfigError(f"stop is a function that answers whether to stop, not {stop!r}")
         refuse_no_runner(runner)
+        Reporter(progress)  # refused before anything begins
+        told = progress if runner is one_by_one else None
         self._ours().refuse_if_unwritable()
         due: dict[str, Callable[[], Executed | Archival | None]] = {}
         if self.config.merge_on_read:
-            due["compact"] = lambda: self._compact(None, Reporter(None, "compact", "file groups"), runner, keep)
+            due["compact"] = lambda: self._compact(None, Reporter(told, "compact", "file groups"), runner, keep)
             if not (self.settings.streams or self.config.for_streams):
-                due["compact_logs"] = partial(self.compact_logs, runner=runner)
+                due["compact_logs"] = partial(self.compact_logs, progress=told, runner=runner)
         if cluster:
-            due["cluster"] = partial(self.cluster, sort_by=asked.by if asked else None, layout=layout, runner=runner)
-        due["clean"] = partial(self.clean, retain_commits=retain_commits, runner=runner)
-        due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max)
+            by = asked.by if asked else None
+            due["cluster"] = partial(self.cluster, sort_by=by, layout=layout, progress=told, runner=runner)
+        due["clean"] = partial(self.clean, retain_commits=retain_commits, progress=told, runner=runner)
+        due["archive"] = lambda: self.archive(keep_min=keep_min, keep_max=keep_max, progress=progress)
         return run_round(due, stop)
 
     # --- plans -----------------------------------------------------------------------------------------------

@@ -138,8 +138,23 @@ def test_small_plans_are_executed_by_the_driver(spark: Any, make: Callable[..., 
     assert jobs_of(spark, table.table.url) == []
     assert {each.unit for each in told} == {"file groups"}
     assert rows_of(table.table) == before
-    done = table.run_services(retain_commits=0).done
+    told.clear()
+    done = table.run_services(retain_commits=0, progress=told.append).done
     assert set(done) == {"clean"}
+    assert {(each.what, each.unit) for each in told} == {("clean", "files")}
+
+
+def test_each_service_of_a_round_tells_of_its_tasks(spark: Any, make: Callable[..., Any]) -> None:
+    table, told = make(sizes=BY_TASKS), list[lakelatch.Progress]()
+    before = filled(table.table)
+    asked = {"cluster": True, "retain_commits": 0, "keep_min": 2, "keep_max": 3}
+    assert list(table.run_services(progress=told.append, **asked).done) == ["cluster", "clean", "archive"]
+    ends = {(each.what, each.unit): (each.done, each.total) for each in told}
+    assert list(ends) == [("cluster", "tasks"), ("clean", "tasks"), ("archive", "instants")]
+    assert all(total in (None, reached) for reached, total in ends.values())  # of an archival nobody knows it before
+    for name in ("cluster", "clean"):
+        assert len(jobs_of(spark, f"{name} {table.table.url}: ")) == 1
+    assert rows_of(table.table) == before
 
 
 @pytest.mark.parametrize("way", ["the plan is cancelled", "its progress raises"])

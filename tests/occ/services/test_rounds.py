@@ -38,6 +38,28 @@ def test_only_what_is_due_runs(tmp_path: Path) -> None:
         assert {row["id"] for row in table.read().to_arrow().to_pylist()} == {"a", "b", "c"}
 
 
+def test_each_service_of_a_round_tells_how_far_it_has_come(tmp_path: Path) -> None:
+    told: list[lakelatch.Progress] = []
+    with written(tmp_path / "t", type="merge_on_read") as table:
+        done = table.run_services(retain_commits=0, keep_min=2, keep_max=3, progress=told.append).done
+        assert list(done) == ["compact", "clean", "archive"]
+    ends = {(each.what, each.unit): (each.done, each.total) for each in told}
+    assert list(ends) == [("compact", "file groups"), ("clean", "files"), ("archive", "instants")]
+    assert all(total in (None, reached) for reached, total in ends.values())  # of an archival nobody knows it before
+
+
+def test_what_is_told_ends_a_round_by_raising(tmp_path: Path) -> None:
+    def enough(_now: lakelatch.Progress) -> None:
+        raise ZeroDivisionError
+
+    with written(tmp_path / "t", type="merge_on_read") as table:
+        with pytest.raises(ZeroDivisionError):
+            table.run_services(progress=enough)
+        assert table.plans() == []
+        assert table.snapshot().file_slices()[0].logs
+        assert list(table.run_services().done) == ["compact"]
+
+
 def test_log_files_are_compacted(tmp_path: Path) -> None:
     with written(tmp_path / "t", type="merge_on_read") as table:
         assert list(table.run_services().done) == ["compact"]
