@@ -1,4 +1,4 @@
-"""What has its own model beside the commit protocol: rebase, reservations, lock change, shared mode, group commit.
+"""What has its own model beside the commit protocol: rebase, reservations, lock change, shared mode, commits and begins together.
 
 Each takes the log for one list whose entries are decided at their slots. That it is, whatever is lost, late, repeated or
 deleted, is what the searches of `cases` show.
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from . import group_commit, lock_change, rebase, reservation, stranger
+from . import begins, group_commit, lock_change, rebase, reservation, stranger
 from .explore import Result, explore
 
 
@@ -64,6 +64,7 @@ def overlapping(*pairs: tuple[int, int]) -> frozenset[tuple[int, int]]:
 
 
 _Rebase, _Reserve, _Lock, _Shared = rebase.Bounds, reservation.Bounds, lock_change.Bounds, stranger.Bounds
+_Begins = begins.Bounds
 _Group, _NONE, _TWO = group_commit.Bounds, overlapping(), frozenset((0, 1))
 
 FEATURES: dict[str, Feature] = {
@@ -168,6 +169,22 @@ FEATURES: dict[str, Feature] = {
             ),
         },
     ),
+    "begins together": Feature(
+        begins.Begins,
+        begins.Rules,
+        {
+            "two, two epochs end": _Begins(epochs=2),
+            "two, an epoch ends, a lost reply": _Begins(epochs=1, unknown=1),
+            "two, the settings change, somebody reserves": _Begins(settings=1, reserver=True),
+            "two, each is taken for dead, a lost reply": _Begins(suspects=2, unknown=1),
+            "three that do not give up": _Begins(askers=3, gives_up=False),
+        },
+        {
+            "three": _Begins(askers=3),
+            "two, two epochs end, a lost reply": _Begins(epochs=2, unknown=1),
+            "three that do not give up, an epoch ends": _Begins(askers=3, epochs=1, gives_up=False),
+        },
+    ),
 }
 
 _TWICE, _LOST = "readers meet a row twice", "readers do not see the result of the commits in slot order"
@@ -177,6 +194,11 @@ _OVERLAP, _GONE = "two overlapping transactions both committed", "files of a pub
 _TOLD, _MISSING_FILES = "told that nothing landed, and its commit landed", "files of a commit are not there"
 _AGAIN = "a numbered batch has landed twice"
 _GROUPS = FEATURES["group commit"].sound
+_BEGUN_TWICE, _STILL_OPEN = "begun twice", "told that it is over, and its transaction is open"
+_EPOCHS, _RESERVED = (
+    FEATURES["begins together"].sound[name]
+    for name in ("two, two epochs end", "two, the settings change, somebody reserves")
+)
 _XYX = (lock_change.Y, lock_change.X)
 
 MISSING: tuple[Missing, ...] = (
@@ -232,6 +254,24 @@ MISSING: tuple[Missing, ...] = (
     Missing("group commit", "rollback_before_deletion", "", _GROUPS["three leaders, a cleaner"], _MISSING_FILES),
     Missing("group commit", "published_in_order", "", _Group(conflicts=_NONE), "published before an earlier one"),
     Missing("group commit", "last_member_looked_at", "", _Group(conflicts=_NONE), "published before an earlier one"),
+    Missing("begins together", "remembers", "", _Begins(), _BEGUN_TWICE),
+    Missing("begins together", "names_epoch", "", _EPOCHS, _STILL_OPEN),
+    Missing("begins together", "carried", "", _EPOCHS, _BEGUN_TWICE),
+    Missing("begins together", "own_begin_named", "", _Begins(), _BEGUN_TWICE),
+    Missing("begins together", "looks_in_vain", "", _Begins(), _BEGUN_TWICE),
+    Missing("begins together", "read_to_head", "", _Begins(), _BEGUN_TWICE),
+    Missing("begins together", "told_by_log", "", _Begins(), "committed what never began"),
+    Missing("begins together", "base_of_entry", "", _Begins(), _OVERLAP),
+    Missing("begins together", "same_settings", "", _RESERVED, "under settings that it does not know"),
+    Missing("begins together", "none_while_reserved", "", _RESERVED, "while somebody had reserved the place"),
+    Missing("begins together", "ends_by_abort", "", _Begins(), _STILL_OPEN),
+    Missing(
+        "begins together",
+        "absence_is_no_answer",
+        "",
+        FEATURES["begins together"].sound["two, an epoch ends, a lost reply"],
+        _STILL_OPEN,
+    ),
 )
 
 # Rules whose absence is no fault: one is for progress, and that is asked the other way round; the second says that

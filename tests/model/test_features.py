@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from ..thorough import some
-from . import group_commit, rebase, reservation
+from . import begins, group_commit, rebase, reservation
 from .explore import explore
 from .features import FEATURES, HARMLESS, MISSING, Missing, search, sound_searches
 
@@ -62,6 +62,23 @@ class _Seek(group_commit.GroupCommit):
         sizes = [len(e.members) for e in s.log if e.kind == "commit"]
         done = s.acknowledged.bit_count() == self.bounds.writers and self.size in sizes
         return super().judge(s) or ("all landed" if done else "")
+
+
+class _SeekBegins(begins.Begins):
+    """Takes it for a fault that so many have begun by one entry, and all have ended."""
+
+    size = 0
+
+    def judge(self, s: begins.State) -> str:
+        done = all(p.at == "end" for p in s.askers) and self.size in [len(e.members) for e in s.log[1:]]
+        return super().judge(s) or ("all have ended" if done else "")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_as_many_as_ask_begin_together(size: int) -> None:
+    model = _SeekBegins(begins.Rules(), begins.Bounds(askers=3))
+    model.size = size
+    assert explore(model).fault == "all have ended"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -18,6 +18,7 @@ STEPS = {
     "lock change": ("lock_change",),
     "shared mode": ("stranger",),
     "group commit": ("group_commit",),
+    "begins together": ("begins",),
 }
 
 
