@@ -5,8 +5,9 @@ validation still decides what lands.
 
 The larger priority goes first (under strategy ``priority``), then a transaction with a reservation,
 then the older one. The age is the slot of the *first* attempt and is carried along, so a job that
-lost grows older until none outranks it. Ages are slots, so no two are equal: among reservers this
-is a total order, the first in it waits for none of them, and there is no deadlock.
+lost grows older until none outranks it. Of those that have begun by one entry, at one slot, the smaller
+T goes first: among reservers this is a total order, the first in it waits for none of them, and there is
+no deadlock.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 from ..hudi.files import FileGroupId
 from .meeting import meeting_of
 from .write_set import EVERYWHERE, NOWHERE, Region, WriteSet
+
+_NO_T = "~"  # of who has not begun: larger than any
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +90,17 @@ class Claim:
             return self.priority > other.priority
         if bool(self.reserved) != bool(other.reserved):
             return bool(self.reserved)
-        return self.age is not None and (other.age is None or self.age < other.age)
+        if self.age is None or other.age is None:
+            return other.age is None and self.age is not None
+        # Those that have begun together are of one age. Who has no T yet comes after them.
+        return (self.age, self.instant or _NO_T) < (other.age, other.instant or _NO_T)
 
 
 def in_rank_order(claims: Iterable[Claim], *, by_priority: bool) -> list[Claim]:
     """Sort claims by rank; the first one waits for none."""
     return sorted(
-        claims, key=lambda c: (-c.priority * by_priority, not c.reserved, c.age is None, c.age or 0, c.instant)
+        claims,
+        key=lambda c: (-c.priority * by_priority, not c.reserved, c.age is None, c.age or 0, c.instant or _NO_T),
     )
 
 

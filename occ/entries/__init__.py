@@ -1,6 +1,7 @@
 """The words of the commit log: what begin, commit, end and setting say, as values and as bytes."""
 
 from .batches import SOURCES_MAX, Batch, Batches, Landed
+from .begin_requests import BEGINS, BeginRequest
 from .column_statistics import columns_of, encoded, of_footer, slices_that_may_match
 from .echo import echo, echo_body, echo_of
 from .entries import (
@@ -8,6 +9,7 @@ from .entries import (
     Close,
     Commit,
     End,
+    GroupBegin,
     GroupCommit,
     LogEntry,
     Open,
@@ -56,6 +58,7 @@ from .write_sets import write_set_of
 
 __all__ = [
     "ASYNC",
+    "BEGINS",
     "INLINE_BYTES",
     "NO_LOCK",
     "OFF",
@@ -70,6 +73,7 @@ __all__ = [
     "Batch",
     "Batches",
     "Begin",
+    "BeginRequest",
     "Changed",
     "Close",
     "Commit",
@@ -77,6 +81,7 @@ __all__ = [
     "End",
     "FileFacts",
     "FileSizes",
+    "GroupBegin",
     "GroupCommit",
     "Hashed",
     "KeyRange",

@@ -29,6 +29,7 @@ class Begin:
     until somebody executes it, and silence does not end it, unless its maker ``executes`` it at once: then it lives as
     long as an executor does. ``planned_at`` is the slot that the plan was computed at.
     ``reserved``: what it keeps for itself while it is open. ``first``: slot of the first attempt, where it is another.
+    ``asked``: of one that has asked others to begin it, the id of its requests (`BeginRequest`).
     """
 
     instant: str
@@ -43,6 +44,7 @@ class Begin:
     reserved: Reservation | None = None
     first: int | None = None
     executes: bool = False
+    asked: str = ""
 
     kind = "begin"
 
@@ -81,7 +83,30 @@ class Begin:
 
     def _reserves(self) -> dict[str, Any]:
         age = {} if self.first is None else {"first": self.first}
-        return age if self.reserved is None else age | {"reserved": self.reserved.to_json()}
+        asked = {"asked": self.asked} if self.asked else {}
+        return age | asked | ({} if self.reserved is None else {"reserved": self.reserved.to_json()})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBegin:
+    """Several transactions have begun by one entry: that of its writer, and those that had asked for it.
+
+    The snapshot of each is the state before the entry, and its slot that of the entry; T grows from member to member. A kind of
+    its own, so that earlier versions stop at it.
+    """
+
+    members: tuple[Begin, ...]
+    slot: int = -1
+
+    kind = "begins"
+
+    @property
+    def instant(self) -> str:
+        """T of the first, whose writer appended it for all."""
+        return self.members[0].instant
+
+    def fields(self) -> dict[str, Any]:
+        return {"members": [each.fields() for each in self.members]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +299,7 @@ class Open:
         } | {key: value for key, value in rare.items() if value}
 
 
-LogEntry = Begin | Commit | GroupCommit | End | Setting | Close | Open
+LogEntry = Begin | GroupBegin | Commit | GroupCommit | End | Setting | Close | Open
 Single = Begin | Commit | End | Setting | Close | Open
 
 
@@ -283,12 +308,14 @@ def at_slot(entry: LogEntry, slot: int) -> LogEntry:
     if isinstance(entry, GroupCommit):
         placed = (replace(each, slot=slot, place=place) for place, each in enumerate(entry.members))
         return GroupCommit(tuple(placed), slot)
+    if isinstance(entry, GroupBegin):
+        return GroupBegin(tuple(replace(each, slot=slot) for each in entry.members), slot)
     return replace(entry, slot=slot)
 
 
 def singly(entry: LogEntry) -> tuple[Single, ...]:
-    """The commits of an entry that holds several; any other entry alone."""
-    return entry.members if isinstance(entry, GroupCommit) else (entry,)
+    """The commits or begins of an entry that holds several; any other entry alone."""
+    return entry.members if isinstance(entry, GroupCommit | GroupBegin) else (entry,)
 
 
 def encode(entry: LogEntry, epoch: int, slot: int, nonce: str) -> bytes:
@@ -349,7 +376,22 @@ def _begin(raw: dict[str, Any]) -> Begin:
         reserved=Reservation.from_json(raw.get("reserved")),
         first=raw.get("first"),
         executes=raw.get("executes", False),
+        asked=raw.get("asked", ""),
     )
+
+
+def asked_for(raw: dict[str, Any], *, instant: str) -> Begin:
+    """A begin that is not placed yet (`Begin.fields`), as somebody asks for it.
+
+    Raises ValueError, KeyError, TypeError or AttributeError for what is none.
+    """
+    return _begin({**raw, "T": instant, "slot": 0})
+
+
+def _begins(raw: dict[str, Any]) -> GroupBegin:
+    refuse_strange("begins", raw)
+    slot: int = raw["slot"]
+    return GroupBegin(tuple(_begin({**each, "slot": slot}) for each in raw["members"]), slot)
 
 
 def _commit(raw: dict[str, Any]) -> Commit:
@@ -424,6 +466,7 @@ def _open(raw: dict[str, Any]) -> Open:
 
 _DECODERS: dict[str, Any] = {
     "begin": _begin,
+    "begins": _begins,
     "commit": _commit,
     "commits": _commits,
     "rollback": _end,

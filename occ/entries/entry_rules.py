@@ -22,6 +22,7 @@ _SURELY_TIME = re.compile(
     r"(?!0000)[0-9]{4}(?:0[1-9]|1[0-2])(?:0[1-9]|1[0-9]|2[0-8])(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9][0-9]{3}"
 ).fullmatch
 _ACTIONS = ACTIONS | {"archive"}
+is_asked = re.compile(r"[0-9a-f]{32}").fullmatch  # the id of a request to begin
 _TEXTS = ("file_id", "path", "partition", "prev_commit", "prev_base_file", "base_file")
 _NUMBERS = (
     "num_writes",
@@ -72,6 +73,10 @@ def _reserved(value: Any) -> bool:
     return groups and _region(value["region"])
 
 
+def _asked(value: Any) -> bool:
+    return type(value) is str and (value == "" or is_asked(value) is not None)
+
+
 def _instants(value: Any) -> bool:
     return isinstance(value, list) and all(type(each) is str and parse(each, layout=2) for each in value)
 
@@ -108,6 +113,7 @@ _BEGIN_MAY = {
     "first": _maybe(_number),
     "executes": lambda value: type(value) is bool,
     "reserved": _maybe(_reserved),
+    "asked": _asked,
 }
 _COMMIT = _BEGIN | {
     "C": _time,
@@ -124,7 +130,7 @@ _COMMIT_MAY: _Tests = {
     "echo": lambda value: value == "" or _instants([value]),
     "batch": _batch,
 }
-_COMMITS: _Tests = {
+_SEVERAL: _Tests = {
     "slot": _number,
     "members": lambda value: isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value),
 }
@@ -132,8 +138,9 @@ _END = _TRANSACTION | {"who": _text, "reason": _text}
 _END_MAY = {"lost": _maybe(lambda value: isinstance(value, dict))}  # `Loss.from_json` looks at the rest
 _FIELDS: dict[str, tuple[_Tests, _Tests]] = {
     "begin": (_BEGIN, _BEGIN_MAY),
+    "begins": (_SEVERAL, {}),
     "commit": (_COMMIT, _COMMIT_MAY),
-    "commits": (_COMMITS, {}),
+    "commits": (_SEVERAL, {}),
     "rollback": (_END, _END_MAY),
     "abort": (_END, _END_MAY),
     "setting": ({"slot": _number, "who": _text}, {}),

@@ -59,8 +59,9 @@ class Settings:
             its commit until they have ended.
         rebase: whether what lost only on file groups is merged again. False: it loses; for tables whose readers replay
             spans of the past (docs/starvation.md).
-        group_commit: whether the holder of the lock commits for those who wait for it as well, in one entry of the log
-            (docs/protocol.md). Experimental; versions of this library from before it refuse such a table.
+        group_commit: whether the holder of the lock commits for those who wait for it as well, in one entry of the log;
+            where the store is no local disk transactions begin so, too (docs/protocol.md). Experimental; versions of this
+            library from before it refuse such a table.
         early_conflict_detection: when a writer looks whether others are at work on its file groups, to wait or to give way
             before its commit: ``off``, ``direct`` (before each file), ``transactional`` (the same under the table's lock) or
             ``async`` (with each heartbeat).

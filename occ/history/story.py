@@ -64,6 +64,7 @@ def tell(entries: Iterable[Single], instant: str) -> Story | None:
     story.landed = sorted(
         (each for each in commits.values() if each.slot > since), key=lambda each: (each.slot, each.place)
     )
-    story.attempts = [(each, end) for each, end in ends if each.age == begin.age and each.slot < begin.slot]
+    work = begin.age, begin.writer  # several may have begun at one slot
+    story.attempts = [(each, end) for each, end in ends if (each.age, each.writer) == work and each.slot < begin.slot]
     story.whole = first is not None and (first <= since or first <= 1)
     return story

@@ -64,7 +64,12 @@ def _note(first: Commit) -> str:
 
 
 def note_flushed(store: Store, first: Commit) -> None:
-    """The entry that begins with this commit of ours is on disk: its members need not see to that, one by one."""
+    """The entry that begins with this commit of ours is on disk: its members need not see to that, one by one.
+
+    On a far store nobody asks (`is_flushed`).
+    """
+    if is_far(store.url):
+        return
     with suppress(LakeLatchError):
         store.put(_note(first), b"", durable=False)
 

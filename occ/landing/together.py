@@ -114,11 +114,17 @@ class Waiter:
         """Its outcome is known: its requests go."""
         for path in self._paths:
             self._line.withdraw(path)
-        for path in self._sent:
-            try:
-                self._attempt.session.store.delete(path)
-            except LakeLatchError:  # nobody is misled by it; whoever sweeps after this transaction removes it
-                _log.debug("request %s stays", path, exc_info=True)
+        session, sent = self._attempt.session, self._sent
+        if sent:  # nobody is misled by one that stays; whoever sweeps after this transaction removes it
+            session.afterwards(lambda: _delete(session, sent), "requests stay")
+
+
+def _delete(session: Session, paths: list[str]) -> None:
+    for path in paths:
+        try:
+            session.store.delete(path)
+        except LakeLatchError:
+            _log.debug("request %s stays", path, exc_info=True)
 
 
 class Gathered:

@@ -34,6 +34,7 @@ from ..entries import (
     Close,
     Commit,
     End,
+    GroupBegin,
     GroupCommit,
     LogEntry,
     Open,
@@ -245,7 +246,9 @@ class CommitLog:
             return  # it came, or another epoch did, while they were listed
         behind = (slot_path(epoch, slot) for slot in slots if slot > hole)
         if all(
-            isinstance(decode(body, path), Begin) for path in behind if (body := self._store.body(path)) is not None
+            isinstance(decode(body, path), Begin | GroupBegin)
+            for path in behind
+            if (body := self._store.body(path)) is not None
         ):
             return
         raise CorruptTableError(
@@ -309,6 +312,17 @@ class CommitLog:
             found = commits_since(self._store, slot)
             follower.complete = found is not None
             follower.commits.extend(c for c in found or () if c.slot < self.next_slot)
+            self._followers.append(follower)
+            return follower
+
+    def follow_from(self, slot: int) -> Follower:
+        """The same without a request to the store, where this handle remembers what has landed since that slot."""
+        with self._mutex:
+            known = self.recent.since(slot)
+            if known is None:
+                return self.follow_since(slot)
+            follower = Follower()
+            follower.commits.extend(known)
             self._followers.append(follower)
             return follower
 
@@ -462,7 +476,7 @@ class CommitLog:
                 self._verify(self._unverified)
             newest = self.state.newest  # after that, which may have read on
             if newest and newest[-1].slot != self._published:
-                self._timeline.publish_all(newest)
+                self._timeline.publish_all(newest, unseen=len(newest) > 1)
                 self._published = newest[-1].slot
 
     def _is_published(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...ahead import Task
+from ...ahead import Task, in_order
 from ...conflict import Values
 from ...environment import Environment
 from ...errors import CorruptTableError, LakeLatchError, StorageError
@@ -51,6 +51,7 @@ FOLDER_KEEPER = ".lakelatch"  # on the timeline; the JVM fails when a folder tha
 # Other engines' services, whose instants change no row and so no commit of ours; a restore takes commits back.
 # Of their rollbacks who reads must hear: one may be of a commit that has completed.
 _CHANGE_NOTHING = frozenset({"clean", "indexing", "savepoint", "schemacommit"})
+_STEPS = (1, 2, 4, 8, 16, 32)  # from the end of an entry, to the first of its commits that is not on the timeline
 _TRIES = 8  # of a request without an answer
 _INLINE_FILES = 256  # more make a side object, so they are encoded one by one
 _log = logging.getLogger("lakelatch.log")
@@ -168,7 +169,7 @@ class Publisher:
             finally:
                 del self._ready[commit.instant]
 
-    def publish(self, commit: Commit) -> None:
+    def publish(self, commit: Commit, *, unseen: bool = False) -> None:
         """After this the completed instant stands on the timeline. Raises `StorageError` when it cannot be put there.
 
             t=0  a publisher finds no instant of commit 3 on the timeline, and is suspended
@@ -177,25 +178,36 @@ class Publisher:
 
         So who has put it looks for it in the history, where it stood before it left the timeline. On a far store nobody waits
         for that after a commit of his own: one who is stopped before he has looked is as one who was killed then.
+        ``unseen``: it is most likely not there yet, so it is put without a look.
         """
         for name in commit.published:
-            self._put(commit, name)
+            self._put(commit, name, unseen=unseen)
 
-    def publish_all(self, commits: Sequence[Commit]) -> None:
+    def publish_all(self, commits: Sequence[Commit], *, unseen: bool = False) -> None:
         """The same for the commits of one entry, in their order.
 
         Whoever published one of them has published those before it, so the first that is missing is searched for: from the end,
-        by steps that grow, and then by halves.
+        by steps that grow, and then by halves. On a far store all these steps are looked at together. ``unseen``: there, what
+        follows the first that is missing is put without a look, where that takes no longer: for who lets others wait.
         """
         shown, first, step = 0, len(commits) - 1, 1
         while shown < first:
-            looked = first - min(step, (first - shown + 1) // 2)
-            if self.shows(commits[looked]):
-                shown = looked + 1
+            if self._far:
+                looked = [first - each for each in _STEPS if first - each >= shown]
+                there = in_order(self._env, [partial(self.shows, commits[each]) for each in looked], len(_STEPS))
+                for place, is_there in zip(looked, there, strict=True):
+                    if is_there:
+                        shown = place + 1
+                        break
+                    first = place
+                continue
+            place = first - min(step, (first - shown + 1) // 2)
+            if self.shows(commits[place]):
+                shown = place + 1
             else:
-                first, step = looked, 2 * step
+                first, step = place, 2 * step
         for commit in commits[first:]:
-            self.publish(commit)
+            self.publish(commit, unseen=unseen and self._far and commit.side is None)
 
     def can_publish(self, commit: Commit) -> bool:
         """Whether an instant can be made of it. One that could not would keep everybody from appending."""
@@ -209,10 +221,10 @@ class Publisher:
         """Whether all that `publish` would put is on the timeline."""
         return all(self._store.head(f"{self._folder}/{name}") is not None for name in commit.published)
 
-    def _put(self, commit: Commit, name: str) -> None:
+    def _put(self, commit: Commit, name: str, *, unseen: bool = False) -> None:
         store, path = self._store, f"{self._folder}/{name}"
         # Of another's commit, which it has most likely published itself: spares reading what it did.
-        if commit.instant not in self._ready and store.head(path) is not None:
+        if not unseen and commit.instant not in self._ready and store.head(path) is not None:
             return
         body = echo_body(commit.schema) if name == commit.echo else self._body(commit)
         for _ in self._tries():

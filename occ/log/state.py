@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...hudi.timeline import EARLIEST
-from ..entries import Batches, Begin, Close, Commit, End, GroupCommit, LogEntry, Open, Setting, Settings
+from ..entries import Batches, Begin, Close, Commit, End, GroupBegin, GroupCommit, LogEntry, Open, Setting, Settings
 
 
 @dataclass(slots=True)
@@ -18,7 +18,8 @@ class LogState:
     ``schemas`` are the table's, each from a slot on; None where the log does not tell: after a restore, and in an epoch whose
     first entry says nothing of it, because strangers' commits may lie before it, or an older version opened it. ``batches``
     are those that have landed. ``newest`` are the commits of the newest entry that has some, of which ``last`` is the last.
-    ``settled`` is the slot of the newest entry that has told the settings.
+    ``settled`` is the slot of the newest entry that has told the settings. ``asked`` are those that have begun in this epoch, or
+    were open when it did, by the id of their requests to begin.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -33,6 +34,7 @@ class LogState:
     closed: bool = False
     schemas: list[tuple[int, str | None]] = field(default_factory=list)
     batches: Batches = field(default_factory=Batches)
+    asked: dict[str, Begin] = field(default_factory=dict)
 
     def fork(self) -> LogState:
         """The same state, to try entries on that are in no log yet."""
@@ -43,6 +45,7 @@ class LogState:
             undone=set(self.undone),
             schemas=list(self.schemas),
             batches=Batches(self.batches),
+            asked=dict(self.asked),
         )
 
     def schema_before(self, slot: int) -> str | None:
@@ -59,9 +62,11 @@ class LogState:
             case Begin():
                 self.open[entry.instant] = entry
                 self.top = max(self.top, entry.instant)
+                if entry.asked:
+                    self.asked[entry.asked] = entry
             case Commit() if entry.instant in self.open:
                 self._land(entry)
-            case GroupCommit():
+            case GroupCommit() | GroupBegin():
                 for each in entry.members:
                     self.apply(each)
             case End() if entry.instant in self.open:
@@ -77,6 +82,7 @@ class LogState:
                 self.settings, self.top, self.token, self.last = entry.settings, entry.top, entry.token, entry.last
                 self.newest = (entry.last,) if entry.last else ()
                 self.open = {b.instant: b for b in entry.open}
+                self.asked = {b.asked: b for b in entry.open if b.asked}
                 self.batches = Batches(entry.batches)
                 self.closed, self.settled = False, entry.slot
                 self._schema_from(entry.slot, entry.schema)
@@ -101,6 +107,8 @@ class LogState:
     def counts(self, entry: LogEntry, landed: Callable[[str], str | None]) -> bool:
         """Whether an entry that stands in an earlier epoch counts in this one; ``landed``: C of that instant, if it has."""
         match entry:
+            case GroupBegin():  # for its writer, who is the first; the others look for themselves
+                return self.counts(entry.members[0], landed)
             case Begin():
                 # Not if it has ended there: another's begin of the same T may have, and its folder is gone. Nor if another
                 # one, of a clock behind ours, has begun with that T since.

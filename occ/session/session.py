@@ -494,6 +494,8 @@ class Session:
 
     def _cold_view(self, top: str, schema: str | None) -> View:
         """What a transaction begins with: its partitions are listed when it asks for them, and not all those of the table."""
+        if self.far:  # where many begin together, nobody has done that yet
+            self.log.publish_last()
         return view_listed_later(self.timeline(), top, schema, self._refuse_if_restored)
 
     def _refuse_if_restored(self, since: str) -> None:

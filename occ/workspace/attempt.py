@@ -22,10 +22,11 @@ from ...errors import LakeLatchError, RolledBackError, StorageError
 from ...hudi.timeline import Instant, State, file_name
 from ...storage import Outcome
 from ...tracing import Trace
-from ..entries import Begin, End, LogEntry, Loss
+from ..entries import Begin, End, GroupBegin, LogEntry, Loss
 from ..log import Follower, LogState
 from ..session import ended_by_others, is_over, refuse_landed, reserved_by, restored_below, undisturbed
 from ..turns import BoundedWait
+from .begin_entry import BeginEntry
 
 if TYPE_CHECKING:
     from ...conflict import Claim
@@ -103,52 +104,37 @@ class Attempt:
         # On a far store beside the begin entry, which changes nothing that another version or engine goes by.
         checked = Task(session.env, session.refuse_if_unwritable) if session.far and not kind.service else None
         trace = Trace(table=session.url, operation=operation, writer=session.writer)
-        before: Begin | None = None
-
-        def build(state: LogState) -> LogEntry | None:
-            nonlocal before
-            refuse_landed(session.url, state, batch)
-            # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
-            first = None if kind.service else session.reservations.first_in_the_way(state, claim)
-            before = state.open[first.instant] if first else None
-            if before is not None:
-                return None
-            # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
-            # snapshot holds, and readers take the larger T of two files of a group (trap 1).
-            instant = session.next_instant(state.top)
-            return Begin(
-                instant,
-                kind.action,
-                kind.hudi_name,
-                session.writer,
-                session.env.process(),
-                priority=session.priority,
-                reserved=claim.reserved,
-                first=claim.age,
-            )
-
+        wanted = BeginEntry(session, kind, claim, batch)
         try:
-            while (entry := session.log.append(build, follower=follower, publishes=False)) is None:
-                assert before is not None
+            if lease is None:
+                wanted.ask_first()
+            while (entry := session.log.append(wanted, follower=follower, publishes=False)) is None:
+                if wanted.found is not None:
+                    follower = session.log.follow_from(wanted.found.slot + 1)
+                    break
+                assert wanted.before is not None
                 if lease is not None:
                     lease.release()  # nobody waits with the lock in hand
                     lease = None
                 with trace.within():
-                    _wait_to_begin(session, operation, before, patience)
+                    _wait_to_begin(session, operation, wanted.before, patience)
         except BaseException as e:
             if lease is not None:
                 lease.release()
+            wanted.leave()
             trace.failed(e)
             trace.end("aborted")
             raise
-        assert isinstance(entry, Begin)
+        begun = wanted.found if entry is None else entry.members[0] if isinstance(entry, GroupBegin) else entry
+        assert isinstance(begun, Begin)
+        wanted.over()
         made = cls(
             session,
             operation,
             kind,
             claim,
-            instant=entry.instant,
-            begin_slot=entry.slot,
+            instant=begun.instant,
+            begin_slot=begun.slot,
             follower=follower,
             patience=patience,
             lease=lease,
@@ -156,9 +142,14 @@ class Attempt:
             trace=trace,
         )
         try:
+            if entry is None:  # nobody has asked that for it
+                refuse_landed(session.url, session.log.state, batch)
             if checked is not None:
                 checked.take()
-            session.log.publish_last()  # our snapshot may be read from the timeline
+            if (
+                not wanted.asked
+            ):  # where many begin, each publishes its own, and who lists the timeline publishes before
+                session.log.publish_last()  # our snapshot may be read from the timeline
             session.heart.start(made.instant)
             made._announce_pending()
             session.afterwards(session.look_after_others, "cleaning up after others failed")

@@ -49,7 +49,18 @@ from lakelatch.locks.file.hudi_lock_file import Found
 from lakelatch.locks.interface import BreakRecord
 from lakelatch.locks.objects.record import LockObject, TokenObject, broken_of, to_json
 from lakelatch.occ.check.footers import inspect
-from lakelatch.occ.entries.entries import Begin, Close, Commit, End, GroupCommit, Open, Setting, decode, encode
+from lakelatch.occ.entries.entries import (
+    Begin,
+    Close,
+    Commit,
+    End,
+    GroupBegin,
+    GroupCommit,
+    Open,
+    Setting,
+    decode,
+    encode,
+)
 from lakelatch.occ.entries.key_ranges import decode_ranges, encode_ranges
 from lakelatch.occ.entries.losses import Changed, Loss
 from lakelatch.occ.entries.requests import Request
@@ -187,6 +198,7 @@ _ENTRIES = [
         _LANDED,
         _SERVED,
         GroupCommit((_LANDED, _SERVED), 4),
+        GroupBegin((replace(_BEGIN, plan=None, planned_at=-1, asked="0" * 32), _BEGIN), 3),
         End("abort", T, "w", "why", 3, _LOSS),
         Setting(Settings(), "w", 3),
         Close(3),

@@ -20,6 +20,7 @@ from lakelatch.occ.entries.entries import (
     Close,
     Commit,
     End,
+    GroupBegin,
     GroupCommit,
     Open,
     Setting,
@@ -51,7 +52,8 @@ plain = st.dictionaries(words, st.none() | st.integers() | words | st.lists(word
 slots = st.integers(0, 10**15)
 actions = st.sampled_from(sorted(ACTIONS))
 sides = words.map(lambda word: f"{SIDES}/{word.replace('/', '')}.json")
-begins = st.builds(Begin, labels, actions, words, words, processes, slots)
+asked = st.just("") | st.uuids().map(lambda each: each.hex)
+begins = st.builds(Begin, labels, actions, words, words, processes, slots, asked=asked)
 commits = st.builds(
     Commit,
     labels,
@@ -73,8 +75,18 @@ opens = st.builds(
 groups = st.builds(
     lambda members, slot: at_slot(GroupCommit(tuple(members)), slot), st.lists(commits, min_size=1), slots
 )
+several_begins = st.builds(
+    lambda members, slot: at_slot(GroupBegin(tuple(members)), slot), st.lists(begins, min_size=1), slots
+)
 entries = st.one_of(
-    begins, commits, groups, ends, st.builds(Setting, settings, words, slots), st.builds(Close, slots), opens
+    begins,
+    several_begins,
+    commits,
+    groups,
+    ends,
+    st.builds(Setting, settings, words, slots),
+    st.builds(Close, slots),
+    opens,
 )
 
 

@@ -29,6 +29,7 @@ _UNFLUSHED = (
     "put marker",
     "put lease",
     "put request",
+    "put asking",
 )
 
 _FOLDERS = (
@@ -39,6 +40,7 @@ _FOLDERS = (
     (".hoodie/.lakelatch/sides", "side"),
     (".hoodie/.lakelatch/readers", "lease"),
     (".hoodie/.lakelatch/requests", "request"),
+    (".hoodie/.lakelatch/begins", "asking"),
     ("part=", "data"),
 )
 
@@ -66,7 +68,9 @@ PROTOCOL_STEPS = (
 )  # fmt: skip
 # Of commits that land together; apart, so that the schedules of a seed without them stay what they were.
 GROUP_STEPS = ("put commits", "put request", "list request", "get request", "delete request")
-ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS
+# And of transactions that begin together, on a far store.
+BEGIN_STEPS = ("put begins", "put asking", "list asking", "delete asking")
+ALL_STEPS = PROTOCOL_STEPS + GROUP_STEPS + BEGIN_STEPS
 
 
 def faults_of(step: str) -> tuple[str, ...]:
@@ -83,7 +87,7 @@ def faults_of(step: str) -> tuple[str, ...]:
 _WEIGHT = {
     "get log": 0.4, "list log": 0.4, "list marker": 0.5, "put commit": 2, "put completed": 2, "put rollback": 6,
     "put setting": 6, "put close": 4, "put open": 4, "put abort": 2, "lock renew": 4, "lock release": 2, "lock leave": 15,
-    "put commits": 4, "put request": 2, "delete data": 2, "secure log": 4, "secure data": 4,
+    "put commits": 4, "put request": 2, "put begins": 2, "delete data": 2, "secure log": 4, "secure data": 4,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from lakelatch.errors import LakeLatchError
 
 from . import (
     mutants_of_appends,
+    mutants_of_begins,
     mutants_of_commits,
     mutants_of_disks,
     mutants_of_groups,
@@ -40,6 +41,7 @@ __all__ = [
     "broken",
     "hunt",
     "mutants_of_appends",
+    "mutants_of_begins",
     "mutants_of_commits",
     "mutants_of_disks",
     "mutants_of_groups",

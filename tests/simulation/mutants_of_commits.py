@@ -179,11 +179,11 @@ def the_timeline_says_less_than_the_log() -> Patches:
     """A failed publication is taken for done."""
 
     def make(real: Any) -> Any:
-        def publish(self: Any, commit: Commit, *args: Any) -> None:
+        def publish(self: Any, commit: Commit, *args: Any, **words: Any) -> None:
             if self._store.head(f"{self._folder}/{commit.shown}") is None:
                 self._env.sleep(0.0)
                 try:
-                    real(self, commit, *args)
+                    real(self, commit, *args, **words)
                 except StorageError:
                     return
 

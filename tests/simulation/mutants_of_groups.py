@@ -89,7 +89,7 @@ def who_gives_up_does_not_look_whether_it_has_landed() -> Patches:
 def members_are_published_in_any_order() -> Patches:
     """The last member of an entry appears first."""
 
-    def publish_all(self: Any, commits: Any) -> None:
+    def publish_all(self: Any, commits: Any, **_: Any) -> None:
         for commit in reversed(commits):
             self.publish(commit)
 
@@ -99,7 +99,7 @@ def members_are_published_in_any_order() -> Patches:
 @mutant(_crowd)
 def the_first_member_alone_is_looked_for() -> Patches:
     """Who appends next publishes the first commit of the newest entry, and not the others."""
-    return [method(Publisher, "publish_all", lambda real: lambda self, commits: real(self, commits[:1]))]
+    return [method(Publisher, "publish_all", lambda real: lambda self, commits, **_: real(self, commits[:1]))]
 
 
 @mutant(lambda shape: replace(_crowd(shape), faults={"unflushed at put commits": 0.2, "slow at secure log": 0.2}))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .faults import FAULTS, GROUP_STEPS, PROTOCOL_STEPS, faults_of
+from .faults import BEGIN_STEPS, FAULTS, GROUP_STEPS, PROTOCOL_STEPS, faults_of
 
 LOCKS = ("sim://first", "sim://second")
 NO_LOCK = "none://"
@@ -126,6 +126,10 @@ class Shape:
         luck = random.Random(self.seed * 7919 + 4)
         steps = luck.sample(GROUP_STEPS, 2) if self.faults and luck.random() < 0.5 else ()
         aimed = {f"{luck.choice(faults_of(step))} at {step}": luck.choice((0.1, 0.3)) for step in steps}
+        also = random.Random(self.seed * 7919 + 5)  # by itself: what a seed means on a local disk stays
+        if self.far and self.faults and also.random() < 0.5:
+            step = also.choice(BEGIN_STEPS)
+            aimed[f"{also.choice(faults_of(step))} at {step}"] = also.choice((0.1, 0.3))
         lock = LOCKS[self.seed % 2] if self.lock == NO_LOCK else self.lock
         mix = "apart" if luck.random() < 0.5 else self.mix
         return replace(self, together=True, lock=lock, mix=mix, groups=3, faults=self.faults | aimed)

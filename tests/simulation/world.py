@@ -48,6 +48,7 @@ from lakelatch.testing import FakeEnvironment
 from ..occ.world import check_clean, check_history, check_published
 from . import row_tables, stream_tables
 from .batches import Sent, judge_batches
+from .begins import Asked, judge_begins
 from .environment import SimEnvironment
 from .faults import Faults, Network
 from .files import content_of, decode, put, read_slice
@@ -187,6 +188,7 @@ class World:
         self.roots = Roots()
         self.upkeep = Upkeep(self)
         self.entries: list[object] = []
+        self._asked = Asked()
         self._sent: list[stream_tables.Event] = []
         self._batches, self._numbers = Sent(shape.seed) if shape.batches else None, itertools.count()
         self.also: Counter[str] = Counter()
@@ -405,6 +407,7 @@ class World:
             self.scheduler.violation = Anomaly(f"the heartbeat {path} was removed and its writer made it again")
         if what == "made":
             self._settings_at(path)
+            self._asked.made(path, self.objects)
         completed = path.startswith(TIMELINE) and "_" in path
         if path.startswith("part=") and what == "made" and not self.shape.appends:
             base = BaseFile.at(path, 0)
@@ -472,6 +475,9 @@ class World:
         )
         self.upkeep.judge(table, entries, story)
         self.also["commits that others made"] += sum(isinstance(e, Commit) and e.place > 0 for e in entries)
+        self.also["begins that others made"] += judge_begins(
+            entries, self._asked, self.attempts, faults=bool(self.shape.faults)
+        )
         self.also["archivals"] += sum(isinstance(e, Commit) and e.operation == "ARCHIVE" for e in entries)
         self.also["compactions"] += sum(isinstance(e, Commit) and e.operation == "COMPACT" for e in entries)
         if self.shape.batches and not self.ground:

@@ -73,7 +73,7 @@ class Ledger:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.conflicts: Counter[str] = Counter()
         self.wasted_s = 0.0
-        self._attempts: dict[int, int] = {}
+        self._attempts: dict[tuple[int, str], int] = {}  # by age and writer: several may have begun at one slot
 
     def apply(self, entry: LogEntry, *, seen_ms: int | None = None) -> Span | None:
         """Add the next entry; returns the transaction that it changed. ``seen_ms``: when it was put, where that was seen."""
@@ -127,7 +127,7 @@ class Ledger:
         span = Span(
             entry.instant, entry.operation, entry.writer, to_epoch_ms(entry.instant), outcome=outcome, service=service,
             reserved=str(entry.reserved) if entry.reserved else "", age=entry.age,
-            attempt=self._attempts.get(entry.age, 0) + 1,
+            attempt=self._attempts.get((entry.age, entry.writer), 0) + 1,
         )  # fmt: skip
         self.spans[entry.instant] = span
         self.lanes[entry.writer].append(span)
@@ -158,11 +158,11 @@ class Ledger:
             self.wasted_s += span.wasted_s
             self.conflicts[self._reason(span.reason)] += 1
             self._close(span, "lost", span.begin_ms + round(span.wasted_s * 1000))
-            self._attempts[span.age] = span.attempt
+            self._attempts[span.age, span.writer] = span.attempt
             return span
         waited = entry.kind == "abort" and entry.reason == _WAITED
         if waited:
-            self._attempts[span.age] = span.attempt
+            self._attempts[span.age, span.writer] = span.attempt
         outcome = "rolled back" if entry.kind == "rollback" else "waited" if waited else "aborted"
         span.reason, span.exact = entry.reason, seen_ms is not None
         self._close(span, outcome, seen_ms or to_epoch_ms(self.state.top))
@@ -182,5 +182,5 @@ class Ledger:
         self.spans = {name: span for name, span in self.spans.items() if name in kept}
         lanes = {writer: [each for each in lane if each.instant in kept] for writer, lane in self.lanes.items()}
         self.lanes = defaultdict(list, {writer: lane for writer, lane in lanes.items() if lane})
-        ages = {span.age for span in self.spans.values()}
-        self._attempts = {age: count for age, count in self._attempts.items() if age in ages}
+        works = {(span.age, span.writer) for span in self.spans.values()}
+        self._attempts = {work: count for work, count in self._attempts.items() if work in works}

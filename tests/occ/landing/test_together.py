@@ -247,7 +247,9 @@ def test_members_are_published_in_their_order_by_whoever_comes_next(world):
     d = world.writer("D")
     real = Publisher._put
     try:
-        Publisher._put = lambda self, commit, name: put.append(commit.instant) or real(self, commit, name)  # type: ignore[method-assign]
+        Publisher._put = lambda self, commit, name, **more: (
+            put.append(commit.instant) or real(self, commit, name, **more)
+        )  # type: ignore[method-assign]
         d.add("a")
     finally:
         Publisher._put = real  # type: ignore[method-assign]

@@ -1,0 +1,225 @@
+"""The begin entry of one transaction, made anew for every slot that is tried; and transactions that begin together.
+
+Where commits land together on a far store, who has lost a slot asks to be begun by whoever comes next:
+
+    A, B, C  put their begin entries into slot 7; A's is done               A  has begun
+    B, C     put their requests, read slot 7, list the requests
+    B        puts begins(B, C) into slot 8                                  B  has begun
+    C        loses slot 8, reads it, and finds itself there                 C  has begun, as of slot 8
+
+A request is a hint, and the log alone says who has begun. Nobody may begin twice:
+
+- The entry names the id of each request, also of its writer's own, and a leader takes nobody whose id it has read. It remembers
+  the ids of this epoch, so a request counts only in the epoch that it names; the first entry of the next one names who is open.
+- Who gives up may be begun at any time. So it ends itself: it begins, unless it has begun, and appends its abort entry. If that
+  cannot be done now, what begins is found silent and rolled back, as after a crash.
+
+A leader takes nobody since whose request the settings have changed, and nobody while anything is reserved.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...errors import LakeLatchError, StorageError
+from ...hudi.timeline import EARLIEST, next_label
+from ..entries import BEGINS, Begin, BeginRequest, End, GroupBegin, LogEntry
+from ..log import LogState
+from ..session import refuse_landed
+
+if TYPE_CHECKING:
+    from ...conflict import Claim
+    from ..entries import Batch, Operation
+    from ..session import Session
+
+MEMBERS_MAX = 64  # transactions of one entry
+_LOOKS = 4  # at the log, for an entry of who goes first
+_log = logging.getLogger("lakelatch.transaction")
+
+
+class BeginEntry:
+    """What `CommitLog.append` builds.
+
+    Attributes:
+        before: the open transaction that goes first, when that is why nothing was built.
+        found: the own begin, when it stands in the log by the entry of another.
+    """
+
+    def __init__(self, session: Session, kind: Operation, claim: Claim, batch: Batch | None) -> None:
+        self._session, self._kind, self._claim, self._batch = session, kind, claim, batch
+        self.before: Begin | None = None
+        self.found: Begin | None = None
+        self._asked = ""  # the id; "" until it is asked for
+        self._tried = False
+        self._at_ms = 0
+        self._paths: list[str] = []  # of the requests
+
+    def ask_first(self) -> None:
+        """Where commits land together, ask before the first try, and let who has asked before come first."""
+        log, state = self._session.log, self._session.log.state
+        if len(state.newest) < 2 or not self._gathers(state):
+            return
+        try:
+            epoch, settled = log.epoch, state.settled
+            if not self._ask(epoch, settled, self._begin(state)):
+                return
+            mine = self._at_ms, self._asked
+            if not any(_order(each) < mine for each in self._others(state, epoch)):
+                return
+            for _ in range(_LOOKS):
+                if self._asked in log.glance(waits=True).asked:
+                    return
+        except StorageError as e:  # then it begins by itself
+            _log.info("%s: nobody was asked to begin a transaction: %s", self._session.url, e)
+
+    def __call__(self, state: LogState) -> LogEntry | None:
+        """The entry for the next free slot; None when there is to be none: `before` or `found` says why.
+
+        Raises:
+            BatchLandedError: the batch has landed.
+        """
+        session, claim = self._session, self._claim
+        self.before = None
+        if self._finds_itself(state):
+            return None
+        refuse_landed(session.url, state, self._batch)
+        # In the same step as the begin entry: there is no gap between what is reserved and the snapshot.
+        first = None if self._kind.service else session.reservations.first_in_the_way(state, claim)
+        self.before = state.open[first.instant] if first else None
+        if self.before is not None:
+            return None
+        mine = self._begin(state)
+        # Where commits land together, their writers begin the next ones together.
+        crowded, self._tried = self._tried, True
+        if not self._asked and not (crowded and self._gathers(state)):
+            return mine
+        return self._with_others(state, mine)
+
+    def leave(self) -> None:
+        """Nothing comes of it. Who has asked may have begun, or be begun by another at any time: so it ends itself."""
+        if not self._asked:
+            return
+        session, me = self._session, self._session.env.process()
+        try:
+            entry = session.log.append(self._alone, publishes=False)
+            begun = self.found if entry is None else entry.members[0] if isinstance(entry, GroupBegin) else None
+            if begun is None:
+                return
+            end = End("abort", begun.instant, f"{me.host}:{me.pid}", "it could not begin")
+            session.log.append(lambda state: end if end.instant in state.open else None)
+        except LakeLatchError:
+            _log.warning(
+                "%s: who asked to begin could not end itself; the next writer does it", session.url, exc_info=True
+            )
+        finally:
+            self.over()
+
+    @property
+    def asked(self) -> bool:
+        """Whether others may have begun it, or begin it yet."""
+        return bool(self._asked)
+
+    def over(self) -> None:
+        """It has begun, so its requests go. One that stays begins nobody, and goes in the next epoch."""
+        paths, self._paths = self._paths, []
+        if paths:
+            self._session.afterwards(lambda: _delete(self._session, paths), "requests to begin stay")
+
+    def _begin(self, state: LogState) -> Begin:
+        # T is picked anew at every slot tried. One picked earlier could be smaller than that of a commit that our
+        # snapshot holds, and readers take the larger T of two files of a group (trap 1).
+        session, kind, claim = self._session, self._kind, self._claim
+        return Begin(
+            session.next_instant(state.top),
+            kind.action,
+            kind.hudi_name,
+            session.writer,
+            session.env.process(),
+            priority=session.priority,
+            reserved=claim.reserved,
+            first=claim.age,
+            asked=self._asked,
+        )
+
+    def _gathers(self, state: LogState) -> bool:
+        session = self._session
+        plain = not self._kind.service and self._claim.reserved is None
+        return plain and session.far and state.settings.group_commit and not session.lock.shared_with_jvm
+
+    def _finds_itself(self, state: LogState) -> bool:
+        """Whether another has begun it. One that was ended before it knew of it begins anew, under another id."""
+        self.found = state.asked.get(self._asked)
+        if self.found is not None and self.found.instant not in state.open:
+            self.found, self._asked = None, ""
+        return self.found is not None
+
+    def _alone(self, state: LogState) -> LogEntry | None:
+        self.found = state.asked.get(self._asked)
+        return GroupBegin((self._begin(state),)) if self.found is None else None
+
+    def _with_others(self, state: LogState, mine: Begin) -> LogEntry:
+        """The entry that begins those who ask for it as well; before that the own request is put, if it is not there."""
+        epoch, others = self._session.log.epoch, list[BeginRequest]()
+        if self._gathers(state) and self._ask(epoch, state.settled, mine):
+            others = self._others(state, epoch)
+        members, now = [replace(mine, asked=self._asked)], self._session.env.now()
+        for each in others:
+            members.append(replace(each.begin, instant=next_label(now, members[-1].instant)))
+        return GroupBegin(tuple(members))
+
+    def _ask(self, epoch: int, settled: int, mine: Begin) -> bool:
+        if not self._asked:
+            self._asked = self._session.env.uuid().replace("-", "")
+            self._at_ms = int(self._session.env.now() * 1000)
+        request = BeginRequest(epoch, settled, self._at_ms, replace(mine, asked=self._asked, instant=EARLIEST, slot=-1))
+        if request.path in self._paths:
+            return True
+        if not request.fits:
+            return False
+        self._paths.append(request.path)
+        with suppress(LakeLatchError):  # whoever comes next does not find it, or does
+            self._session.store.put_if_absent(request.path, b"", durable=False)
+        return True
+
+    def _others(self, state: LogState, epoch: int) -> list[BeginRequest]:
+        """Whom the entry may begin besides."""
+        session = self._session
+        try:
+            names = session.store.names(BEGINS)
+        except LakeLatchError as e:
+            _log.info("%s: requests to begin were not listed: %s", session.url, e)
+            return []
+        found: dict[str, BeginRequest] = {}
+        old: list[str] = []
+        for name in names:
+            request = BeginRequest.of(name.rpartition("/")[2])
+            if request is None:
+                continue
+            if takes(state, epoch, request):
+                found.setdefault(request.asked, request)
+            elif request.epoch < epoch:
+                old.append(request.path)
+        if old:
+            session.afterwards(lambda: _delete(session, old), "old requests to begin stay")
+        found.pop(self._asked, None)
+        return sorted(found.values(), key=_order)[: MEMBERS_MAX - 1]
+
+
+def takes(state: LogState, epoch: int, request: BeginRequest) -> bool:
+    """Whether a leader that has read so far may begin whoever asks so."""
+    if any(begin.reserved for begin in list(state.open.values())):  # other threads may read on
+        return False
+    # Of what has begun and ended in an earlier epoch nothing is known here.
+    return request.epoch == epoch and request.settled == state.settled and request.asked not in state.asked
+
+
+def _order(request: BeginRequest) -> tuple[int, str]:
+    return request.at_ms, request.asked
+
+
+def _delete(session: Session, paths: list[str]) -> None:
+    for path in paths:
+        session.store.delete(path)
