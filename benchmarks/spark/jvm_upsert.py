@@ -1,4 +1,4 @@
-"""JVM Hudi 1.2.0 doing the upserts of ``spark_upsert.py``, in a process and an environment of its own (PySpark 3.5).
+"""JVM Hudi 1.2.0 doing the upserts and reads of ``upsert.py``, in a process and an environment of its own (PySpark 3.5).
 
 The environment is named by two variables, which `make test-jvm` also uses:
 
@@ -6,7 +6,7 @@ The environment is named by two variables, which `make test-jvm` also uses:
     LAKELATCH_HUDI_JAR     hudi-spark3.5-bundle_2.12-1.2.0.jar
 
 Without them ``.cache/jvm/venv/bin/python`` and the first ``hudi-spark3.5-bundle*.jar`` below ``.cache/jvm`` are taken.
-The process stays warm between upserts; commands and answers are lines of JSON.
+The process stays warm between commands, which are a line each: a folder of rows for an upsert, or ``read``. Answers are JSON.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-CACHE = Path(__file__).parents[2] / ".cache" / "jvm"
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".cache" / "jvm"
 
 
 class Peer:
     """One warm JVM writer with a table of its own."""
 
-    def __init__(self, folder: Path, index: str, bucket_count: int, base: str) -> None:
+    def __init__(self, folder: Path, index: str, bucket_count: int, base: str, *, kind: str = "COPY_ON_WRITE") -> None:
         python = os.environ.get("LAKELATCH_JVM_PYTHON") or str(CACHE / "venv" / "bin" / "python")
         jar = os.environ.get("LAKELATCH_HUDI_JAR") or next(map(str, CACHE.rglob("hudi-spark3.5-bundle*.jar")), "")
         if not Path(python).exists() or not jar:
@@ -35,19 +36,27 @@ class Peer:
         self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
         self._process = subprocess.Popen(
-            [python, __file__, jar, str(folder), index, str(bucket_count), base],
+            [python, "-m", "benchmarks.spark.jvm_upsert", jar, str(folder), index, str(bucket_count), base, kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._noise,
             text=True,
+            cwd=ROOT,
             env={**environment, "PYSPARK_PYTHON": python},
         )
         self._answer()
 
     def upsert(self, rows: str) -> tuple[float, float]:
         """Wall and CPU seconds of one upsert."""
+        return self._ask(rows)
+
+    def read(self) -> tuple[float, float]:
+        """Wall and CPU seconds of reading all columns of the snapshot."""
+        return self._ask("read")
+
+    def _ask(self, command: str) -> tuple[float, float]:
         assert self._process.stdin is not None
-        self._process.stdin.write(rows + "\n")
+        self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
         answer = self._answer()
         return answer["wall"], answer["cpu"]
@@ -66,7 +75,7 @@ class Peer:
         self._process.wait()
 
 
-def serve(jar: str, folder: str, index: str, bucket_count: str, base: str) -> None:
+def serve(jar: str, folder: str, index: str, bucket_count: str, base: str, kind: str) -> None:
     from pyspark.sql import SparkSession
 
     from .timing import timed
@@ -89,6 +98,7 @@ def serve(jar: str, folder: str, index: str, bucket_count: str, base: str) -> No
     )
     options = {
         "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": kind,
         "hoodie.datasource.write.recordkey.field": "id",
         "hoodie.datasource.write.partitionpath.field": "part",
         "hoodie.datasource.write.precombine.field": "ts",
@@ -111,9 +121,16 @@ def serve(jar: str, folder: str, index: str, bucket_count: str, base: str) -> No
 
     write(spark.read.parquet(base).repartition(int(bucket_count)), "bulk_insert", "overwrite")
     print(json.dumps({"ready": True}), flush=True)
+
+    def read() -> None:
+        spark.read.format("hudi").load(folder).write.format("noop").mode("overwrite").save()
+
+    def upsert(path: str) -> None:
+        write(spark.read.parquet(path), "upsert", "append")
+
     for line in sys.stdin:
-        rows = spark.read.parquet(line.strip())
-        wall, cpu, _ = timed(lambda rows=rows: write(rows, "upsert", "append"))
+        command = line.strip()
+        wall, cpu, _ = timed(read if command == "read" else lambda command=command: upsert(command))
         print(json.dumps({"wall": wall, "cpu": cpu}), flush=True)
 
 
