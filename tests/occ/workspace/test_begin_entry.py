@@ -57,17 +57,21 @@ def before_puts(writer: Writer, *calls: Callable[[], object], op: str = "put_if_
 
 
 def begun_by_another(
-    world: World, *, meanwhile: Callable[[Writer], object] = lambda _: None, **words: object
+    world: World,
+    *,
+    before: tuple[Callable[[], object], ...] = (),
+    meanwhile: Callable[[Writer], object] = lambda _: None,
+    **words: object,
 ) -> tuple[Writer, Transaction, Writer, Transaction]:
     """B has lost a slot and asked; C, who has lost one as well, begins B with its own. Returns both with their transactions.
 
-    ``meanwhile`` is called with B when C has begun both and B does not know it.
+    ``before``: each takes one more slot of C. ``meanwhile`` is called with B when C has begun both and B does not know it.
     """
     a, b, c, d = (world.writer(name) for name in "ABCD")
     found: list[Transaction] = []
 
     def lead() -> None:
-        before_puts(c, lambda: d.table.transaction("insert"))
+        before_puts(c, lambda: d.table.transaction("insert"), *before)
         found.append(c.table.transaction("insert"))
         meanwhile(b)
 
@@ -127,6 +131,24 @@ def test_what_lands_behind_the_entry_that_begins_it_is_compared_with_it(world):
     mine.rewrite(old).write(mine.read_slice(old))
     with pytest.raises(lakelatch.ConflictError):
         mine.commit()
+
+
+def test_what_has_landed_and_is_not_on_the_timeline_yet_is_in_the_snapshot_of_who_asked(world):
+    """Who has asked publishes nothing for others as it begins; it does before it lists the timeline."""
+
+    def lands_unpublished() -> None:
+        e = world.writer("E")
+        with e.table.transaction("insert") as txn:
+            insert(txn, "a", "of e")
+            txn._attempt.arrived()
+            e.store.add(Refuse(On("put_if_absent", "/timeline/"), forever=True))
+        assert txn.result is not None
+        assert not txn.result.published
+
+    _, mine, _, _ = begun_by_another(world, before=(lands_unpublished,))
+    (group,) = groups(world)
+    assert [each.writer for each in group.members] == ["C", "B"]
+    assert len(mine.snapshot.file_slices("part=a")) == 2
 
 
 def test_who_was_ended_before_it_knew_that_it_had_begun_begins_anew(world):
