@@ -70,8 +70,8 @@ def read_bytes(call: Callable[[], object]) -> int:
     opened, got = LocalStore.open, LocalStore.get
 
     @contextmanager
-    def open_(store: LocalStore, path: str) -> Iterator[Any]:
-        with opened(store, path) as stream:
+    def open_(store: LocalStore, path: str, *, size: int | None = None) -> Iterator[Any]:
+        with opened(store, path, size=size) as stream:
             yield Read(stream)
 
     def get(store: LocalStore, path: str) -> Any:

@@ -280,3 +280,8 @@ class _Reader(io.RawIOBase):
         view[: len(body)] = body
         self._at += len(body)
         return len(body)
+
+    def readall(self) -> bytes:
+        """The rest by one request; its base class asks for 8 KiB at a time."""
+        rest = bytearray(max(self._size - self._at, 0))
+        return bytes(rest[: self.readinto(rest)])

@@ -247,6 +247,9 @@ class StoreContract:
                 assert stream.read() == body[-9:]
                 assert stream.seek(200) == 200
                 assert stream.read(50) == body[200:250]
+                stream.seek(7)
+                assert stream.read() == body[7:]
+                assert stream.read() == b""
                 stream.seek(0)
                 assert stream.read() == body
 

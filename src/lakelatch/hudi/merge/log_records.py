@@ -20,7 +20,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...storage import Store
-from ..files import DELETE, NATURAL, Block, LogFile, Torn, read_blocks
+from ..files import DELETE, NATURAL, BaseFile, Block, LogFile, Torn, read_blocks
 from ..table import META_COLUMNS, RECORD_KEY, TableConfig
 from ..timeline import FileSlice
 from .dictionaries import plain
@@ -38,6 +38,7 @@ from .merge_mode import ordering_of
 from .rows import merge, remove_where, widened
 
 _IS_DELETED, _OPERATION = "_hoodie_is_deleted", "_hoodie_operation"
+_WHOLE_BYTES = 4 << 20
 _log = logging.getLogger("lakelatch.log_merge")
 
 
@@ -554,9 +555,15 @@ def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.
     if group.base is None:
         return None
     with store.open(group.base.path, size=group.base.size or None) as stream:
-        file = pq.ParquetFile(stream)
+        file = _parquet_of(stream, group.base, wanted)
         names = [n for n in file.schema_arrow.names if wanted is None or n in wanted]
         return file.read(names, use_threads=False)
+
+
+def _parquet_of(stream: IO[bytes], base: BaseFile, wanted: Collection[str] | None) -> pq.ParquetFile:
+    """A base file. Of a small one of which all is wanted the end is not read twice, for the footer and for the rows."""
+    whole = wanted is None and base.size <= _WHOLE_BYTES
+    return pq.ParquetFile(pa.BufferReader(stream.read()) if whole else stream)
 
 
 def alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
