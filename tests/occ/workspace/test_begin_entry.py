@@ -28,6 +28,7 @@ from lakelatch.occ.workspace.begin_entry import takes
 from lakelatch.server.ledger import Ledger
 from lakelatch.testing.faults import Late, On, Pause, Refuse
 
+from ..landing.test_together import three
 from ..world import BEGUN, World, Writer, check_sound, fate, insert
 
 FAR = ("log.commit_log", "log.read_ahead", "log.publisher", "session.session", "liveness.rollback", "landing.requests")
@@ -177,6 +178,23 @@ def test_whose_epoch_ends_meanwhile_finds_itself_in_the_next_one(world):
     insert(mine, "a", "of b")
     assert mine.commit()
     assert world.content() == BEGUN | {"of b": 1}
+
+
+def test_where_commits_land_together_writers_ask_before_their_first_try(world):
+    """And give who has asked before them some looks at the log, though that one may be dead."""
+    three(world)
+    e, f = world.writer("E"), world.writer("F")
+    e.store.add(Refuse(On("put_if_absent", "/log/"), forever=True), Refuse(On("delete", BEGINS), forever=True))
+    with pytest.raises(lakelatch.StorageError):
+        e.table.transaction("insert")
+    f.store.calls.clear()
+    txn = f.table.transaction("insert")
+    puts = [call.path for call in f.store.calls if call.op == "put_if_absent"]
+    assert puts[0].startswith(BEGINS)
+    assert puts[1].startswith(LOG)
+    (group,) = groups(world)
+    assert [each.writer for each in group.members] == ["F", "E"]
+    assert group.instant == txn.instant
 
 
 def test_an_own_entry_of_who_has_asked_names_its_request_so_nobody_begins_it_once_more(world):
