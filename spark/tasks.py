@@ -164,6 +164,34 @@ class Task(ABC):
         """Run one task."""
 
 
+class Sums:
+    """Of a Spark accumulator: adds numbers place by place. PySpark's own kinds of them add one number."""
+
+    def zero(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """What a task begins with."""
+        return (0,) * len(value)
+
+    def addInPlace(self, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:  # noqa: N802 - PySpark's name
+        """Both together."""
+        return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+@dataclass
+class CountedTask(Task):
+    """A task that tells the driver what it has written, when it ends; ``written`` is an accumulator of `Sums`."""
+
+    task: Task
+    written: Any
+
+    def run(self, batches: Iterable[pa.RecordBatch], task: int) -> Answer:
+        """As the task itself."""
+        answer = self.task.run(batches, task)
+        files = {path for stat in answer.stats for path in stat.paths}
+        rows, size = (sum(getattr(s, name) for s in answer.stats) for name in ("num_writes", "total_write_bytes"))
+        self.written.add((len(files), rows, size))
+        return answer
+
+
 @dataclass
 class InsertTask(Task):
     """Rows into new file groups, one open file for each partition that the task meets.

@@ -1,4 +1,6 @@
-"""How far the Spark jobs of a transaction have come, told while they run: tasks, as Spark's status tracker counts them."""
+"""How far the Spark jobs of a transaction have come, told while they run: tasks, as Spark's status tracker counts them, and
+what those that have ended have written, which an accumulator brings here.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...progress import Progress, Told
+from ..tasks import Sums
 
 _LOOK_S = 0.2  # as often as Spark's own bar on the console is drawn
 
@@ -16,6 +19,9 @@ class JobProgress:
     """Tells how many tasks of the jobs with a tag have ended, of those that Spark has planned so far.
 
     Spark plans as it goes, so the total may grow, and shrink by stages that turn out to be there already.
+
+    Attributes:
+        written: the accumulator that tasks add files, rows and bytes to. Of a task that ran several times Spark counts one run.
     """
 
     def __init__(self, context: Any, tag: str, told: Told, what: str) -> None:
@@ -23,21 +29,24 @@ class JobProgress:
         self._jobs = context._jsc.sc().statusTracker()  # PySpark's own does not look jobs up by tag
         self._tracker = context.statusTracker()
         self._ended: dict[int, tuple[int, int]] = {}  # tasks of jobs that run no more
-        self._last: tuple[int, int] | None = None
+        self.written = context.accumulator((0, 0, 0), Sums())
+        self._last: Progress | None = None
         self._error: BaseException | None = None
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> Iterator[JobProgress]:
         """Tell it from a thread while the block runs jobs, and from this one when it is done; the thread ends with the block.
 
         Raises:
             BaseException: whatever the function that is told has raised. The jobs are cancelled.
         """
+        from pyspark.accumulators import _accumulatorRegistry
+
         over = threading.Event()
         thread = threading.Thread(target=self._watch, args=(over,), name=f"lakelatch-progress-{self._tag}", daemon=True)
         thread.start()
         try:
-            yield
+            yield self
         except Exception as e:
             _stop(thread, over)
             if self._error is not None:  # what Spark makes of a cancelled job says nothing of the reason
@@ -45,6 +54,7 @@ class JobProgress:
             raise
         finally:
             _stop(thread, over)
+            _accumulatorRegistry.pop(self.written.aid, None)  # PySpark would keep it as long as the session lives
         if self._error is not None:
             raise self._error
         # The tracker hears of the last tasks later than we hear of the job.
@@ -63,10 +73,10 @@ class JobProgress:
                 self._context.cancelJobsWithTag(self._tag)
 
     def _tell(self, done: int, total: int) -> None:
-        now = done, total
+        now = Progress(self._what, done, total, "tasks", *self.written.value)
         if total and now != self._last:
             self._last = now
-            self._told(Progress(self._what, done, total, "tasks"))
+            self._told(now)
 
     def _counted(self, *, over: bool = False) -> tuple[int, int]:
         """Tasks that have ended, and all; when it is ``over``, stages that have not begun never will."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import ConfigError, LakeLatchError, RolledBackError, StorageError
@@ -17,7 +17,7 @@ from ...occ.staging import refuse_if_over
 from ...progress import Told
 from ...storage import Store
 from ..shipping import shipped, workers_refusals
-from ..tasks import ANSWER, JOB_TASK, Answer, Task, packed, unpack
+from ..tasks import ANSWER, JOB_TASK, Answer, CountedTask, Task, packed, unpack
 from .incoming import Shuffled
 from .job_progress import JobProgress
 from .sizes import SIZES, JobSizes
@@ -85,8 +85,12 @@ def collect(
         ConfigError: a worker has no package, or another version of it; or it looks for the table in another place.
         LakeLatchError: what a task met.
     """
-    watching = JobProgress(spark.sparkContext, tag_of(txn.instant), told, what).watching() if told else nullcontext()
-    with tagged(spark, store, txn, text), watching, workers_refusals():
+    with ExitStack() as stack:
+        stack.enter_context(tagged(spark, store, txn, text))
+        if told:
+            progress = stack.enter_context(JobProgress(spark.sparkContext, tag_of(txn.instant), told, what).watching())
+            task = CountedTask(task, progress.written)
+        stack.enter_context(workers_refusals())
         if isinstance(rows, Shuffled) and len(carried := packed(task, store)) <= sizes.property_bytes:
             spark.sparkContext.setLocalProperty(JOB_TASK, carried)
             answers = rows.collect(store, txn.session.desk)

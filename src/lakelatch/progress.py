@@ -18,12 +18,18 @@ class Progress:
         done: how many units are done.
         total: how many there are; None where that is not known before they are done. Of tasks those that are planned so far.
         unit: what is counted: ``rows``, ``file groups``, ``files``, ``instants``, or ``tasks`` of Spark.
+        files: of tasks: how many files those of this step that have ended have written; None of other units.
+        rows: the rows in these files.
+        bytes: the bytes of these files.
     """
 
     what: str
     done: int
     total: int | None
     unit: str
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
 
 
 # What it raises ends the call, which takes back what it has done so far.

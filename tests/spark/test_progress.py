@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakelatch import Progress
@@ -55,14 +57,20 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_each_write_tells_the_tasks_of_its_jobs(table, spark, call):
+def test_each_write_tells_the_tasks_of_its_jobs_and_what_they_have_written(table, spark, call):
+    from pyspark.accumulators import _accumulatorRegistry
+
     told: list[Progress] = []
-    CALLS[call](table, spark, told.append)
+    done = CALLS[call](table, spark, told.append)
     assert {(each.what, each.unit) for each in told} == {
         ({"merge": "upsert", "delete_where": "delete", "update_where": "upsert"}.get(call, call), "tasks")
     }
     assert all(each.total is not None and 0 <= each.done <= each.total for each in told)
     assert told[-1].done == told[-1].total > 0
+    written = [base for base in list_data_files(table.table.store).bases if base.instant == done.instant]
+    rows = sum(pq.read_metadata(Path(table.table.url.removeprefix("file://"), base.path)).num_rows for base in written)
+    assert (told[-1].files, told[-1].rows, told[-1].bytes) == (len(written), rows, sum(base.size for base in written))
+    assert not [number for number in _accumulatorRegistry if number >= 0]  # others are those of PySpark itself
 
 
 def test_rows_that_the_driver_writes_are_told_as_rows(make, spark):
