@@ -25,6 +25,7 @@ INSIDES = {
     "spark/reading/partition_pruning.py": {"_jdf"},
     "spark/reading/slice_rows.py": {"_jdf", "_jsparkSession", "_jvm"},
     "spark/writing/incoming.py": {"_jdf"},
+    "spark/writing/job_progress.py": {"_jsc"},  # and _accumulatorRegistry, which it imports
 }
 LIBRARIES = ("kazoo", "redis", "boto3", "botocore", "obstore", "pyspark", "prometheus_client", "fastavro", "pyarrow")
 
