@@ -158,14 +158,14 @@ def test_a_worker_without_the_package_says_so_and_runs_with_the_archive(stage: S
     stage.judge(place, ["plain+insert", "plain+upsert"])
 
 
-def test_keys_that_are_wrong_on_the_workers_alone_are_told_as_theirs(stage: Stage) -> None:
+def test_keys_that_are_wrong_on_the_workers_alone_are_told_as_theirs(stage: Stage, tmp_path: Path) -> None:
     """The driver finds its keys in its environment, the executors others in theirs: of an unknown user, and a wrong secret.
 
     This server tells an unknown user that objects are not there.
     """
     right = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY}
     place = stage.create("wrong-keys")
-    bare = place | {"storage": {k: v for k, v in place["storage"].items() if "key" not in k}}
+    bare = place | {"storage": {k: v for k, v in place["storage"].items() if "key" not in k}, "events": str(tmp_path)}
     for wrong, error, worker in (
         ({"AWS_ACCESS_KEY_ID": "nobody"}, "ConfigError", "does not find what the driver does"),
         ({"AWS_SECRET_ACCESS_KEY": "another"}, "StorageError", "and the driver reaches the table"),
