@@ -1,15 +1,21 @@
-"""What a test does between the calls of a write's driver."""
+"""Drivers: what a test does between the calls of one, and such that are processes of their own."""
 
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from lakelatch.occ.liveness.markers import MARKERS
 from lakelatch.spark import JobSizes
 from lakelatch.testing.faults import FaultStore, On, Pause
 
+ROOT = Path(__file__).parents[2]
 # Small batches are merged on the driver, large ones by Spark's tasks: both have to do the same.
 ROUTES = {"driver": JobSizes(tasks_per_core=1), "tasks": JobSizes(small_rows=0, tasks_per_core=1)}
 
@@ -25,3 +31,18 @@ def meanwhile(table: Any, other: Callable[[], object]) -> None:
     """Once, when the next write of this table is about to commit, something else happens."""
     # The first call of a commit looks for files of the transaction that nobody has staged.
     table.table.store.add(Pause(On("list", MARKERS), call=other))
+
+
+def started(module: str, folder: Path, *steps: str, stdout: int | None = None) -> subprocess.Popen[str]:
+    """A module of these tests as a driver with a process group of its own; what it says goes to FOLDER/log."""
+    pytest.importorskip("pyspark")
+    with (folder / "log").open("w") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", f"tests.spark.{module}", str(folder), *steps],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log if stdout is None else stdout,
+            stderr=log,
+            start_new_session=True,
+            text=True,
+        )

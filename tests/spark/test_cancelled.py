@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,10 +25,9 @@ from lakelatch.spark import JobSizes
 from lakelatch.testing.faults import FaultStore, Pause
 
 from .cancel_job import NEW, OLD, Publishing, rows, stuck
-from .driver import DriverStore
+from .driver import DriverStore, started
 from .service_job import OfData, Wait
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300.0
 SIZES = JobSizes(small_rows=0, driver_bytes=0, tasks_per_core=1)
 SERVICES: dict[str, Callable[[Any], Any]] = {
@@ -170,17 +168,7 @@ STEPS = {
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process with a session of Spark that runs these steps."""
-    pytest.importorskip("pyspark")
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.cancel_job", str(tmp_path), *STEPS],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-            text=True,
-        )
+    process = started("cancel_job", tmp_path, *STEPS, stdout=subprocess.PIPE)
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ from lakelatch.occ.check import check
 from lakelatch.occ.table import Table
 
 from ..servers import send_signal
+from .driver import started
 from .service_job import CALLS
 from .test_services import filled, rows_of
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300.0
 CITIES = ["a", "b ä%{}", "c", "d"]
 
@@ -55,18 +54,9 @@ def before(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def driver(tmp_path: Path, before: object) -> Iterator[subprocess.Popen[bytes]]:
+def driver(tmp_path: Path, before: object) -> Iterator[subprocess.Popen[str]]:
     """A process, and with it Spark's, whose services wait in the middle. All end with the test."""
-    pytest.importorskip("pyspark")
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.service_job", str(tmp_path), *CALLS],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    process = started("service_job", tmp_path, *CALLS)
     yield process
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -88,7 +78,7 @@ def data_files(folder: Path) -> list[str]:
 
 
 def test_services_of_a_killed_driver_are_ended_or_finished_while_its_tasks_go_on(
-    tmp_path: Path, before: dict[str, list[dict[str, Any]]], driver: subprocess.Popen[bytes]
+    tmp_path: Path, before: dict[str, list[dict[str, Any]]], driver: subprocess.Popen[str]
 ) -> None:
     """One task of each is about to publish a file, or to delete one. On a cluster tasks outlive their driver by a while: here
     Spark's JVM, which would end them, is stopped.
