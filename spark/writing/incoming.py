@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...occ.liveness import MarkerDesk
 from ...storage import Store
@@ -20,6 +21,9 @@ _SMALL_BYTES = (
 )  # as estimated: for rows in files their compressed size, and an explode or a long text is not seen
 _BROUGHT_ROWS_MAX = 1 << 20
 _BROUGHT_BYTES_MAX = 16 << 20  # as they are
+_COLLECTED_BYTES_MAX = 64 << 20  # what the driver's JVM may hold of rows that no worker has looked at
+_TEXTS = frozenset({"string", "binary"})
+_FLAT = _TEXTS | {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp"}
 _KEPT = "_lakelatch_kept"
 _UNKNOWN_BYTES = 1 << 50
 # Asking a plan of these for a few rows costs no more than these rows; anything else might do all of its work first.
@@ -105,14 +109,40 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
         few = rows.limit(rows_max + 1)
     else:
         return None
+    types = {field.dataType.typeName() for field in rows.schema.fields}
+    found = None
     if plan.nodeName() == "LocalRelation":  # in this process already
         found = few.toArrow()
-    else:  # after a limit they are in one task, which looks at what they are
+    elif types <= _FLAT and (_cheap(plan) or not types & _TEXTS):
+        found = narrow_rows(rows.limit(rows_max + 1), _COLLECTED_BYTES_MAX // (rows_max + 1))
+    if found is None:  # after a limit they are in one task, which looks at what they are
         with workers_refusals():
             packed = few.mapInArrow(shipped(Packed(_BROUGHT_BYTES_MAX)), ANSWER).collect()
         found = unpacked(packed, arrow_schema(rows.schema))
     fits = found is not None and found.num_rows <= rows_max and found.nbytes <= _BROUGHT_BYTES_MAX
     return found if fits else None
+
+
+def narrow_rows(rows: Any, width_max: int) -> pa.Table | None:
+    """The rows as Arrow, without a Python worker, which costs more than all the rest; None when one is wider than that.
+
+    Texts that do not fit stay with the executors.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+    fields = rows.schema.fields
+    names = [f"c{place}" for place in range(len(fields))]
+    texts = [name for name, field in zip(names, fields, strict=True) if field.dataType.typeName() in _TEXTS]
+    width = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in texts), F.lit(0))
+    narrow = [F.when(width <= width_max, F.col(name)).alias(name) if name in texts else name for name in names]
+    found = rows.toDF(*names).select(*narrow, width <= width_max).toArrow()
+    if pc.all(found.columns[-1], min_count=0).as_py() is False:
+        return None
+    told = [
+        each.with_name(field.name).with_nullable(field.nullable)
+        for each, field in zip(found.schema, fields, strict=False)
+    ]
+    return pa.Table.from_arrays(found.columns[:-1], schema=pa.schema(told))
 
 
 def estimated_bytes(rows: Any) -> int | None:

@@ -1,8 +1,11 @@
 """Every write against a dictionary that does the same, read back by hudi-rs and by ourselves."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +18,8 @@ from lakelatch.hudi.timeline import NO_PREVIOUS_COMMIT
 from lakelatch.spark import JobSizes
 from lakelatch.spark.reading.columns import arrow_schema
 from lakelatch.spark.tasks import InsertTask
-from lakelatch.spark.writing import jobs
-from lakelatch.spark.writing.incoming import Source, estimated_bytes, small_rows
+from lakelatch.spark.writing import incoming, jobs
+from lakelatch.spark.writing.incoming import Source, estimated_bytes, narrow_rows, small_rows
 from lakelatch.spark.writing.rebase import stats_of
 
 from ..thorough import crossed
@@ -343,6 +346,35 @@ def test_small_rows_are_brought_as_arrow_makes_them(spark: Any) -> None:
     )
     assert small_rows(rows, 20) == rows.toArrow()
     assert small_rows(rows.where("i > 5"), 20) == rows.where("i > 5").toArrow()
+
+
+def test_small_rows_without_nested_columns_need_no_worker(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = (
+        "id string, `a b` binary, `Ü 𝒳` boolean, y tinyint, s smallint, i int, l bigint, f float, d double, "
+        "x decimal(38, 9), o date, t timestamp"
+    )
+    full = ("𝒳", b"\0", True, -128, -32768, -(2**31), -(2**63), math.nan, -0.0, Decimal("-1e28"), date(1, 1, 1), None)
+    rows = spark.createDataFrame([full, (None,) * len(full), ("", b"", *full[2:])], schema)
+    workers = small_rows(rows.selectExpr("*", "array(1) nested"), 20)
+    monkeypatch.setattr(incoming, "Packed", None)
+    found = small_rows(rows, 20)
+    assert found.schema == workers.drop("nested").schema == rows.toArrow().schema
+    assert str(found.to_pylist()) == str(workers.drop("nested").to_pylist()) == str(rows.toArrow().to_pylist())  # NaN
+    assert small_rows(rows.where("id = 'x'"), 20) == rows.toArrow().slice(0, 0)
+    assert small_rows(rows, 2) is None
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        small_rows(rows.selectExpr("1 / y - y / 0 q"), 20)
+
+
+def test_a_row_with_long_texts_is_left_to_a_worker(spark: Any) -> None:
+    """The driver's own process holds no more of the others than a bound for each row."""
+    texts = ["x" * 40, "é" * 20, None, ""]
+    rows = spark.createDataFrame([(text, b"") for text in texts], "s string, b binary")
+    assert narrow_rows(rows, 40).column("s").to_pylist() == texts
+    assert narrow_rows(rows, 39) is None
+    assert narrow_rows(rows.selectExpr("s", "cast('z' as binary) b"), 40) is None
+    wide = spark.createDataFrame([("x" * 100_000, n) for n in range(3)], "s string, n int")
+    assert small_rows(wide, 20_000) == wide.toArrow()
 
 
 @pytest.mark.parametrize("cached", [True, False])
