@@ -277,14 +277,21 @@ class Landing:
                         look=self._looks_now,
                     )
                 assert isinstance(entry, Commit | GroupCommit)
-                if isinstance(entry, GroupCommit):
-                    entry = entry.members[0]
+                members = entry.members if isinstance(entry, GroupCommit) else (entry,)
+                entry = members[0]
+                if len(members) > 1:
                     session.in_line.has_flushed(entry)
                     note_flushed(session.store, entry)
                 self.appended = True
                 with step("publish"):
                     published = self._publish(entry)
                 self.result = CommitResult(attempt.instant, entry.completion, entry.slot, published)
+                if published and len(members) > 1 and session.far:
+                    # Each would wait for those before it, and the next holder of the lock for all. They may do it all the same.
+                    rest = partial(session.log.publish_behind, members)
+                    session.afterwards(
+                        rest, "commits that have landed with ours are not on the timeline yet", long=True
+                    )
                 return
             except RolledBackError:
                 # Not open any more, which is also how our own commit looks whose reply was lost (trap 20).

@@ -465,6 +465,11 @@ class CommitLog:
             else:
                 self._timeline.publish_all(newest[: behind.index(commit.instant) + 1])
 
+    def publish_behind(self, members: Sequence[Commit]) -> None:
+        """Put all but the first of one entry on the timeline; for who has put the first there, and holds no mutex meanwhile."""
+        for each in members[1:]:
+            self._timeline.publish(each, unseen=each.side is None)
+
     def can_publish(self, commit: Commit) -> bool:
         """Whether what that commit says can be said on the timeline; somebody else has prepared it."""
         return self._timeline.can_publish(commit)

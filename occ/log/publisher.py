@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -152,6 +153,7 @@ class Publisher:
         self._ready: dict[str, tuple[Commit, bytes]] = {}  # by instant
         self._far = is_far(store.url)
         self._looks: list[Task[None]] = []
+        self._mutex = threading.Lock()  # guards that list
 
     @contextmanager
     def ready(self, commit: Commit) -> Iterator[None]:
@@ -177,7 +179,7 @@ class Publisher:
             t=2  its put succeeds: 3 is the first active instant now, and nobody tells of 4 and 5 (trap 4)
 
         So who has put it looks for it in the history, where it stood before it left the timeline. On a far store nobody waits
-        for that after a commit of his own: one who is stopped before he has looked is as one who was killed then.
+        for that: one who is stopped before he has looked is as one who was killed then.
         ``unseen``: it is most likely not there yet, so it is put without a look.
         """
         for name in commit.published:
@@ -233,9 +235,10 @@ class Publisher:
             if put.outcome is not Outcome.UNKNOWN or store.head(path):
                 if put.outcome is Outcome.LOST:
                     return
-                if self._far and commit.instant in self._ready:
-                    self._looks = [each for each in self._looks if not each.ended]
-                    self._looks.append(Task(self._env, partial(self._withdraw_if_archived, name, path)))
+                if self._far:
+                    with self._mutex:
+                        self._looks = [each for each in self._looks if not each.ended]
+                        self._looks.append(Task(self._env, partial(self._withdraw_if_archived, name, path)))
                 else:
                     self._withdraw_if_archived(name, path)
                 return

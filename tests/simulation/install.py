@@ -59,7 +59,7 @@ def simulated() -> Iterator[None]:
             stack.callback(logging.disable, logging.NOTSET)
             stack.enter_context(
                 simulated_mutexes(
-                    commit_log, heartbeat, opened, view, table_lock, remembered, held, memory, queue, renewer
+                    commit_log, publish, heartbeat, opened, view, table_lock, remembered, held, memory, queue, renewer
                 )
             )
             stack.enter_context(mock.patch.object(table_lock, "open_provider", _open_provider))

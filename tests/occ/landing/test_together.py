@@ -6,11 +6,13 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 import pyarrow as pa
 import pytest
 
 import lakelatch
+from lakelatch.hudi.timeline import TIMELINE
 from lakelatch.occ.check.check import check
 from lakelatch.occ.entries import entries as words
 from lakelatch.occ.entries.entries import GroupCommit, decode
@@ -23,7 +25,7 @@ from lakelatch.occ.log.epochs import LOG
 from lakelatch.occ.log.publisher import Publisher
 from lakelatch.occ.session.table_lock import TableLease
 from lakelatch.occ.transaction.transaction import Transaction
-from lakelatch.testing.faults import LoseReply, On, Refuse
+from lakelatch.testing.faults import LoseReply, On, Pause, Refuse
 
 from ..world import (
     BEGUN,
@@ -257,6 +259,55 @@ def test_members_are_published_in_their_order_by_whoever_comes_next(world):
     for txn in txns[:2]:
         assert txn.commit() is not None
     with world.fresh() as table:
+        check_sound(table)
+
+
+@pytest.fixture
+def far_world(make_world, monkeypatch) -> World:
+    """Its store says that every request takes long."""
+    for each in ("log.commit_log", "log.publisher", "session.session", "landing.requests"):
+        monkeypatch.setattr(import_module(f"lakelatch.occ.{each}"), "is_far", lambda _: True)
+    return make_world(group_commit=True)
+
+
+def led_by(leader: Writer, world: World) -> list[Transaction]:
+    """Of A and B, who are seen no more, and of the leader: these land in one entry, the leader's first."""
+    a, b = world.writer("A"), world.writer("B")
+    txns = [begun(leader, "a", "new c"), begun(a, "a", "new a"), begun(b, "b", "new b")]
+    asks(txns[1])
+    asks(txns[2])
+    return txns
+
+
+def shown(world: World, txns: list[Transaction]) -> list[bool]:
+    names = {each.name.partition("_")[0] for each in (world.folder / TIMELINE).glob("*_*")}
+    return [txn.instant in names for txn in txns]
+
+
+def test_on_a_far_store_the_leader_publishes_its_members_while_the_next_one_has_the_lock(far_world):
+    leader, d, on = far_world.writer("C"), far_world.writer("D"), threading.Event()
+    txns = led_by(leader, far_world)
+    leader.store.add(Pause(On("put_if_absent", f"timeline/{txns[1].instant}_"), lambda: on.wait(60)))
+    assert leads(leader, txns[0]).published
+    assert shown(far_world, txns) == [True, False, False]
+    d.table.session.lease("the next one").release()
+    on.set()
+    leader.table.close()
+    assert shown(far_world, txns) == [True, True, True]
+    with far_world.fresh() as table:
+        check_sound(table)
+
+
+def test_no_member_is_published_before_its_leader(far_world):
+    leader = far_world.writer("C")
+    txns = led_by(leader, far_world)
+    leader.store.add(Refuse(On("put_if_absent", f"timeline/{txns[0].instant}_"), forever=True))
+    assert not leads(leader, txns[0]).published
+    leader.table.close()
+    assert shown(far_world, txns) == [False, False, False]
+    far_world.writer("D").add("b")
+    assert shown(far_world, txns) == [True, True, True]
+    with far_world.fresh() as table:
         check_sound(table)
 
 
