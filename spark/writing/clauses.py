@@ -16,7 +16,7 @@ from ...errors import InputError
 from ...hudi.timeline import WriteStat
 from ...occ.incoming import Incoming
 from ...occ.rebase import Lost
-from ...occ.staging import Files, refuse_if_over
+from ...occ.staging import GROUP_COLUMN, Files, refuse_if_over
 from ...occ.turns import targets
 from ...occ.writing import Asked, Clause, Clauses, sql
 from ..reading import analysed, spark_schema
@@ -94,9 +94,13 @@ class ClausesTargetsTask(TargetsTask):
 
 
 def _shaped(spec: Any, batches: Iterable[pa.RecordBatch], url: str) -> pa.Table:
-    """The rows with those columns that the table has in its types."""
+    """The rows with those columns that the table has in its types, and their file group where a join has found it."""
     rows = table_of(list(batches))
-    return Incoming(rows, url, spec.config).source(spec.schema) if rows.num_rows else rows
+    if not rows.num_rows:
+        return rows
+    given = rows.drop_columns([GROUP_COLUMN]) if GROUP_COLUMN in rows.column_names else rows
+    shaped = Incoming(given, url, spec.config).source(spec.schema)
+    return shaped if given is rows else shaped.append_column(GROUP_COLUMN, rows.column(GROUP_COLUMN))
 
 
 class NotAgain:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 import lakelatch
 from lakelatch.errors import InputError
 from lakelatch.occ.check.check import check
+from lakelatch.spark import JobSizes
 
 from ..thorough import crossed
 from .driver import ROUTES, meanwhile
@@ -108,8 +109,10 @@ def verbs(rng: random.Random) -> Iterator[tuple[list[Row], Verb]]:
     yield here, ("overwrite", "insert_overwrite", lambda t, rows, f: t.overwrite(rows, partitions=[{"city": city}]))
 
 
+WAYS_OF = ROUTES | {"join": JobSizes(small_rows=0, lookup_bytes=0, tasks_per_core=1)}  # as if the table were large
 TABLES = [
     ("driver", {}),
+    ("join", {}),
     ("tasks", {}),
     ("tasks", {"type": "merge_on_read", "ordering_field": "seen"}),
     ("tasks", {"bucket_count": 2, "type": "merge_on_read"}),
@@ -122,7 +125,7 @@ def test_the_verbs_do_what_those_of_plain_python_do(
     spark: Any, make: Callable[..., Any], tmp_path: Path, route: str, settings: dict[str, Any]
 ) -> None:
     rng = random.Random(f"{route} {settings}")
-    ours = make(sizes=ROUTES[route], **settings)
+    ours = make(sizes=WAYS_OF[route], **settings)
     options = {"record_key": "id", "partition_by": "city", "schema": ARROW} | settings
     with lakelatch.create(str(tmp_path / "plain"), **options) as plain:
         first = batch(rng, 7)
@@ -146,6 +149,16 @@ def test_the_verbs_do_what_those_of_plain_python_do(
             counts = [(each.inserted, each.updated, each.deleted) for each in (got, wanted)]
             assert counts[0] == counts[1], name
     assert not [each for each in check(ours.table.store).findings if each.severity != "note"]
+
+
+def test_a_merge_by_tasks_begins_an_empty_table(spark: Any, make: Callable[..., Any]) -> None:
+    for name, partition_by in (("one", ()), ("many", "city")):
+        table = make(name, sizes=ROUTES["tasks"], partition_by=partition_by)
+        for seen, inserted in ((1, 2), (2, 0)):
+            rows = frame(spark, {"a": seen, "b": seen})
+            done = table.merge(rows).when_matched(update="all").when_not_matched(insert="all").run()
+            assert (done.inserted, done.updated) == (inserted, 2 - inserted)
+            assert values(table) == {"a": seen, "b": seen}
 
 
 def values(table: Any) -> dict[str, int]:
