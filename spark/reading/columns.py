@@ -46,14 +46,32 @@ def spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
 
+def refuse_no_frame(rows: Any, url: str) -> None:
+    """Raise `InputError` for anything but a DataFrame of a classic session, whose rows are there."""
+    from pyspark.sql import DataFrame
+
+    kind = type(rows)
+    if not isinstance(rows, DataFrame) or not hasattr(rows, "_jdf"):
+        raise InputError(
+            f"{url}: {kind.__module__}.{kind.__name__} is no DataFrame of a classic Spark session; make one with "
+            "spark.createDataFrame(...), or write such rows through `lakelatch.open`; nothing was written"
+        )
+    if rows.isStreaming:
+        raise InputError(
+            f"{url}: these are the rows of a streaming query, which come in batches; hand each over with "
+            'writeStream.foreachBatch(table.sink("upsert")); nothing was written'
+        )
+
+
 def at_the_door(rows: Any, url: str) -> Any:
     """The rows without Hudi's own columns, which those of a read with ``meta=True`` have.
 
     Before any job: Spark itself takes some of these names for another column, or for two.
 
     Raises:
-        InputError: a name that no column can have, or that two have, but for upper and lower case.
+        InputError: no DataFrame; a name that no column can have, or that two have, but for upper and lower case.
     """
+    refuse_no_frame(rows, url)
     own = [name for name in rows.columns if name in META_COLUMNS]
     try:
         storable(pa.schema([(name, pa.string()) for name in rows.columns if name not in own]))

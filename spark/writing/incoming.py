@@ -22,6 +22,7 @@ _SMALL_BYTES = (
 _BROUGHT_ROWS_MAX = 1 << 20
 _BROUGHT_BYTES_MAX = 16 << 20  # as they are
 _COLLECTED_BYTES_MAX = 64 << 20  # what the driver's JVM may hold of rows that no worker has looked at
+_FIXED_BYTES = 16  # of a value, without its text
 _TEXTS = frozenset({"string", "binary"})
 _FLAT = _TEXTS | {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp"}
 _KEPT = "_lakelatch_kept"
@@ -95,7 +96,7 @@ class Source:
 
 
 def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
-    """The rows as Arrow when they are at most so many and take little memory, else None; at most one job.
+    """The rows as Arrow when they are at most so many and take little memory, else None; one job at most, two where texts are long.
 
     Spark's estimate only says whether it is worth to try.
     """
@@ -103,14 +104,14 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
         return None
     plan = rows._jdf.queryExecution().optimizedPlan()
     if int(str(plan.stats().sizeInBytes())) <= _SMALL_BYTES:
-        few = rows.limit(_BROUGHT_ROWS_MAX)
+        brought = _BROUGHT_ROWS_MAX
     elif _cheap(plan):
         # Rows from Python: either Spark has no idea of their size, or to ask for some of them costs nothing.
-        few = rows.limit(rows_max + 1)
+        brought = rows_max + 1
     else:
         return None
+    few, found = rows.limit(brought), None
     types = {field.dataType.typeName() for field in rows.schema.fields}
-    found = None
     if plan.nodeName() == "LocalRelation":  # in this process already
         found = few.toArrow()
     elif types <= _FLAT and (_cheap(plan) or not types & _TEXTS):
@@ -119,7 +120,7 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
         with workers_refusals():
             packed = few.mapInArrow(shipped(Packed(_BROUGHT_BYTES_MAX)), ANSWER).collect()
         found = unpacked(packed, arrow_schema(rows.schema))
-    fits = found is not None and found.num_rows <= rows_max and found.nbytes <= _BROUGHT_BYTES_MAX
+    fits = found is not None and found.num_rows <= min(rows_max, brought - 1) and found.nbytes <= _BROUGHT_BYTES_MAX
     return found if fits else None
 
 
@@ -131,11 +132,13 @@ def narrow_rows(rows: Any, width_max: int) -> pa.Table | None:
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     fields = rows.schema.fields
+    if (width := _FIXED_BYTES * len(fields)) > width_max:
+        return None
     names = [f"c{place}" for place in range(len(fields))]
     texts = [name for name, field in zip(names, fields, strict=True) if field.dataType.typeName() in _TEXTS]
-    width = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in texts), F.lit(0))
-    narrow = [F.when(width <= width_max, F.col(name)).alias(name) if name in texts else name for name in names]
-    found = rows.toDF(*names).select(*narrow, width <= width_max).toArrow()
+    fits = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in texts), F.lit(width)) <= width_max
+    narrow = [F.when(fits, F.col(name)).alias(name) if name in texts else name for name in names]
+    found = rows.toDF(*names).select(*narrow, fits).toArrow()
     if pc.all(found.columns[-1], min_count=0).as_py() is False:
         return None
     told = [

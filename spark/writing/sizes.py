@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from ...arguments import number
+from ...errors import ConfigError
+
+_MAY_BE_NOTHING = ("small_rows", "driver_bytes", "lookup_bytes", "property_bytes")
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,9 @@ class JobSizes:
             join looks them up.
         property_bytes: how long a task's description may be to be sent with each of Spark's tasks. A longer one (tens
             of thousands of file slices) goes once to each executor.
+
+    Raises:
+        ConfigError: something else than a whole number, or one that is too small.
     """
 
     small_rows: int = 20_000
@@ -28,6 +36,12 @@ class JobSizes:
     slot_bytes: int = 2 << 20
     lookup_bytes: int = 64 << 20
     property_bytes: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` for what is no size."""
+        for each in fields(self):
+            least = 0 if each.name in _MAY_BE_NOTHING else 1
+            number(getattr(self, each.name), each.name, least=least, whole=True, error=ConfigError)
 
 
 SIZES = JobSizes()

@@ -360,6 +360,7 @@ class Writes:
     def delete(self, keys: Any) -> WriteResult:
         """The rows with these keys are gone; in all partitions when the keys come without partition columns."""
         self._refuse_merge("delete")
+        columns.refuse_no_frame(keys, self._table.url)
         config = self._table.config
         given = columns.arrow_schema(keys.schema)
         columns.refuse_missing(given, config, delete=True)
