@@ -22,6 +22,7 @@ class JobProgress:
 
     Attributes:
         written: the accumulator that tasks add files, rows and bytes to. Of a task that ran several times Spark counts one run.
+        answered: how many tasks have answered the caller; Spark's tracker may hear of them later.
     """
 
     def __init__(self, context: Any, tag: str, told: Told, what: str) -> None:
@@ -30,6 +31,7 @@ class JobProgress:
         self._tracker = context.statusTracker()
         self._ended: dict[int, tuple[int, int]] = {}  # tasks of jobs that run no more
         self.written = context.accumulator((0, 0, 0), Sums())
+        self.answered = 0
         self._last: Progress | None = None
         self._error: BaseException | None = None
 
@@ -57,8 +59,8 @@ class JobProgress:
             _accumulatorRegistry.pop(self.written.aid, None)  # PySpark would keep it as long as the session lives
         if self._error is not None:
             raise self._error
-        # The tracker hears of the last tasks later than we hear of the job.
-        _, total = self._counted(over=True)
+        # The tracker hears of the last tasks later than we hear of the job; on a busy machine, of all of them.
+        total = max(self._counted(over=True)[1], self.answered)
         self._tell(total, total)
 
     def _watch(self, over: threading.Event) -> None:

@@ -85,6 +85,7 @@ def collect(
         ConfigError: a worker has no package, or another version of it; or it looks for the table in another place.
         LakeLatchError: what a task met.
     """
+    progress = None
     with ExitStack() as stack:
         stack.enter_context(tagged(spark, store, txn, text))
         if told:
@@ -97,6 +98,8 @@ def collect(
         else:
             frame = rows.rows if isinstance(rows, Shuffled) else rows
             answers = frame.mapInArrow(shipped(task), ANSWER).collect()
+        if progress is not None:
+            progress.answered = len(answers)
     found = unpack(answers)
     for each in found:
         if each.error is not None:

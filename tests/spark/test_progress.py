@@ -16,6 +16,7 @@ from lakelatch import Progress
 from lakelatch.errors import InputError
 from lakelatch.hudi.files import list_data_files
 from lakelatch.occ.check.check import check
+from lakelatch.spark.writing.job_progress import JobProgress
 from lakelatch.testing.contention import until
 
 from .driver import ROUTES, meanwhile
@@ -83,16 +84,33 @@ def test_rows_that_the_driver_writes_are_told_as_rows(make, spark):
     assert told[-1].unit == "rows"
 
 
-def test_it_is_told_while_the_job_runs(table, spark):
-    def slow(batches: Any) -> Any:
-        for batch in batches:
-            time.sleep(0.5)
-            yield batch
+def test_it_is_told_while_the_job_runs(table, spark, tmp_path):
+    flag = str(tmp_path / "told")
+
+    def patient(batches: Any) -> Any:
+        end = time.monotonic() + 600
+        while not Path(flag).exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        yield from batches
 
     told: list[Progress] = []
-    rows = frame(spark, 100, 8).repartition(4).mapInArrow(slow, COLUMNS)
-    table.insert(rows, progress=told.append)
-    assert len({each.done for each in told}) > 1
+
+    def tell(now: Progress) -> None:
+        told.append(now)
+        Path(flag).touch()
+
+    rows = frame(spark, 100, 8).repartition(4).mapInArrow(patient, COLUMNS)
+    table.insert(rows, progress=tell)
+    assert told[0].files == 0 < told[-1].files
+    assert told[-1].done == told[-1].total
+
+
+def test_the_end_is_told_also_where_sparks_tracker_has_heard_of_no_job_yet(spark):
+    told: list[Progress] = []
+    progress = JobProgress(spark.sparkContext, "lakelatch-nobody", told.append, "upsert")
+    with progress.watching():
+        progress.answered = 3
+    assert told == [Progress("upsert", 3, 3, "tasks", 0, 0, 0)]
 
 
 class _Enough(Exception):
@@ -145,15 +163,15 @@ def test_an_attempt_that_lost_begins_again(table, spark):
 
 
 def test_jobs_have_descriptions_that_say_what_they_do(table, spark):
-    seen = set()
     jobs = spark.sparkContext._jsc.sc().statusStore()
 
-    def look(_now: Progress) -> None:
+    def seen() -> bool:
         found = jobs.jobsList(None)
-        seen.update(str(found.apply(n).description()) for n in range(found.length()))
+        texts = [str(found.apply(n).description()) for n in range(found.length())]
+        return any(f"upsert into {table.table.url}: merges rows into their file groups" in each for each in texts)
 
-    table.upsert(frame(spark, 20, 20, 1), progress=look)
-    assert [each for each in seen if f"upsert into {table.table.url}: merges rows into their file groups" in each]
+    table.upsert(frame(spark, 20, 20, 1))
+    until(seen, "no job has the description")  # Spark tells of its jobs a moment later
 
 
 def test_what_cannot_be_called_is_refused_and_so_is_progress_in_a_transaction(table, spark):
