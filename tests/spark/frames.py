@@ -1,11 +1,29 @@
-"""Small DataFrames in tests: many in one job, since one for each takes longer than their rows; under settings of the session."""
+"""Small DataFrames in tests: many in one job, since one for each takes longer than their rows; under settings of the session;
+planned by Python again where a busy machine was too slow for Spark.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def planned(act: Callable[[], T]) -> T:
+    """What a call that has Python plan a read of the format returns.
+
+    Spark waits ten seconds, whatever its settings say, for each of those processes to start, which a busy machine may exceed.
+    """
+    for tries_left in range(9, -1, -1):
+        try:
+            return act()
+        except Exception as e:
+            if "Python worker failed to connect back" not in str(e) or not tries_left:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def keys_of(frames: Sequence[Any]) -> list[list[str]]:

@@ -16,6 +16,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import lakelatch.spark
 from lakelatch.occ.table import Table
 
+from .frames import planned
+
 UTC = dt.UTC
 
 
@@ -93,20 +95,24 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
 
 
 def told(rows: Any) -> list[str]:
-    return sorted(repr(row.asDict(recursive=True)) for row in rows.collect())
+    return sorted(repr(row.asDict(recursive=True)) for row in planned(rows.collect))
+
+
+def load(source: Any, url: str, **options: str) -> Any:
+    return planned(lambda: source.read.format("lakelatch").options(**options).load(url))
 
 
 def test_a_read_by_the_format_is_that_of_the_table(source: Any, table: Table) -> None:
     """Of every type and condition, also where it is an option; and plain Python finds the same rows."""
     ours = lakelatch.spark.open(source, table)
-    theirs = source.read.format("lakelatch").load(table.url)
+    theirs = load(source, table.url)
     assert theirs.schema == ours.read().schema
     assert told(theirs) == told(ours.read())
     for condition in CONDITIONS:
         whole = ours.read().where(condition)
         assert told(theirs.where(condition)) == told(ours.read(filter=condition)) == told(whole), condition
         if condition not in ONLY_SPARK:
-            pushed = source.read.format("lakelatch").option("where", condition).load(table.url)
+            pushed = load(source, table.url, where=condition)
             assert told(pushed) == told(whole), condition
             plain = table.read(where=condition, columns=["id"]).to_pylist()
             assert sorted(row["id"] for row in plain) == sorted(row.id for row in whole.collect()), condition
@@ -114,22 +120,23 @@ def test_a_read_by_the_format_is_that_of_the_table(source: Any, table: Table) ->
 
 def test_options_say_what_is_read(source: Any, table: Table) -> None:
     first = table.commits()[1][0]
-    rows = source.read.format("lakelatch").option("as_of", first.requested).option("columns", "n, id").load(table.url)
+    rows = load(source, table.url, as_of=first.requested, columns="n, id")
     assert told(rows) == ["{'n': 1, 'id': 'a'}"]
-    some = source.read.format("lakelatch").schema("id string, n int").load(table.url)
+    some = planned(lambda: source.read.format("lakelatch").schema("id string, n int").load(table.url))
     assert told(some.where("n = 2")) == ["{'id': 'b', 'n': 2}"]
-    assert some.count() == 5, "Spark keeps the reader, and what it was told for the query before"
-    assert some.where("n = 1").union(some.where("n = 2")).count() == 2
-    nothing = source.read.format("lakelatch").option("where", "city = 'nowhere'").load(table.url)
-    assert nothing.count() == 0, "Spark makes up a part where there is none"
+    assert planned(some.count) == 5, "Spark keeps the reader, and what it was told for the query before"
+    assert planned(some.where("n = 1").union(some.where("n = 2")).count) == 2
+    nothing = load(source, table.url, where="city = 'nowhere'")
+    assert planned(nothing.count) == 0, "Spark makes up a part where there is none"
 
 
 def test_sql_reads_it_by_name(source: Any, table: Table) -> None:
     ours = lakelatch.spark.open(source, table)
     assert source.sql("select count(*) as n from {t} where city = 'x'", t=ours.read()).first().n == 2
     ours.read(columns=["id"]).createOrReplaceTempView("of_ours")
-    source.sql(f"create or replace temporary view by_format using lakelatch options (path '{table.url}')")
-    assert source.sql("select count(*) as n from of_ours join by_format using (id)").first().n == 5
+    view = f"create or replace temporary view by_format using lakelatch options (path '{table.url}')"
+    planned(lambda: source.sql(view))
+    assert planned(source.sql("select count(*) as n from of_ours join by_format using (id)").first).n == 5
 
 
 @pytest.mark.parametrize(
@@ -152,7 +159,7 @@ def test_what_it_cannot_do_is_refused_in_a_sentence(
     source: Any, table: Table, act: Callable[[Any, str], Any], said: str
 ) -> None:
     with pytest.raises(PySparkException, match=said):
-        act(source, table.url)
+        planned(lambda: act(source, table.url))
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
@@ -174,17 +181,14 @@ class Query:
             if land is not None:
                 land(rows, number)
 
-        rows = self.spark.readStream.format("lakelatch").options(**self.options).load(self.url)
+        rows = planned(lambda: self.spark.readStream.format("lakelatch").options(**self.options).load(self.url))
         query = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(self.checkpoint))
-        for tries_left in range(9, -1, -1):
+
+        def run() -> None:
             self.came.clear()
-            try:
-                query.trigger(availableNow=True).start().awaitTermination()
-                break
-            except StreamingQueryException as e:
-                # Before anything has begun: Spark waits ten seconds for Python to start, which a busy machine may exceed.
-                if "Python worker failed to connect back" not in str(e) or not tries_left:
-                    raise
+            query.trigger(availableNow=True).start().awaitTermination()
+
+        planned(run)
         return self.came
 
 

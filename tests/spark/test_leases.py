@@ -47,7 +47,7 @@ class Pair:
         """The JVM has collected what these refer to: Spark's listeners may have it until they have told of the last job."""
         for _ in range(100):
             gc.collect()
-            self.spark._jsc.sc().listenerBus().waitUntilEmpty()
+            self.spark._jsc.sc().listenerBus().waitUntilEmpty(600_000)
             self.spark._jvm.java.lang.System.gc()
             if all(each.refersTo(None) for each in scans):
                 return

@@ -21,7 +21,7 @@ from lakelatch.hudi.table import partition_paths
 from lakelatch.spark import JobSizes
 
 from ..conditions import random_conditions as made
-from .frames import keys_of
+from .frames import keys_of, planned
 
 ROWS, CONDITIONS = 24, 8
 # The columns that tables are partitioned by, of all types that can be.
@@ -167,10 +167,10 @@ def compare(spark: Any, drawn: Drawn, seed: int) -> None:
                     plain = keys(table.read(where=sql, **what))
                     ways.append((f"{what} where {sql}", ours.read(filter=sql, **what), plain))
                 assert keys(table.read(where=sql, as_of_completion=then)) == drawn.met(condition, rows_then)
-                by_format = spark.read.format("lakelatch").option("where", sql).load(table.url)
+                by_format = planned(lambda sql=sql: spark.read.format("lakelatch").option("where", sql).load(table.url))
                 ways.append((f"by the format where {sql}", by_format, now))
         ways.append(("changes", ours.read_incremental(after), keys(table.changes(after=after))))
-        found = keys_of([frame for _, frame, _ in ways])
+        found = planned(lambda: keys_of([frame for _, frame, _ in ways]))
         wrong = [(what, keys, told) for (what, _, keys), told in zip(ways, found, strict=True) if keys != told]
         assert not wrong, (table.config.partition_fields, wrong)
 
