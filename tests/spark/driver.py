@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from lakelatch.occ.check.check import check
 from lakelatch.occ.liveness.markers import MARKERS
+from lakelatch.occ.table import Table
 from lakelatch.spark import JobSizes
+from lakelatch.testing.contention import until
 from lakelatch.testing.faults import FaultStore, On, Pause
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +34,23 @@ def meanwhile(table: Any, other: Callable[[], object]) -> None:
     """Once, when the next write of this table is about to commit, something else happens."""
     # The first call of a commit looks for files of the transaction that nobody has staged.
     table.table.store.add(Pause(On("list", MARKERS), call=other))
+
+
+def swept(table: Table) -> None:
+    """Nothing is left over of jobs that were cancelled or killed.
+
+    Spark ends their tasks while these may be sending a marker: it arrives when the transaction is over, and the next cleaning
+    removes it.
+    """
+
+    def clean() -> bool:
+        findings = check(table.store, deep=True).findings
+        assert {each.kind for each in findings} <= {"markers-of-ended"}, findings
+        if findings:
+            table.rollback_failed_writes()
+        return not findings
+
+    until(clean, "something is left over")
 
 
 def started(module: str, folder: Path, *steps: str, stdout: int | None = None) -> subprocess.Popen[str]:

@@ -19,13 +19,12 @@ import pytest
 import lakelatch
 import lakelatch.spark
 from lakelatch.demo.cluster import until
-from lakelatch.occ.check import check
 from lakelatch.occ.table import Table
 from lakelatch.spark import JobSizes
 from lakelatch.testing.faults import FaultStore, Pause
 
 from .cancel_job import NEW, OLD, Publishing, rows, stuck
-from .driver import DriverStore, started
+from .driver import DriverStore, started, swept
 from .service_job import OfData, Wait
 
 PATIENCE_S = 300.0
@@ -63,7 +62,7 @@ def sound(place: str, count: int) -> None:
     with lakelatch.open(place) as table:
         table.rollback_failed_writes()
         assert table.plans() == []
-        assert check(table.store, deep=True).findings == ()
+        swept(table)
         assert table.read().count() == count
         table.upsert([{"id": "last", "city": "c0", "n": 1}])
         assert table.read().count() == count + 1

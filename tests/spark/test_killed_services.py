@@ -14,11 +14,10 @@ import pytest
 
 import lakelatch
 from lakelatch.demo.cluster import until
-from lakelatch.occ.check import check
 from lakelatch.occ.table import Table
 
 from ..servers import send_signal
-from .driver import started
+from .driver import started, swept
 from .service_job import CALLS
 from .test_services import filled, rows_of
 
@@ -69,7 +68,7 @@ def sound(table: Table, before: list[dict[str, Any]]) -> None:
     """Its rows are those of before, and nothing is there that nobody needs."""
     assert rows_of(table) == before
     assert table.plans() == []
-    assert check(table.store, deep=True).findings == ()
+    swept(table)
 
 
 def data_files(folder: Path) -> list[str]:
