@@ -266,6 +266,9 @@ class Landing:
             except LockTimeoutError:
                 if self._by_others():
                     return
+                attempt.require_in(
+                    session.log.state
+                )  # who was rolled back waits no longer, and the lock is not to blame
                 raise
             try:
                 if self._by_others():

@@ -70,6 +70,8 @@ _Marks = npt.NDArray[np.bool_]
 Partners = npt.NDArray[
     np.signedinteger[Any]
 ]  # for each row of a slice the place of the incoming key that is its own, or -1
+# The partners of a slice's rows, and of those that its base file has; the second None where it has no log files.
+_Held = tuple[Partners, Partners | None]
 Found = tuple[
     FileSlice, _Marks, Partners | None
 ]  # a slice, a mark for each key that it takes, what is known of its rows
@@ -507,21 +509,32 @@ def _renumbered(partner: Partners | None, kept: _Marks) -> Partners | None:
 def holders(plan: Plan, partition: str, keys: pa.Array) -> list[Found]:
     """The slices that hold some of the keys. An insert looks no key up, so several may hold one."""
     slices = list(plan.slices.get(partition, ()))
-    with closing(_partners_of_each(plan.spec, slices, keys)) as partners:
-        found = [(old, _met(p, len(keys)), p) for old, p in zip(slices, partners, strict=True) if p is not None]
-    return [each for each in found if each[1].any()]
+    found: list[Found] = []
+    with closing(_held_by_each(plan.spec, slices, keys)) as held:
+        for old, each in zip(slices, held, strict=True):
+            if each is not None and (mine := _met(each[0], len(keys)) | _stored(each, len(keys))).any():
+                found.append((old, mine, each[0]))
+    return found
 
 
 def owners(plan: Plan, partition: str, keys: pa.Array) -> tuple[list[Found], _Marks]:
     """The slices of a partition that take some of the keys, which do not repeat; a mark for the keys that none of them takes.
 
-    A key that stands in several slices, because an insert looked no key up, goes into all of them, as in Hudi.
+    A key that stands in several slices, because an insert looked no key up, goes into all of them, as in Hudi. One that a log
+    file has deleted is in the base file still, and Hudi's simple index looks there: it stays in its group, unless another has
+    its row.
     """
-    slices = sorted(plan.slices.get(partition, ()), key=_bytes)
-    with closing(_partners_of_each(plan.spec, slices, keys)) as found:
-        partners = list(found)
-    marks = [_met(each, len(keys)) if each is not None else np.zeros(len(keys), bool) for each in partners]
-    fresh = ~np.logical_or.reduce(marks) if marks else np.ones(len(keys), bool)
+    slices, count = sorted(plan.slices.get(partition, ()), key=_bytes), len(keys)
+    with closing(_held_by_each(plan.spec, slices, keys)) as found:
+        held = list(found)
+    partners = [each[0] if each is not None else None for each in held]
+    marks = [_met(each, count) if each is not None else np.zeros(count, bool) for each in partners]
+    fresh = ~np.logical_or.reduce(marks) if marks else np.ones(count, bool)
+    for mine, each in zip(marks, held, strict=True):
+        if each is not None and fresh.any():
+            back = fresh & _stored(each, count)
+            mine |= back
+            fresh &= ~back
     touched = {number for number, mine in enumerate(marks) if mine.any()}
     for number in _with_room(slices, touched, plan.spec):
         places = np.flatnonzero(fresh)
@@ -561,8 +574,13 @@ def _room(spec: FileSpec, old: FileSlice, partners: Partners | None, count: int)
     return int((spec.target_file_bytes - old.size) * rows / max(size, 1)) if rows else min(count, spec.row_group_rows)
 
 
-def _partners_of_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[Partners | None]:
-    """What `_partners` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
+def _stored(held: _Held, count: int) -> _Marks:
+    """Which of so many keys are in the base file of a slice that has log files, deleted or not."""
+    return np.zeros(count, bool) if held[1] is None else _met(held[1], count)
+
+
+def _held_by_each(spec: FileSpec, slices: Sequence[FileSlice], keys: pa.Array) -> Generator[_Held | None]:
+    """What `_held` tells of each slice, in order; the next ones are read meanwhile, since most wait for the store."""
     if spec.spans is not None:
         spec.spans.recall(spec.store, slices)
     sought = SoughtKeys(keys)
@@ -583,34 +601,34 @@ def _excluded(spec: FileSpec, old: FileSlice, keys: SoughtKeys) -> bool:
     return spec.spans is not None and not old.logs and spec.spans.exclude(old.path, keys)
 
 
-def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: SoughtKeys) -> Generator[Partners | None]:
+def _of_opened(spec: FileSpec, slices: Sequence[FileSlice], keys: SoughtKeys) -> Generator[_Held | None]:
     if len(slices) == 1:
-        yield _partners(spec, slices[0], keys)
+        yield _held(spec, slices[0], keys)
         return
     with ThreadPoolExecutor(_READ_AHEAD, thread_name_prefix="lakelatch-index") as pool:
         rest = iter(slices)
-        ahead = deque(pool.submit(_partners, spec, each, keys) for each in islice(rest, _READ_AHEAD))
+        ahead = deque(pool.submit(_held, spec, each, keys) for each in islice(rest, _READ_AHEAD))
         try:
             while ahead:
                 found = ahead.popleft().result()
-                ahead.extend(pool.submit(_partners, spec, each, keys) for each in islice(rest, 1))
+                ahead.extend(pool.submit(_held, spec, each, keys) for each in islice(rest, 1))
                 yield found
         finally:
             for each in ahead:
                 each.cancel()
 
 
-def _partners(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> Partners | None:
+def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
     """For each row of a slice the place of its key among these, or -1; None when none of them can be in it."""
-    if old.logs:
-        # A key that a log file deletes is in the base file still, and Hudi's simple index looks there: it stays in its group.
-        held = array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
-        if old.base is not None:
-            with OldFile(spec, old.base.path) as file:
-                held = pa.concat_arrays([held, file.keys()])
-        return np.asarray(pc.index_in(held, value_set=sought.keys).fill_null(-1))
-    with OldFile(spec, old.path) as file:
-        return None if file.lacks_all(sought) else file.partners(sought.keys)
+    if not old.logs:
+        with OldFile(spec, old.path) as file:
+            return None if file.lacks_all(sought) else (file.partners(sought.keys), None)
+    there = array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
+    partners = np.asarray(pc.index_in(there, value_set=sought.keys).fill_null(-1))
+    if old.base is None:
+        return partners, None
+    with OldFile(spec, old.base.path) as file:
+        return partners, None if file.lacks_all(sought) else file.partners(sought.keys)
 
 
 # One file group ---------------------------------------------------------------------------------------------------

@@ -630,6 +630,21 @@ def _never_looks(self: together.Waiter) -> bool:
     return False
 
 
+def test_who_is_rolled_back_while_it_waits_hears_that_and_not_that_the_lock_was_busy(impatient):
+    a, b = impatient.writer("A"), impatient.writer("B")
+    txn = begun(a, "a", "new")
+
+    def rolled_back() -> None:
+        begin = b.table.session.log.catch_up().open[txn.instant]
+        assert b.table.session.cleaner.roll_back(begin, reason="it was silent")
+
+    began = a.env.monotonic()
+    with pytest.raises(lakelatch.RolledBackError, match="Nothing of it landed"):
+        waits_and(impatient, a, txn, 1.0, rolled_back)
+    assert a.env.monotonic() < began + 4.0, "it waits no longer"
+    assert impatient.content() == BEGUN
+
+
 def test_who_gives_up_waiting_ends_by_its_own_abort_entry_and_nobody_takes_it_any_more(impatient):
     a, b = impatient.writer("A"), impatient.writer("B")
     txn = begun(a, "a", "new")

@@ -115,6 +115,28 @@ def test_a_row_that_comes_back_older_than_the_one_that_was_deleted(tmp_path):
         sound(t)
 
 
+@pytest.mark.parametrize("options", [{}, {"ordering_field": "v"}], ids=str)
+@pytest.mark.parametrize("write", ["upsert", "merge"])
+def test_a_row_that_was_inserted_again_after_a_delete_stays_one(tmp_path, options, write):
+    """Its key is in the base file of the group where it was deleted, and again in the one where it was inserted."""
+    with table(tmp_path / "t", small_file_bytes=0, **options) as t:
+        for turn in (1, 2):
+            t.insert(rows({"x0": turn, f"x{turn}": turn}))
+            t.delete(keys("x0"))
+        t.upsert(rows({"x0": 3}))  # of two groups that have its key, one takes it
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 3, "x1": 1, "x2": 2}
+        t.delete(keys("x0"))
+        t.insert(rows({"x0": 4}))
+        changed = rows({"x0": 5})
+        if write == "upsert":
+            assert t.upsert(changed).updated == 1
+        else:
+            merge = t.merge(changed).when_matched(update="all").when_not_matched(insert="all")
+            assert merge.run().updated == 1
+        assert content(t) == independent_content(tmp_path / "t") == {"x0": 5, "x1": 1, "x2": 2}
+        sound(t)
+
+
 def test_what_was_aborted_or_rolled_back_leaves_no_log_file(tmp_path):
     with table(tmp_path / "t") as t, lakelatch.open(str(tmp_path / "t"), env=t.env, writer="cleaner") as other:
         t.run(lambda txn: txn.upsert(rows({"x0": 1})))
