@@ -21,7 +21,7 @@ from ...errors import LakeLatchError
 from ...hudi.files import BaseFile, LogFile, list_data_files
 from ...hudi.timeline import COMMIT_ACTIONS, COMPLETED_AS, Instant, Timeline, decode_commit, file_name, parse
 from ...storage import Store, is_far
-from ..entries import REQUESTS, SIDES, Begin, Commit, End, LogEntry
+from ..entries import BEGINS, REQUESTS, SIDES, Begin, BeginRequest, Commit, End, LogEntry
 from ..log import CommitLog, LogState, metadata_of
 from .heartbeat import HEARTBEATS, HeartbeatObserver, heartbeat_path
 from .markers import Left, Marker, delete_announced, instants_with_markers, left_by, remove
@@ -204,7 +204,7 @@ class FailedWriteCleaner:
         return sum(self.sweep(instant) for instant in sorted(left - set(mine)))
 
     def sweep_strays(self, timeline: Timeline, mine: Iterable[str]) -> int:
-        """Delete what came after the sweep: late puts of a pending instant, a side object, or a data file without marker.
+        """Delete what came after the sweep: late puts of a pending instant, a side object, a request, a data file without marker.
 
         Looks at every data file, so this is for a cleaning that somebody asks for. Files of which the log knows nothing
         are a stranger's or an archived commit's and stay. Returns the number of data files deleted.
@@ -224,9 +224,7 @@ class FailedWriteCleaner:
         files: list[BaseFile | LogFile] = [*listing.bases, *listing.logs]
         for file in files:
             found.setdefault(file.instant, []).append(file.path)
-        for path in self._requests():
-            if path.rpartition("/")[2].partition("-")[0] not in state.open:
-                self._store.delete(path)
+        self._sweep_requests(state)
         names = {file_name(instant) for instant in timeline.completed}
         deleted = self._sweep_unnamed(names, {t: paths for t, paths in found.items() if t in landed and paths})
         for path in returned_files(self._store, timeline, files):
@@ -240,6 +238,16 @@ class FailedWriteCleaner:
                 deleted += sum(delete_data_file(self._store, path, instant=instant) for path in found[instant])
                 deleted += self._sweep_dead(instant, "")
         return deleted
+
+    def _sweep_requests(self, state: LogState) -> None:
+        """Requests of what has ended, and to begin in an epoch that is over; also where nobody lands together any more."""
+        for request in self._store.list(REQUESTS):
+            if request.name.partition("-")[0] not in state.open:
+                self._store.delete(request.path)
+        for name in self._store.names(BEGINS):
+            asked = BeginRequest.of(name.rpartition("/")[2])
+            if asked is not None and asked.epoch < self._log.epoch:
+                self._store.delete(asked.path)
 
     def _undone(self, state: LogState, timeline: Timeline) -> set[str]:
         """Names of instants that are taken back. Of a deleted savepoint only the log says so, perhaps an older epoch.

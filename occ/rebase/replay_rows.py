@@ -235,7 +235,7 @@ def write_changes(files: Files, slice_: FileSlice, base: pa.Table, merged: Merge
         keys = [*change.deleted, *(change.rows.column(RECORD_KEY).to_pylist() if change.rows is not None else ())]
         mine = pc.is_in(base.column(RECORD_KEY), value_set=pa.array(keys, pa.string()))
         _refuse_later(lost, base.select([COMMIT_TIME, RECORD_KEY]).filter(mine))
-    files.append(slice_, change.rows, change.deleted, inserts=merged.inserts)
+    files.append(slice_, change.rows, change.deleted, inserts=merged.inserts, inserted=merged.inserted_keys)
 
 
 def _refuse_later(lost: Lost, rows: pa.Table) -> None:

@@ -239,14 +239,23 @@ class Files:
         deletes: Sequence[str] = (),
         *,
         inserts: int = 0,
+        inserted: pa.Array | None = None,
         note: Mapping[str, str] | None = None,
     ) -> None:
-        """Log files onto a slice, of rows and of keys to delete; published meanwhile. Arguments as of `in_log_files`."""
+        """Log files onto a slice, of rows and of keys to delete; published meanwhile.
+
+        Arguments as of `in_log_files`, and ``inserted`` as of `LogFileWriter`.
+        """
 
         def begin(number: int) -> LogFileWriter:
-            version = self._first_log + number
             return LogFileWriter(
-                self.spec, onto, token=self._token, version=version, numbers=self._numbers, announced=self._markers.get
+                self.spec,
+                onto,
+                token=self._token,
+                version=self._first_log + number,
+                numbers=self._numbers,
+                announced=self._markers.get,
+                inserted=None if number else inserted,
             )
 
         for writer in in_log_files(self.spec, begin, rows, deletes, inserts=inserts, note=note):
@@ -623,12 +632,15 @@ def _held(spec: FileSpec, old: FileSlice, sought: SoughtKeys) -> _Held | None:
     if not old.logs:
         with OldFile(spec, old.path) as file:
             return None if file.lacks_all(sought) else (file.partners(sought.keys), None)
-    there = array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
-    partners = np.asarray(pc.index_in(there, value_set=sought.keys).fill_null(-1))
+    partners = np.asarray(pc.index_in(_live_keys(spec, old), value_set=sought.keys).fill_null(-1))
     if old.base is None:
         return partners, None
     with OldFile(spec, old.base.path) as file:
         return partners, None if file.lacks_all(sought) else file.partners(sought.keys)
+
+
+def _live_keys(spec: FileSpec, old: FileSlice) -> pa.Array:
+    return array_of_column(read_slice(spec, old, columns=()), RECORD_KEY)
 
 
 # One file group ---------------------------------------------------------------------------------------------------
@@ -648,7 +660,10 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
             incoming, partners = incoming.where(mine), None
     blind = plan.combine is None and appends(plan.spec, old) and (plan.delete or plan.spec.rule.as_hudi)
     if blind and (plan.delete or not _comes_back(plan.spec, old, incoming.keys)):
-        files.append(old, None, incoming.keys.to_pylist()) if plan.delete else files.append(old, incoming.slice())
+        if plan.delete:
+            files.append(old, None, incoming.keys.to_pylist())
+        else:
+            files.append(old, incoming.slice(), inserted=_come_back(plan.spec, old, incoming.keys, partners))
         return
     ours = old.instant == plan.spec.instant
     simple = plan.combine is None and (plan.delete or plan.spec.rule.plain) and not plan.spec.streams
@@ -659,6 +674,15 @@ def rewrite(plan: Plan, files: Files, old: FileSlice, incoming: Selection, partn
     if files.kept is not None and path and old.instant != plan.spec.instant:
         incoming.forget()
         files.kept[path] = partial(_effects, incoming, known, delete=plan.delete)
+
+
+def _come_back(spec: FileSpec, old: FileSlice, keys: pa.Array, partners: Partners | None) -> pa.Array | None:
+    """Of the keys, which its base file has, those that log files of a slice have deleted: so they are inserted anew."""
+    if not old.logs or not spec.wanted.keys:
+        return None
+    if partners is None:
+        return keys.filter(pc.invert(pc.is_in(keys, value_set=_live_keys(spec, old))))
+    return keys.filter(pa.array(~_met(partners, len(keys))))
 
 
 def _effects(incoming: Selection, known: _Marks, *, delete: bool) -> Effects:
@@ -680,7 +704,7 @@ def _merged_whole(plan: Plan, files: Files, old: FileSlice, incoming: Selection)
         if merged.inserts + merged.updates < incoming.num_rows:
             files.idle = True
     if not plan.delete and merged.changed and (change := log_change(plan.spec, old, base, merged)) is not None:
-        files.append(old, change.rows, change.deleted, inserts=merged.inserts)
+        files.append(old, change.rows, change.deleted, inserts=merged.inserts, inserted=merged.inserted_keys)
         return "", known
     return write_successor(files, old, merged), known
 

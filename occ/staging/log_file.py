@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ...conflict import NEW_KEYS
 from ...errors import CommitError, StorageError
 from ...hudi.files import LogName, avro_block, delete_block, join, log_file_name, parquet_block
 from ...hudi.merge import ordering_of
 from ...hudi.table import with_meta_columns
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, FileSlice, WriteStat
+from ..entries import FileFacts, hashed_keys, keys_in
 from .data_file import DataFile
 from .file_spec import FileSpec, refuse_if_over
 from .meta_columns import FileRows, RowNumbers
@@ -40,6 +42,7 @@ class LogFileWriter:
         token: names the task and the write of the transaction, and no attempt: another run of the task meets the file.
         version: of several log files of a transaction onto the slice, those with a larger one come later.
         merged: of a log compaction, T of the commits whose blocks it takes the place of.
+        inserted: keys of rows of the write that the slice lacks, for the commit to tell where the table wants it.
     """
 
     def __init__(
@@ -52,8 +55,10 @@ class LogFileWriter:
         numbers: RowNumbers,
         announced: Callable[[str], Marker | None] = lambda _path: None,
         merged: Sequence[str] = (),
+        inserted: pa.Array | None = None,
     ) -> None:
         self._spec, self._onto, self._merged = spec, onto, tuple(merged)
+        self._inserted = inserted if spec.wanted.keys else None
         self._version = version
         self.name = log_file_name(LogName(onto.file_id, spec.instant, version, token))
         self._new = onto.base is None and not onto.logs  # a group that nobody has written before our snapshot
@@ -148,7 +153,12 @@ class LogFileWriter:
             log_files=(self.name,),
             log_version=self._version,
             log_offset=0,
+            facts=self._facts(),
         )
+
+    def _facts(self) -> FileFacts | None:
+        keys = hashed_keys(self._inserted) if self._inserted is not None else None
+        return None if keys is None else FileFacts(b"", {NEW_KEYS: keys_in(self._onto.partition, keys)})
 
     def _written_otherwise(self) -> CommitError:
         return CommitError(

@@ -69,11 +69,10 @@ class Staged:
         for slice_ in slices:
             group = self.now(slice_.group)
             self._replaced |= {slice_.group, group}
+            self._values = None
             self._logs.pop(group, None)
-            if self._stats.pop(group, None) is not None:
-                self._values = None
-                if (place := self._moved.pop(group, None)) is not None:
-                    self._replaced.add(place)
+            if self._stats.pop(group, None) is not None and (place := self._moved.pop(group, None)) is not None:
+                self._replaced.add(place)
 
     # --- several writes ------------------------------------------------------------------------------------------
 
@@ -241,7 +240,7 @@ class Staged:
     def values(self) -> dict[str, Values]:
         """What it wrote that no two rows may share."""
         if self._values is None:
-            facts = [(s.partition, s.facts.values) for s in self._stats.values() if s.facts]
+            facts = [(s.partition, s.facts.values) for s in self.stats if s.facts]
             if not facts:
                 return {}
             self._values = together(facts)

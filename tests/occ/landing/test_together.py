@@ -344,6 +344,17 @@ def test_one_that_was_rolled_back_is_not_taken(world):
         dead.commit()
 
 
+def test_a_cleaning_removes_requests_where_commits_do_not_land_together_any_more(world):
+    a, b = world.writer("A"), world.writer("B")
+    asks(begun(a, "a", "of the dead"))
+    open_still = begun(b, "b", "of the living")
+    asks(open_still)
+    b.table.change_settings(group_commit=False)
+    a.die()
+    b.table.rollback_failed_writes()
+    assert requests(world) == [f"{open_still.instant}-0"]
+
+
 # --- who is left out ---------------------------------------------------------------------------------------------------
 
 

@@ -137,6 +137,34 @@ def test_a_row_that_was_inserted_again_after_a_delete_stays_one(tmp_path, option
         sound(t)
 
 
+@pytest.mark.parametrize("write", ["upsert", "merge"])
+@pytest.mark.parametrize("first", ["the row that comes back", "the inserted row"])
+def test_a_row_that_comes_back_has_a_new_key(tmp_path, first, write):
+    """Who inserts it at the same time meets it, though the one is a log file and the other a base file of its own."""
+    with table(tmp_path / "t") as t, lakelatch.open(str(tmp_path / "t"), env=t.env, writer="other") as other:
+        t.insert(rows({"x0": 1, "x1": 1}))
+        t.delete(keys("x0"))
+        back, inserts = t.transaction(), other.transaction("insert")
+        if write == "upsert":
+            back.upsert(rows({"x0": 2, "x1": 2}))
+        else:
+            back.merge(rows({"x0": 2, "x1": 2})).when_matched(update="all").when_not_matched(insert="all").run()
+        inserts.insert(rows({"x0": 3}))
+        if first == "the inserted row":
+            inserts.commit()
+            with pytest.raises(ConflictError, match="both inserted the same new key"):
+                back.commit()
+        else:
+            back.commit()
+            with pytest.raises(lakelatch.DuplicateKeyError):
+                inserts.commit()
+        assert content(t) == ({"x0": 3, "x1": 1} if first == "the inserted row" else {"x0": 2, "x1": 2})
+        known = t.transaction()
+        known.upsert(rows({"x1": 4}))
+        assert not known.workspace.changes.values()
+        known.abort()
+
+
 def test_what_was_aborted_or_rolled_back_leaves_no_log_file(tmp_path):
     with table(tmp_path / "t") as t, lakelatch.open(str(tmp_path / "t"), env=t.env, writer="cleaner") as other:
         t.run(lambda txn: txn.upsert(rows({"x0": 1})))

@@ -222,6 +222,19 @@ def test_a_request_of_an_epoch_that_is_over_begins_nobody_and_goes(world):
     assert requests(world) == []
 
 
+def test_a_cleaning_removes_requests_of_epochs_that_are_over(world):
+    a, b, c = (world.writer(name) for name in "ABC")
+    before_puts(b, lambda: a.table.transaction("insert"))
+    b.store.add(Refuse(On("delete", BEGINS), forever=True))
+    b.table.transaction("insert").abort()
+    c.table.rollback_failed_writes()
+    assert len(requests(world)) == 1, "it may be of somebody who waits for its begin"
+    end_epoch(c)
+    c.table.change_settings(group_commit=False)
+    c.table.rollback_failed_writes()
+    assert requests(world) == []
+
+
 # --- who gives up ----------------------------------------------------------------------------------------------------
 
 
