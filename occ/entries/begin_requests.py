@@ -1,6 +1,6 @@
 """Requests to begin: what who has lost a slot puts beside the log, so that whoever appends next begins it as well. Pure.
 
-The name of the object says all of the begin entry that is wanted, so that one listing tells a leader of all of them. A request is
+The path of the object says all of the begin entry that is wanted, so that one listing tells a leader of all of them. A request is
 a hint: it may be lost, late, doubled, stale or hostile, and whether somebody has begun is said by the log alone.
 """
 
@@ -20,6 +20,7 @@ from .operations import operation
 
 BEGINS = ".hoodie/.lakelatch/begins"
 _NAME_MAX = 800  # bytes; stores take 1,024 for a whole path
+_PART = 200  # bytes between two slashes: stores that keep objects as files take 255
 _NO_T = EARLIEST
 _FIELDS = {"action", "op", "writer", "process", "priority", "first", "asked"}
 
@@ -51,18 +52,20 @@ class BeginRequest:
         raw = {key: value for key, value in self.begin.fields().items() if key not in ("T", "asked")}
         text = json.dumps(raw, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
         told = urlsafe_b64encode(text.encode()).decode().rstrip("=")
-        return f"{BEGINS}/{self.epoch:013d}.{self.at_ms}.{self.settled}.{self.asked}.{told}"
+        name = f"{self.epoch:013d}.{self.at_ms}.{self.settled}.{self.asked}.{told}"
+        return "/".join([BEGINS, *(name[start : start + _PART] for start in range(0, len(name), _PART))])
 
     @property
     def fits(self) -> bool:
         """Whether a store takes such a name."""
-        return len(self.path) - len(BEGINS) <= _NAME_MAX and self == BeginRequest.of(self.path.rpartition("/")[2])
+        name = self.path.removeprefix(f"{BEGINS}/")
+        return len(name) <= _NAME_MAX and self == BeginRequest.of(name)
 
     @classmethod
     def of(cls, name: str) -> Self | None:
-        """From the name of its object; None for what is none, or asks for what nobody else may begin."""
+        """From its path below `BEGINS`; None for what is none, or asks for what nobody else may begin."""
         try:
-            epoch, at_ms, settled, asked, told = name.split(".")
+            epoch, at_ms, settled, asked, told = name.replace("/", "").split(".")
             if len(name) > _NAME_MAX or len(epoch) != 13 or not is_asked(asked):
                 return None
             text = urlsafe_b64decode(told + "=" * (-len(told) % 4)).decode()
@@ -79,4 +82,4 @@ class BeginRequest:
             )
         except (LakeLatchError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
             return None
-        return found if found.path.rpartition("/")[2] == name else None
+        return found if found.path == f"{BEGINS}/{name}" else None

@@ -244,8 +244,8 @@ class FailedWriteCleaner:
         for request in self._store.list(REQUESTS):
             if request.name.partition("-")[0] not in state.open:
                 self._store.delete(request.path)
-        for name in self._store.names(BEGINS):
-            asked = BeginRequest.of(name.rpartition("/")[2])
+        for name in self._store.names(BEGINS, recursive=True):
+            asked = BeginRequest.of(name)
             if asked is not None and asked.epoch < self._log.epoch:
                 self._store.delete(asked.path)
 

@@ -188,14 +188,14 @@ class BeginEntry:
         """Whom the entry may begin besides."""
         session = self._session
         try:
-            names = session.store.names(BEGINS)
+            names = session.store.names(BEGINS, recursive=True)
         except LakeLatchError as e:
             _log.info("%s: requests to begin were not listed: %s", session.url, e)
             return []
         found: dict[str, BeginRequest] = {}
         old: list[str] = []
         for name in names:
-            request = BeginRequest.of(name.rpartition("/")[2])
+            request = BeginRequest.of(name)
             if request is None:
                 continue
             if takes(state, epoch, request):

@@ -22,7 +22,7 @@ class Asked:
     def made(self, path: str, objects: Objects) -> None:
         """An object has appeared."""
         if path.startswith(BEGINS):
-            request = BeginRequest.of(path.rpartition("/")[2])
+            request = BeginRequest.of(path.removeprefix(f"{BEGINS}/"))
             assert request is not None, f"nobody understands {path}"
             self.requests.add(request)
         elif path.startswith(LOG) and b'"kind":"begins"' in objects.stored[path].body:

@@ -97,7 +97,7 @@ def groups(world: World) -> list[GroupBegin]:
 
 def requests(world: World) -> list[str]:
     folder = world.folder / BEGINS
-    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
 
 
 # --- what begins -----------------------------------------------------------------------------------------------------
@@ -364,14 +364,24 @@ def test_on_a_local_disk_and_without_the_setting_nobody_asks(make_world, monkeyp
 
 def test_a_name_says_all_of_the_request():
     assert REQUEST.fits
-    assert BeginRequest.of(REQUEST.path.rpartition("/")[2]) == REQUEST
+    assert BeginRequest.of(REQUEST.path.removeprefix(f"{BEGINS}/")) == REQUEST
+
+
+@pytest.mark.parametrize("host", ["h", "h" * 63])
+def test_a_store_that_keeps_objects_as_files_takes_the_name(host):
+    process = Process(host, "c2f59d4c-6c32-49ce-bb5e-2a2716edc410pid:[4026531836]", 4194304, "123456789")
+    request = replace(REQUEST, begin=replace(REQUEST.begin, writer=f"{host}:4194304", process=process))
+    assert request.fits
+    assert max(map(len, request.path.split("/"))) < 255
+    assert BeginRequest.of(request.path.removeprefix(f"{BEGINS}/")) == request
 
 
 def named(**changed: object) -> str:
-    epoch, at_ms, settled, asked, _ = REQUEST.path.rpartition("/")[2].split(".")
+    epoch, at_ms, settled, asked, _ = REQUEST.path.removeprefix(f"{BEGINS}/").replace("/", "").split(".")
     raw = {"action": "commit", "op": "INSERT", "writer": "w", "process": None} | changed
     text = json.dumps(raw, separators=(",", ":"), sort_keys=True)
-    return ".".join((epoch, at_ms, settled, asked, urlsafe_b64encode(text.encode()).decode().rstrip("=")))
+    name = ".".join((epoch, at_ms, settled, asked, urlsafe_b64encode(text.encode()).decode().rstrip("=")))
+    return "/".join(name[start : start + 200] for start in range(0, len(name), 200))
 
 
 @pytest.mark.parametrize(
@@ -384,6 +394,8 @@ def named(**changed: object) -> str:
         named().replace(ASKED, ASKED[:-1]),
         named().replace(ASKED, ASKED.upper()),
         named() + "=",
+        named(writer="w" * 200).replace("/", ""),
+        named().replace(".", "/."),
         named(action="clean"),
         named(op="CLEAN"),
         named(op=7),
@@ -411,9 +423,10 @@ def test_a_request_whose_name_no_store_takes_is_not_put(world):
 
 
 def test_strange_objects_beside_the_requests_stop_nobody(world):
-    (world.folder / BEGINS).mkdir(parents=True)
     for name in ("x", named(action="clean"), named(op="NO SUCH")):
-        (world.folder / BEGINS / name).touch()
+        path = world.folder / BEGINS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     _, mine, _, _ = begun_by_another(world)
     insert(mine, "a", "of b")
     assert mine.commit()
