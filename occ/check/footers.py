@@ -153,15 +153,16 @@ def check_keys(
 
     from ...hudi.table import wide_hashes
 
-    by_partition: dict[str, list[BaseFile]] = defaultdict(list)
+    by_partition: dict[str, list[FileSlice]] = defaultdict(list)
     for each in slices:
         if each.base is not None and each.base.extension == "parquet":
-            by_partition[each.partition].append(each.base)
-    done, total = 0, sum(len(bases) for bases in by_partition.values())
-    for partition, bases in by_partition.items():
+            by_partition[each.partition].append(each)
+    done, total = 0, sum(len(those) for those in by_partition.values())
+    for partition, those in by_partition.items():
         hashes = []
-        for base in bases:
-            keys = _keys(store, config, base, out, whole=True)
+        for each in those:
+            assert each.base is not None
+            keys = _keys(store, config, each.base, out, whole=True)
             hashes.append(wide_hashes(keys) if keys is not None else np.zeros(0, np.uint64))
             done += 1
             if progress:
@@ -169,23 +170,24 @@ def check_keys(
         ordered = np.sort(np.concatenate(hashes))
         suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if len(suspects):
-            _name_duplicates(store, config, partition, bases, suspects, out)
+            _name_duplicates(store, config, partition, those, suspects, out)
 
 
 def _name_duplicates(
-    store: Store, config: TableConfig, partition: str, bases: list[BaseFile], suspects: Any, out: Findings
+    store: Store, config: TableConfig, partition: str, slices: list[FileSlice], suspects: Any, out: Findings
 ) -> None:
-    """Look again at the rows with equal hashes: different keys may share one."""
+    """Look again at the rows with equal hashes: different keys may share one, and log files may have deleted a row."""
     import numpy as np
 
     from ...hudi.table import shown, wide_hashes
 
     where: dict[str, list[str]] = defaultdict(list)
-    for base in bases:
-        keys = _keys(store, config, base, out)
-        if keys is not None:
-            for key in keys.filter(np.isin(wide_hashes(keys), suspects)).to_pylist():
-                where[key].append(base.path)
+    for each in slices:
+        assert each.base is not None
+        keys = _keys(store, config, each.base, out)
+        if keys is not None and len(keys := keys.filter(np.isin(wide_hashes(keys), suspects))):
+            for key in _left_by_logs(store, config, each, keys).to_pylist():
+                where[key].append(each.base.path)
     twice = {key: paths for key, paths in sorted(where.items()) if len(paths) > 1}
     if twice:
         files = sorted({path for paths in twice.values() for path in paths})
@@ -196,6 +198,22 @@ def _name_duplicates(
             f"{shown(list(twice))}, in {', '.join(files[:3])}{' and more' if len(files) > 3 else ''}",
             "rewrite the partition, keeping one row for each key",
         )
+
+
+def _left_by_logs(store: Store, config: TableConfig, slice_: FileSlice, keys: Any) -> Any:
+    """Those of some keys of its base file that the log files of a slice have not deleted; all where that cannot be told."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ...hudi.merge import merged_rows
+
+    if not slice_.logs or not config.populate_meta_fields:
+        return keys
+    try:
+        rows = merged_rows(store, config, slice_, columns=(), meta=False)
+        return keys.filter(pc.is_in(keys, value_set=rows.column(RECORD_KEY)))
+    except (pa.ArrowException, OSError, LakeLatchError):  # of the log files another finding tells
+        return keys
 
 
 def _keys(store: Store, config: TableConfig, base: BaseFile, out: Findings, *, whole: bool = False) -> Any:

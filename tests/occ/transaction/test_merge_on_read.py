@@ -128,6 +128,7 @@ def test_a_row_that_was_inserted_again_after_a_delete_stays_one(tmp_path, option
         t.delete(keys("x0"))
         t.insert(rows({"x0": 4}))
         changed = rows({"x0": 5})
+        assert check(t.store, deep=True).sound(), "one of the rows with its key is deleted"
         if write == "upsert":
             assert t.upsert(changed).updated == 1
         else:
