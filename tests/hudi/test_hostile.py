@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import struct
 import zlib
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakelatch.errors import CorruptTableError
@@ -198,7 +200,23 @@ def test_rows_beyond_what_a_type_holds_are_damage():
     with pytest.raises(CorruptTableError, match="cannot be decoded"):
         block_of(record(huge), number(1000) + b"\x7f" * 1000).rows()
     with pytest.raises(CorruptTableError, match="cannot be decoded"):
-        block_of(record({"type": "long", "logicalType": "timestamp-micros"}), number(2**62)).rows()
+        block_of(record({"type": "int", "logicalType": "date"}), number(2**40)).rows()
+
+
+def test_times_that_python_has_none_for_are_read():
+    """Of the years before 1 and after 9999, at all depths and of every unit."""
+    units = {"timestamp-micros": "us", "timestamp-millis": "ms", "local-timestamp-micros": "us"}
+    for number_of, (name, unit) in itertools.product((2**60, -(2**60)), units.items()):
+        zone = None if name.startswith("local") else "UTC"
+        kind = {"type": "long", "logicalType": name}
+        (found,) = block_of(record(kind), number(number_of)).rows().columns
+        assert found.type == pa.timestamp(unit, zone)
+        assert found.cast(pa.int64()).to_pylist() == [number_of]
+        inner = {"type": "array", "items": kind}
+        (found,) = block_of(record(inner), number(1) + number(number_of) + number(0)).rows().columns
+        assert pc.list_flatten(found).cast(pa.int64()).to_pylist() == [number_of]
+    (found,) = block_of(record({"type": "int", "logicalType": "date"}), number(2**31 - 1)).rows().columns
+    assert found.cast(pa.int32()).to_pylist() == [2**31 - 1]
 
 
 def test_every_type_that_log_files_hold_is_still_read():

@@ -159,6 +159,7 @@ def test_rows_in_avro_are_what_they_were():
         assert (block.kind, block.instant, block.merged) == (AVRO, "3", ("1", "2"))
         if data is table:
             assert block.rows().select(schema.names).cast(schema) == table
+    assert block.rows().column("at").cast(pa.int64()).to_pylist() == far.cast(pa.int64()).to_pylist()
     assert _numbers_of(block, "at") == far.cast(pa.int64()).to_pylist()
 
 
@@ -175,3 +176,26 @@ def _numbers_of(block: Block, column: str) -> list[int]:
         )
         at += 4 + size
     return found
+
+
+TWICE = pa.MapArray.from_arrays([0, 2], pa.array(["k", "k"]), pa.array([1, 2]))
+NO_TEXT = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, 2)), pa.py_buffer(b"\xff\xfe")]
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (TWICE, "a map that has a key twice"),
+        (pa.ListArray.from_arrays([0, 1], TWICE), "a map that has a key twice"),
+        (pa.StructArray.from_arrays([TWICE], ["in"]), "a map that has a key twice"),
+        (NO_TEXT, "a text that is no UTF-8"),
+    ],
+)
+def test_what_avro_does_not_hold_is_refused(column, said):
+    schema = pa.schema([("v", column.type)])
+    rows = pa.table({name: ["x"] for name in META_COLUMNS} | {"v": column})
+    with pytest.raises(InputError, match=said) as error:
+        avro_block("3", with_meta_columns(schema, "t"), rows)
+    assert error.value.details["column"] == "v"

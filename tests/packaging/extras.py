@@ -40,6 +40,18 @@ with open_provider("memory://x") as locks, locks.acquire("k", wait_s=0):
     text = prometheus_client.generate_latest().decode()
 assert 'lakelatch_lock_leases{scheme="memory"} 1.0' in text, text
 """
+_LOGS = """
+import pyarrow as pa, lakelatch
+kind = pa.map_(pa.string(), pa.timestamp("us", "UTC"))
+schema = pa.schema([("id", pa.string()), ("version", pa.string()), ("seen", kind)])
+for ordering in ("version", None):
+    logged = lakelatch.create(f"logged {ordering}", record_key="id", schema=schema, type="merge_on_read", ordering_field=ordering)
+    for version in ("a", "b"):
+        logged.upsert(pa.Table.from_pylist([{"id": "1", "version": version, "seen": [(version, None)]}], schema))
+    logged.delete([{"id": "2"}])
+    assert logged.read().to_pylist() == [{"id": "1", "version": "b", "seen": [("b", None)]}]
+    assert logged.compact() and logged.read(columns=["version"]).to_pylist() == [{"version": "b"}]
+"""
 _TRACING = """
 import lakelatch
 from lakelatch import tracing
@@ -110,7 +122,7 @@ assert '"system": "ducklake"' in open("out/results.jsonl").read()
 
 @contextmanager
 def _core(_folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    yield script(ROOT / "README.md", spark=False), {}
+    yield script(ROOT / "README.md", spark=False) + _LOGS, {}
 
 
 @contextmanager

@@ -420,3 +420,46 @@ def test_the_other_verbs_see_log_files(tmp_path: Path) -> None:
         t.overwrite_table([])
         assert content(t) == {}
         sound(t)
+
+
+# --- rows in Avro, where a text orders them ---------------------------------------------------------------------------
+
+FAR = {
+    "day": pa.array([4_000_000, -800_000], pa.int32()).cast(pa.date32()),
+    "at": pa.array([2**61, -(2**61)], pa.int64()).cast(pa.timestamp("us", "UTC")),
+}
+FAR["days"] = pa.ListArray.from_arrays([0, 1, 2], FAR["day"])
+FAR["named"] = pa.MapArray.from_arrays([0, 1, 2], pa.array(["k", "l"]), FAR["at"])
+
+
+def test_times_that_python_has_none_for_come_back_out_of_log_files(tmp_path: Path) -> None:
+    """Of the years before 1 and after 9999: what a base file takes a log file takes too."""
+    schema = pa.schema([("id", pa.string()), ("text", pa.string()), *((n, column.type) for n, column in FAR.items())])
+    given = pa.table({"id": ["a", "b"], "text": ["1", "1"], **FAR}, schema=schema)
+    with table(tmp_path / "t", schema=schema, partition_by=(), ordering_field="text") as made:
+        made.upsert(given.slice(0, 1))
+        for number in (1, 2):
+            newer = pa.array([str(number)] * 2)
+            made.upsert(given.set_column(1, "text", newer))
+            read = made.read().to_arrow().sort_by("id").combine_chunks()
+            assert read.set_column(1, "text", newer).equals(given.set_column(1, "text", newer).cast(read.schema)), (
+                number
+            )
+        assert files(made)[1]
+        assert made.compact()
+        read = made.read().to_arrow().sort_by("id").combine_chunks()
+        assert read.drop_columns(["text"]).equals(given.drop_columns(["text"]).cast(read.drop_columns(["text"]).schema))
+        sound(made)
+
+
+def test_rows_that_avro_does_not_hold_leave_nothing(tmp_path: Path) -> None:
+    twice = pa.MapArray.from_arrays([0, 2], pa.array(["k", "k"]), pa.array([1, 2]))
+    schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("v", twice.type)])
+    with table(tmp_path / "t", schema=schema, partition_by=(), ordering_field="text") as made:
+        made.upsert(pa.table({"id": ["a"], "text": ["1"], "v": pa.nulls(1, twice.type)}, schema=schema))
+        there, commits = list_data_files(made.store), len(made.commits())
+        with pytest.raises(InputError, match="key twice"):
+            made.upsert(pa.table({"id": ["a"], "text": ["2"], "v": twice}, schema=schema))
+        assert (list_data_files(made.store), len(made.commits())) == (there, commits)
+        assert made.read().to_pylist() == [{"id": "a", "text": "1", "v": None}]
+        sound(made)

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...errors import InputError
+from ..table import as_numbers
 from .log_blocks import AVRO, COMPACTED, DELETE, INSTANT, MAGIC, PARQUET, SCHEMA
 
 _NATURAL = b"\x04\0"  # the branch of 32 bits, and 0
@@ -50,14 +51,17 @@ def avro_block(instant: str, schema: str, rows: pa.Table, *, merged: Iterable[st
 
     Args:
         rows: with all columns of ``schema``, in plain types.
+
+    Raises:
+        InputError: a value is of no kind that Avro holds.
     """
     import fastavro
 
     parsed, body = _encoder_of(schema), io.BytesIO()
-    plain = rows.cast(pa.schema([pa.field(each.name, _as_numbers(each.type)) for each in rows.schema]))
+    plain = rows.cast(pa.schema([pa.field(each.name, as_numbers(each.type)) for each in rows.schema]))
     body.write(struct.pack(">ii", 3, plain.num_rows))
     for batch in plain.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        for row in batch.to_pylist(maps_as_pydicts="strict"):
+        for row in _python_rows(batch):
             record = io.BytesIO()
             fastavro.schemaless_writer(record, parsed, row)
             body.write(struct.pack(">i", record.tell()))
@@ -65,21 +69,52 @@ def avro_block(instant: str, schema: str, rows: pa.Table, *, merged: Iterable[st
     return _block(AVRO, _header(instant, schema, merged), body.getvalue())
 
 
-def _as_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type in which values are handed to the encoder: dates and times that Python cannot hold are numbers."""
-    if pa.types.is_dictionary(kind):
-        return _as_numbers(kind.value_type)
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([each.with_type(_as_numbers(each.type)) for each in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_numbers(kind.value_type)))
+def _python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as the encoder takes them. `InputError` for what Parquet holds, and Avro does not."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values = column.to_pylist()
+            columns.append(values if (made := _with_dicts(column.type)) is None else [made(each) for each in values])
+        except (_KeyTwiceError, UnicodeDecodeError) as e:
+            what = "a map that has a key twice" if isinstance(e, _KeyTwiceError) else "a text that is no UTF-8"
+            raise InputError(
+                f"column {name!r} holds {what}. The table orders rows by a text, so its log files are in Avro, which holds no "
+                "such value; nothing was written. Mend these rows, or order them by a number or a time",
+                column=name,
+            ) from e
+    return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+class _KeyTwiceError(Exception):
+    """Of two values of one key a map would lose one."""
+
+
+def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """Makes dicts of the pairs of a map, at any depth, of a value of this type; None where there are none."""
+    made: Callable[[Any], Any]
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_field.with_type(_as_numbers(kind.item_type)))
-    return kind
+        item = _with_dicts(kind.item_type)
+
+        def made(pairs: Any) -> Any:
+            found = {key: value if item is None else item(value) for key, value in pairs}
+            if len(found) < len(pairs):
+                raise _KeyTwiceError
+            return found
+
+    elif pa.types.is_list(kind) and (of_item := _with_dicts(kind.value_type)):
+
+        def made(values: Any) -> Any:
+            return [of_item(each) for each in values]
+
+    elif pa.types.is_struct(kind) and (parts := {each.name: of for each in kind if (of := _with_dicts(each.type))}):
+
+        def made(values: Any) -> Any:
+            return values | {name: of(values[name]) for name, of in parts.items()}
+
+    else:
+        return None
+    return lambda value: None if value is None else made(value)
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,7 +2,7 @@
 
 from .avro_schema import from_avro, to_avro, with_meta_columns
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of
-from .column_types import META_COLUMNS, is_held, storable, widen, with_column, with_wider
+from .column_types import META_COLUMNS, as_numbers, is_held, storable, widen, with_column, with_wider
 from .config import (
     BACKUP_PATH,
     COMMIT_TIME_ORDERING,
@@ -51,6 +51,7 @@ __all__ = [
     "SoughtKeys",
     "Span",
     "TableConfig",
+    "as_numbers",
     "bucket_ids",
     "decoder_of",
     "distinct_paths",

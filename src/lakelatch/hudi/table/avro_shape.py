@@ -20,7 +20,7 @@ _FIXED_BYTES_MAX = 1 << 16
 _TEXT_BYTES_MAX = 1 << 23
 _TYPES_IN = ("type", "fields", "items", "values")
 _ATTRIBUTES = (*_TYPES_IN, "name", "namespace", "symbols", "size")
-_LOGICAL = ("logicalType", "precision", "scale")
+_DECIMAL = ("logicalType", "precision", "scale")
 _PRIMITIVES = {
     "null": "null",
     "boolean": "boolean",
@@ -72,14 +72,16 @@ def shape_of(schema: Any) -> Shape:
 
 
 def decoder_of(text: str | bytes, *, logical: bool) -> tuple[Any, Shape]:
-    """A schema as fastavro decodes by it, and its shape; dates and the like only if ``logical``, else plain numbers.
+    """A schema as fastavro decodes by it, and its shape; decimals only if ``logical``, else bytes.
+
+    Dates and times are numbers: Python's own end at the year 9999.
 
     Raises:
         ValueError: as `read_schema`, or many values might come of few bytes.
     """
     import fastavro
 
-    bare = _bare(read_schema(text), {*_ATTRIBUTES, *(_LOGICAL if logical else ())})
+    bare = _bare(read_schema(text), {*_ATTRIBUTES, *(_DECIMAL if logical else ())})
     try:
         schema = fastavro.parse_schema(bare)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, LookupError, TypeError) as error:
@@ -97,7 +99,12 @@ def _bare(schema: Any, kept: Collection[str]) -> Any:
         return [_bare(each, kept) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _bare(value, kept) if key in _TYPES_IN else value for key, value in schema.items() if key in kept}
+    decimal = schema.get("logicalType") == "decimal"
+    return {
+        key: _bare(value, kept) if key in _TYPES_IN else value
+        for key, value in schema.items()
+        if key in kept and (decimal or key not in _DECIMAL)
+    }
 
 
 def refuse_other(found: Shape, expected: Shape, where: str = "") -> None:

@@ -239,3 +239,23 @@ def _way_out(kind: pa.DataType) -> str:
 
 def _refused(kind: pa.DataType, where: str, way_out: str) -> InputError:
     return InputError(f"Column {where!r} has type {kind}, which is not stored: {way_out}", column=where, type=str(kind))
+
+
+def as_numbers(kind: pa.DataType) -> pa.DataType:
+    """The type with numbers in the place of dates and times, which Python's own types cannot all hold."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        return as_numbers(kind.value_type)
+    if types.is_date32(kind) or types.is_time32(kind):
+        return pa.int32()
+    if types.is_timestamp(kind) or types.is_time64(kind):
+        return pa.int64()
+    if types.is_struct(kind):
+        return pa.struct([each.with_type(as_numbers(each.type)) for each in kind])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(as_numbers(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(as_numbers(kind.item_type)))
+    return kind
