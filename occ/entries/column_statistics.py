@@ -73,7 +73,10 @@ def _over_all(chunks: Sequence[Any]) -> ColumnStatistics:
     bounded = [each for each in chunks if each.num_values]  # without nulls; one that has nothing else has no bounds
     if not bounded or not all(each.has_min_max for each in bounded):
         return ColumnStatistics(nulls=nulls)
-    low, high = [each.min for each in bounded], [each.max for each in bounded]
+    try:
+        low, high = [each.min for each in bounded], [each.max for each in bounded]
+    except (ValueError, OverflowError):  # a date or time that Python has none for
+        return ColumnStatistics(nulls=nulls)
     return ColumnStatistics(min(low), max(high), nulls)
 
 

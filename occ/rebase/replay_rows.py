@@ -28,7 +28,18 @@ import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError
 from ...hudi.files import DELETE, Torn, read_blocks
-from ...hudi.merge import Effects, Merged, cleared_keys, logged_rows, merge, merge_by, plain, remove, stored_texts
+from ...hudi.merge import (
+    Effects,
+    Merged,
+    cleared_keys,
+    comparable,
+    logged_rows,
+    merge,
+    merge_by,
+    plain,
+    remove,
+    stored_texts,
+)
 from ...hudi.table import RECORD_KEY
 from ...hudi.timeline import FileSlice, WriteStat
 from ..staging import COMMIT_TIME, Files, FileSpec, Kept, Plan, appends, log_change, read_slice, write_successor
@@ -199,7 +210,7 @@ def refuse_same_rows(lost: Lost, appended: Appended, *, read: bool = False) -> N
 
 
 def _values(rows: pa.Table, names: Iterable[str]) -> list[tuple[Any, ...]]:
-    return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+    return list(zip(*(comparable(rows.column(name)).to_pylist() for name in names), strict=True))
 
 
 def refuse_read_rows(lost: Lost, appended: Appended, keys: pa.Array) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InputError
-from ...hudi.table import RECORD_KEY
+from ...hudi.table import RECORD_KEY, as_numbers
 from ...hudi.timeline import FileSlice, Time
 from .of_table import scan_slices, wanted_of
 
@@ -145,7 +145,8 @@ def _numbered(rows: pa.Table) -> pa.Table:
 def _equal(a: pa.ChunkedArray, b: pa.ChunkedArray) -> np.ndarray:
     """Which values are the same; null is null, and NaN is NaN."""
     if pa.types.is_nested(a.type):
-        return np.array([repr(x) == repr(y) for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], dtype=bool)
+        was, now = (column.cast(as_numbers(column.type)).to_pylist() for column in (a, b))
+        return np.array([repr(x) == repr(y) for x, y in zip(was, now, strict=True)], dtype=bool)
     same = pc.fill_null(pc.equal(a, b), False)
     same = pc.or_(same, pc.and_(pc.is_null(a), pc.is_null(b)))
     if pa.types.is_floating(a.type):

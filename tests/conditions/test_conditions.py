@@ -219,6 +219,8 @@ def test_a_condition_travels() -> None:
         ([("n", "=", "x")], "cannot compare int with string"),
         (pc.year(field("d")) == 3, "its function year"),
         (field(0) == 3, "no form as a condition"),
+        (field("t") > pa.scalar(2**60, pa.timestamp("us", "UTC")), "no form as a condition"),
+        (field("t") > pa.scalar(1, pa.timestamp("ns", "UTC")), "no form as a condition"),
         (field("q") == 3, "no column 'q'"),
     ],
 )  # fmt: skip

@@ -164,12 +164,12 @@ class _Stored:
         kind = value.type
         if t.is_dictionary(kind):
             return self._literal(value.cast(kind.value_type))
-        if t.is_timestamp(kind):
-            kind = LOCAL_TIMESTAMP if kind.tz is None else TIMESTAMP
-            return Literal(value.cast(kind).as_py(), kind)
-        if t.is_null(kind) or not value.is_valid:
-            return literal(None)
         try:
+            if t.is_timestamp(kind):
+                kind = LOCAL_TIMESTAMP if kind.tz is None else TIMESTAMP
+                return Literal(value.cast(kind).as_py(), kind)
+            if t.is_null(kind) or not value.is_valid:
+                return literal(None)
             if kind in NAMES or t.is_decimal128(kind):
                 return Literal(value.as_py(), kind)
             return literal(value.as_py())

@@ -287,3 +287,22 @@ def test_a_commit_of_very_many_file_groups_takes_little_memory(folder):
     assert told["grown_mib"] <= groups / 512
     assert told["stats_on_timeline"] == groups
     assert told["reads_of_side_objects"] <= 1
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "write-serializable"])
+def test_of_times_that_python_has_none_for_no_bound_is_known(tmp_path, isolation):
+    """So a condition reads the file, and a commit says of the column how many nulls it has."""
+    moment = pa.timestamp("us", "UTC")
+    schema = pa.schema([("id", pa.string()), ("day", pa.date32()), ("at", moment)])
+    for name, far in (("after", 2**60), ("before", -(2**60))):
+        at = pa.array([far, 0, None], moment)
+        day = pa.array([far >> 30, 0, None], pa.int32()).cast(pa.date32())
+        with lakelatch.create(str(tmp_path / name), record_key="id", schema=schema, isolation=isolation) as table:
+            table.upsert(pa.table({"id": ["a", "b", "c"], "day": day, "at": at}, schema=schema))
+            for column, value in (("at", "timestamp '1970-01-01 00:00:00Z'"), ("day", "date '1970-01-01'")):
+                read = {
+                    op: table.read(columns=["id"], where=f"{column} {op} {value}").to_pylist() for op in ("=", "!=")
+                }
+                assert read == {"=": [{"id": "b"}], "!=": [{"id": "a"}]}, (name, column)
+            table.update_where("at is null", set={"day": dt.date(2026, 1, 1)})
+            assert table.read(where="day = date '2026-01-01'").count() == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakelatch
@@ -160,3 +161,26 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
             t.change_feed()
     with pytest.raises(TableError, match="closed"):
         feed.to_arrow()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_that_python_has_none_for_are_compared(tmp_path: Path, kind: str) -> None:
+    """Of the years before 1 and after 9999, on their own and inside of other values."""
+    moment = pa.timestamp("us", "UTC")
+    inner = pa.struct([("at", moment)])
+    schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64()), ("at", moment), ("in", inner)])
+
+    def at(micros: int) -> pa.Table:
+        column = pa.array([micros], moment)
+        nested = pa.StructArray.from_arrays([column], fields=[inner.field(0)])
+        return pa.table([["a"], ["p"], [1], column, nested], schema=schema)
+
+    with table(tmp_path / "t", schema=schema, **KINDS[kind]) as made:
+        for micros in (2**60, 2**60 + 1, 2**60 + 1, -(2**60)):
+            made.upsert(at(micros))
+        feed = made.change_feed().to_arrow()
+    kinds = ["insert", "update_before", "update_after", "update_before", "update_after"]
+    assert feed.column("_change").to_pylist() == kinds
+    numbers = [2**60, 2**60, 2**60 + 1, 2**60 + 1, -(2**60)]
+    for column in (feed.column("at"), pc.struct_field(feed.column("in"), "at")):
+        assert column.cast(pa.int64()).to_pylist() == numbers

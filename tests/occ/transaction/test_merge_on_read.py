@@ -452,6 +452,29 @@ def test_times_that_python_has_none_for_come_back_out_of_log_files(tmp_path: Pat
         sound(made)
 
 
+def test_such_times_order_rows_of_writers_side_by_side(tmp_path: Path) -> None:
+    """The rows of both are compared before the second one lands."""
+    moment = pa.timestamp("us", "UTC")
+    schema = pa.schema([("id", pa.string()), ("at", moment), ("v", pa.int64())])
+
+    def newer(by: int, v: int) -> pa.Table:
+        return pa.table([["a", "b"], pa.array([2**60 + by, -(2**60) + by], moment), [v, v]], schema=schema)
+
+    with table(tmp_path / "t", schema=schema, partition_by=(), ordering_field="at") as made:
+        made.upsert(newer(0, 0))
+        for by in (2, 1):  # the late one is the newer one, and then the older one
+            late = made.transaction()
+            late.upsert(newer(3 * by, 10 * by))
+            made.upsert(newer(4, 5))
+            late.commit()
+            assert content(made) == {"a": 20, "b": 20}, by
+        late = made.transaction()
+        late.upsert(newer(9, 1))
+        made.upsert(newer(9, 2))
+        with pytest.raises(ConflictError, match="same rows"):
+            late.commit()
+
+
 def test_rows_that_avro_does_not_hold_leave_nothing(tmp_path: Path) -> None:
     twice = pa.MapArray.from_arrays([0, 2], pa.array(["k", "k"]), pa.array([1, 2]))
     schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("v", twice.type)])
