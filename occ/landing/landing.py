@@ -266,9 +266,8 @@ class Landing:
             except LockTimeoutError:
                 if self._by_others():
                     return
-                attempt.require_in(
-                    session.log.state
-                )  # who was rolled back waits no longer, and the lock is not to blame
+                # Who was rolled back waits no longer, and the lock is not to blame.
+                attempt.require_in(session.log.state)
                 raise
             try:
                 if self._by_others():

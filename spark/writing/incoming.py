@@ -96,9 +96,9 @@ class Source:
 
 
 def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
-    """The rows as Arrow when they are at most so many and take little memory, else None; one job at most, two where texts are long.
+    """The rows as Arrow when they are at most so many and take little memory, else None.
 
-    Spark's estimate only says whether it is worth to try.
+    One job at most, two where texts are long. Spark's estimate only says whether it is worth to try.
     """
     if rows_max <= 0:
         return None

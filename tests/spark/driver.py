@@ -39,8 +39,8 @@ def meanwhile(table: Any, other: Callable[[], object]) -> None:
 def swept(table: Table) -> None:
     """Nothing is left over of jobs that were cancelled or killed.
 
-    Spark ends their tasks while these may be sending a marker: it arrives when the transaction is over, and the next cleaning
-    removes it.
+    Spark ends their tasks, and the slower of two runs of one task, while these may be sending a marker: it arrives when the
+    transaction is over, and the next cleaning removes it.
     """
 
     def clean() -> bool:
