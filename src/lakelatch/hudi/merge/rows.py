@@ -233,17 +233,18 @@ def unrepeated(
 
 
 def _ages(column: Any) -> npt.NDArray[np.int64]:
-    """The rank of each of these ordering values."""
+    """The rank of each of these ordering values; null is older than all."""
     values = plain(column)
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     ages = np.empty(len(values), np.int64)
-    order = pc.sort_indices(values, sort_keys=[("", "ascending", "at_start")])
+    order = pc.sort_indices(values)  # nulls last
     ages[np.asarray(order)] = _ranks(values.take(order))
+    ages[np.asarray(values.is_null())] = -1
     return ages
 
 
 def _ranks(ascending: pa.Array) -> npt.NDArray[np.int64]:
-    """Equal values have equal ranks, nulls the first."""
+    """Equal values have equal ranks, and all nulls one."""
     before, after = ascending[:-1], ascending[1:]
     nulls = np.asarray(ascending.is_null())
     differs = np.asarray(pc.fill_null(pc.not_equal(before, after), fill_value=True)) & ~(nulls[:-1] & nulls[1:])
