@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.process
 
 LANDED = BEGUN | {"a0": 1, "a1": 1, "c0": 1}
 OVERWRITTEN = {"a9": 1, "b0": 0, "b1": 0}
-AT_ONCE_S = 10.0  # a lease lasts 30 s and a heartbeat 60 s: who needs less has waited for neither
+LONG = {"lease_s": 3600.0, "heartbeat_timeout_s": 3600.0}  # who waited for the end of one of them would not land
 SAMPLE = 8  # every eighth table is read by another implementation as well
 
 
@@ -30,28 +29,24 @@ def moments(forge: Forge, job: str, folder: Path, **arguments: str) -> Iterator[
             yield number, True
 
 
-def use(folder: Path, *expected: dict[str, int], independent: bool = False) -> float:
-    """Open, read, write, clean; returns seconds from the opening to the commit."""
-    began = time.monotonic()
+def use(folder: Path, *expected: dict[str, int], independent: bool = False) -> None:
+    """Open, read, write, clean."""
     with lakelatch.open(str(folder), writer="next") as table:
         found = content(table)
         assert found in expected
         with table.transaction() as txn:
             add(txn, "b", 5)
-        took = time.monotonic() - began
         check_no_strays(table)  # the next writer has cleaned up, not only who asks for a cleaning
         check_sound(table)
         assert content(table) == found | {"b0": 5, "b1": 5}
     if independent:
         assert independent_content(folder) == found | {"b0": 5, "b1": 5}
-    return took
 
 
 @pytest.mark.parametrize(("operation", "after"), [("upsert", LANDED), ("insert_overwrite", OVERWRITTEN)])
 def test_a_writer_killed_at_every_call(forge, folder, operation, after):
-    make(folder / "model")
+    make(folder / "model", **LONG)
     shutil.copytree(folder / "model", folder / "dry")
-    slowest = 0.0
     for turn, moment in enumerate(moments(forge, "change", folder / "dry", operation=operation)):
         table, told = folder / f"table {turn}", folder / f"told {turn}"
         shutil.copytree(folder / "model", table)
@@ -60,15 +55,12 @@ def test_a_writer_killed_at_every_call(forge, folder, operation, after):
         )
         assert status == -9, moment
         try:
-            took = use(table, *([after] if told.exists() else [BEGUN, after]), independent=turn % SAMPLE == 0)
+            use(table, *([after] if told.exists() else [BEGUN, after]), independent=turn % SAMPLE == 0)
         except AssertionError as e:
             e.add_note(f"killed {'after' if moment[1] else 'before'} call {moment[0]}")
             raise
-        slowest = max(slowest, took)
         shutil.rmtree(table)
     assert turn > 50
-    assert slowest < AT_ONCE_S
-    print(f"{turn + 1} kills; open, read and commit took {slowest:.3f} s at most")
 
 
 def test_an_aborting_writer_killed_at_every_call(forge, folder):
