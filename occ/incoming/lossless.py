@@ -55,7 +55,7 @@ def fitted(
         return column
     pieces, row = [], first
     for chunk in column.chunks:
-        parts = chunk.get_total_buffer_size() // chunk_bytes_max + 1  # `nbytes` of views fails up to pyarrow 18
+        parts = chunk.nbytes // chunk_bytes_max + 1
         size = max(-(-len(chunk) // parts), 1)
         for start in range(0, len(chunk), size):
             piece = chunk.slice(start, size)
