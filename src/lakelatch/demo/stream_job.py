@@ -1,6 +1,8 @@
-"""One job of the demonstration of streams: ``python -m lakelatch.demo.stream_job JOB.json``. It sends its events, batch by batch.
+"""One job of the demonstration of streams: ``python -m lakelatch.demo.stream_job JOB.json [doomed]``. It sends its events, batch
+by batch.
 
-Killed, it is started again and begins with its first batch: what has landed before changes nothing when it comes again.
+Killed, it is started again and begins with its first batch: what has landed before changes nothing when it comes again. One that
+is doomed is to be killed before it is at its end, so it waits for that before its last batch.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ..occ.table import open as open_table
 from .writer import Events, session_in
 
 
-def main(job: str) -> int:
+def main(job: str, *, doomed: bool = False) -> int:
     """Do the job; returns the exit code."""
     facts, events = json.loads(Path(job).read_text()), Events()
     with open_table(facts["table"], writer=facts["stream"]) as table:
@@ -31,6 +33,8 @@ def main(job: str) -> int:
             stream = table.stream(facts["stream"])
         events.tell("started")
         for number, batch in enumerate(facts["batches"]):
+            if doomed and number == len(facts["batches"]) - 1:
+                sys.stdin.read()  # until its parent is gone
             rows = session.read.parquet(batch) if session else pq.read_table(batch)
             done = stream.upsert(rows)
             events.tell("landed", batch=number, instant=done.instant, lost=len(done.losses))
@@ -41,4 +45,4 @@ def main(job: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], doomed=sys.argv[2:] == ["doomed"]))

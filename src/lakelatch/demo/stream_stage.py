@@ -77,7 +77,7 @@ class StreamStage:
             compactor.start()
             try:
                 for source in self.sources:
-                    self._start(source.name)
+                    self._start(source.name, doomed=source.name == VICTIM)
                 self._direct()
             finally:
                 over.set()
@@ -88,11 +88,17 @@ class StreamStage:
             table.rollback_failed_writes(wait=True)
             self._done(table.compact())
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, *, doomed: bool = False) -> None:
         with (self.folder / f"{name}.log").open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "lakelatch.demo.stream_job", str(self.folder / f"{name}.json")],
-                stdin=subprocess.DEVNULL,
+                [
+                    sys.executable,
+                    "-m",
+                    "lakelatch.demo.stream_job",
+                    str(self.folder / f"{name}.json"),
+                    *["doomed"] * doomed,
+                ],
+                stdin=subprocess.PIPE if doomed else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -105,7 +111,10 @@ class StreamStage:
         for line in process.stdout:
             with suppress(json.JSONDecodeError):  # the last line of one that is killed
                 self._events.put(json.loads(line) | {"job": name})
-        self._events.put({"event": "ended", "job": name, "code": process.wait()})
+        code = process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        self._events.put({"event": "ended", "job": name, "code": code})
 
     def _direct(self) -> None:
         running, killed, give_up = {each.name for each in self.sources}, False, time.monotonic() + _PATIENCE_S
