@@ -117,11 +117,16 @@ def refuse_no_condition(condition: Any, url: str, what: str, way: str) -> None:
 
 
 def partition_columns(schema: pa.Schema, fields: Sequence[str]) -> list[Any]:
-    """Columns to shuffle by: null and empty text are one partition, so they have to be one value."""
+    """Columns to shuffle by: null and empty text are one partition, so they have to be one value.
+
+    Texts are compared by their bytes, as folders are, whatever the collation of the rows' column.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
     return [
-        F.nullif(F.col(quoted(n)), F.lit("")) if pa.types.is_string(schema.field(n).type) else F.col(quoted(n))
+        F.nullif(F.col(quoted(n)).cast("string"), F.lit(""))
+        if pa.types.is_string(schema.field(n).type)
+        else F.col(quoted(n))
         for n in fields
     ]
 

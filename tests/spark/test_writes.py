@@ -160,6 +160,18 @@ def test_the_join_index_finds_keys_like_the_others(make: Callable[..., Any], spa
         assert table.delete(spark.createDataFrame([("k1",), ("nowhere",)], "id string")).deleted == 2
 
 
+def test_texts_with_a_collation_are_keys_and_partitions_by_their_bytes(make: Callable[..., Any], spark: Any) -> None:
+    """In a column that ignores case, too; Spark would not join such a partition with that of the files."""
+    table = make(sizes=JobSizes(small_rows=0, lookup_bytes=0))
+    places = [(key, city) for key in ("a", "A") for city in ("sf", "SF")]
+    for n in (1, 2):
+        rows = spark.createDataFrame([(key, city, n) for key, city in places], "id string, city string, n long")
+        rows = rows.selectExpr("id collate UTF8_LCASE id", "city collate UTF8_LCASE city", "n")
+        table.upsert(rows)
+    found = [(row["id"], row["city"], row["n"]) for row in table.table.read().to_pylist()]
+    assert sorted(found) == sorted((*place, 2) for place in places)
+
+
 def test_rows_with_null_or_empty_partition_are_one_partition(
     make: Callable[..., Any], spark: Any, sizes: JobSizes
 ) -> None:
