@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...conflict import ColumnStatistics, FileStatistics, Where, may_match
+from ...hudi.files import torn_is_told
 from ...hudi.table import META_COLUMNS
 from ...hudi.timeline import FileSlice
 from ...storage import Store
@@ -99,5 +100,5 @@ def slices_that_may_match(store: Store, slices: Sequence[FileSlice], where: Wher
 
 def of_file(store: Store, path: str, columns: Iterable[str]) -> FileStatistics:
     """From the footer of a file in the table."""
-    with store.open(path) as stream:
+    with store.open(path) as stream, torn_is_told(store, path):
         return of_footer(pq.read_metadata(stream), columns)

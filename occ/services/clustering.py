@@ -130,9 +130,9 @@ def _is_laid_out(session: Session, slice_: FileSlice, layout: Layout) -> bool:
 def _joined(slices: list[FileSlice], most: int) -> list[list[FileSlice]]:
     """The smallest first, together as long as they have no more bytes."""
     found: list[list[FileSlice]] = []
-    size = most
+    size = 0
     for each in sorted(slices, key=lambda s: (s.total_size, s.file_id)):
-        if size + each.total_size > most:
+        if not found or size + each.total_size > most:
             found.append([])
             size = 0
         found[-1].append(each)

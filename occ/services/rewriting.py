@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import InputError, LakeLatchError, TableError, UnsupportedTableError
-from ...hudi.files import BaseFile, FileGroupId, LogFile, Torn, join, read_blocks
+from ...hudi.files import BaseFile, FileGroupId, LogFile, Torn, join, read_blocks, torn_is_told
 from ...hudi.merge import body_of, merged_rows, widened
 from ...hudi.table import META_COLUMNS, storable
 from ...hudi.timeline import COMPLETED_AS, FileSlice, WriteStat, decode_container
@@ -215,7 +215,8 @@ def _pieces(spec: FileSpec, slice_: FileSlice, columns: Sequence[str] | None = N
         yield _Piece(rows.num_rows, lambda: widened(rows, schema))
         return
     with spec.store.open(slice_.path) as stream:
-        file = pq.ParquetFile(stream)
+        with torn_is_told(spec.store, slice_.path):
+            file = pq.ParquetFile(stream)
         names = [name for name in file.schema_arrow.names if name in schema.names]
         for number in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(number).num_rows

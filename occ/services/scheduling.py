@@ -226,7 +226,7 @@ def perform(
             assert begin.plan is not None
             met = isinstance(e, TableError) and damaged.met(session, held(session.store, begin.plan), e)
             # Of Ctrl-C, or what every execution of it would meet: nobody else was to execute the plan.
-            if met or not isinstance(e, LakeLatchError):
+            if met or isinstance(e, CorruptTableError) or not isinstance(e, LakeLatchError):
                 with suppress(StorageError):
                     if end_plan(session, begin, f"{type(e).__name__} while it was executed") and not met:
                         e.add_note(f"{session.url}: {name} {begin.instant} was cancelled; nothing of it landed")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ...hudi.files import Chunk, RawFooter, note_of
+from ...hudi.files import Chunk, RawFooter, note_of, torn_is_told
 from ...hudi.merge import holds, stored_texts
 from ...hudi.table import META_COLUMNS, RECORD_KEY, SoughtKeys
 from .file_spec import FileSpec
@@ -38,7 +38,12 @@ class OldFile:
 
     def __enter__(self) -> Self:
         self.stream = self._stack.enter_context(self._spec.store.open(self._path))
-        self.metadata = pq.read_metadata(self.stream)
+        try:
+            with torn_is_told(self._spec.store, self._path):
+                self.metadata = pq.read_metadata(self.stream)
+        except BaseException:
+            self._stack.close()
+            raise
         texts = stored_texts(self.metadata, but=(RECORD_KEY, *self._spec.config.record_key_fields))
         self._file = pq.ParquetFile(self.stream, metadata=self.metadata, read_dictionary=texts)
         self._note = note_of(self.metadata)

@@ -14,7 +14,7 @@ from .file_names import (
     partition_metadata,
 )
 from .footer_note import NOTE, note_of
-from .footers import Footers
+from .footers import Footers, torn_is_told
 from .foreign_formats import not_hudi
 from .listing import BaseFile, Listing, LogFile, list_data_files
 from .log_blocks import DELETE, NATURAL, PARQUET, Block, Torn, read_blocks
@@ -54,4 +54,5 @@ __all__ = [
     "parquet_block",
     "partition_metadata",
     "read_blocks",
+    "torn_is_told",
 ]

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from ...errors import CorruptTableError, StorageError, UnsupportedTableError
 from ...storage import Store
-from ..files import DELETE, NATURAL, BaseFile, Block, LogFile, Torn, read_blocks
+from ..files import DELETE, NATURAL, BaseFile, Block, LogFile, Torn, read_blocks, torn_is_told
 from ..table import META_COLUMNS, RECORD_KEY, TableConfig
 from ..timeline import FileSlice
 from .dictionaries import plain
@@ -555,7 +555,8 @@ def _base(store: Store, group: FileSlice, wanted: Collection[str] | None) -> pa.
     if group.base is None:
         return None
     with store.open(group.base.path, size=group.base.size or None) as stream:
-        file = _parquet_of(stream, group.base, wanted)
+        with torn_is_told(store, group.base.path):
+            file = _parquet_of(stream, group.base, wanted)
         names = [n for n in file.schema_arrow.names if wanted is None or n in wanted]
         return file.read(names, use_threads=False)
 
