@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakelatch
+from lakelatch.demo.story import KEY
 from lakelatch.demo.stream_stage import VICTIM, StreamStage
 from lakelatch.demo.wide_row import BATCHES, joined, sources
 
@@ -44,3 +45,17 @@ def test_events_come_late_and_twice_and_the_newest_are_the_source() -> None:
             late.filter(pc.equal(late[source.columns[-1]], source.rows[source.columns[-1]][0])).num_rows < late.num_rows
         )
     assert len(joined(sources(2000))) == 2000
+
+
+def test_an_older_version_has_no_value_where_its_row_has_none() -> None:
+    """The join tells of the newest versions alone, and a null would leave such a value there."""
+    for source in sources(50_000):
+        newest = source.rows.select([KEY, *source.columns])
+        older = pa.concat_tables(source.events(0)).join(
+            source.rows.select([KEY, source.ordering]), KEY, right_suffix=" now"
+        )
+        older = older.filter(pc.less(older[source.ordering], older[f"{source.ordering} now"]))
+        assert older.num_rows > 0
+        pairs = older.join(newest, KEY, right_suffix=" now")
+        for name in source.columns:
+            assert pairs[name].is_null().equals(pairs[f"{name} now"].is_null()), (source.name, name)

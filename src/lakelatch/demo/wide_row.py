@@ -48,14 +48,12 @@ class Source:
         return [pa.concat_tables(each) for each in batches]
 
     def _older(self, rows: pa.Table) -> pa.Table:
-        wrong = {
-            name: pa.array([666] * rows.num_rows, kind)
-            if pa.types.is_integer(kind)
-            else pa.array([6.66] * rows.num_rows, kind)
-            if pa.types.is_floating(kind)
-            else pa.array(["older"] * rows.num_rows, kind)
-            for name, kind in ((n, rows.schema.field(n).type) for n in self.columns)
-        }
+        """With nulls where the rows have them: a null that comes later would leave an older value there, as streams do it."""
+        wrong = {}
+        for name in self.columns:
+            kind = rows.schema.field(name).type
+            value = 666 if pa.types.is_integer(kind) else 6.66 if pa.types.is_floating(kind) else "older"
+            wrong[name] = pc.if_else(pc.is_valid(rows[name]), pa.scalar(value, kind), pa.scalar(None, kind))
         return pa.table({KEY: rows[KEY], self.ordering: pc.subtract(rows[self.ordering], 1), **wrong})
 
 
