@@ -38,7 +38,7 @@ from lakelatch.testing.faults import FaultStore, On, Pause
 from ._report import machine, percentile, show
 
 TOKEN = "a-token-of-this-benchmark"
-ASKED_S = 0.03
+ASKED_S = 0.03  # how long a far store takes to answer
 SERVER = """
 import os, signal, sys, time
 import lakelatch
@@ -49,7 +49,7 @@ url, port, token, pause_s, core = sys.argv[1], int(sys.argv[2]), sys.argv[3], fl
 if core and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {int(core)})
 table = lakelatch.open(url)
-if pause_s:
+if pause_s:  # the store is slow, as a far one is
     table = Table(FaultStore(table.store, Pause(On("", ".temp"), lambda: time.sleep(pause_s), forever=True)))
 signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again when it has ended
 app = Application({"t": Watched("t", table)}, Access(token), limits=Limits(requests_s=1e6, markers_s=1e6))
@@ -97,9 +97,14 @@ def opened() -> Iterator[tuple[Table, str]]:
                 txn.abort()
 
 
+def far_store() -> None:
+    """Before each call of it."""
+    time.sleep(ASKED_S)  # the way to it and back, which no event ends
+
+
 def far(count: int) -> None:
     with opened() as (table, instant):
-        store = FaultStore(table.store, Pause(On("", MARKERS), lambda: time.sleep(ASKED_S), forever=True))
+        store = FaultStore(table.store, Pause(On("", MARKERS), far_store, forever=True))
 
         def announce(desk: MarkerDesk | None) -> float:
             began = time.monotonic()
@@ -111,7 +116,7 @@ def far(count: int) -> None:
         def sweep() -> dict[str, Any]:
             left = left_by(table.store, instant)
             assert len(left.markers) == count
-            with_pause = FaultStore(table.store, Pause(On("", MARKERS), lambda: time.sleep(ASKED_S), forever=True))
+            with_pause = FaultStore(table.store, Pause(On("", MARKERS), far_store, forever=True))
             began = time.monotonic()
             left = left_by(with_pause, instant)
             remove(with_pause, left.markers, lists=left.lists)

@@ -103,24 +103,21 @@ def small_rows(rows: Any, rows_max: int) -> pa.Table | None:
     if rows_max <= 0:
         return None
     plan = rows._jdf.queryExecution().optimizedPlan()
-    if int(str(plan.stats().sizeInBytes())) <= _SMALL_BYTES:
-        brought = _BROUGHT_ROWS_MAX
-    elif _cheap(plan):
-        # Rows from Python: either Spark has no idea of their size, or to ask for some of them costs nothing.
-        brought = rows_max + 1
-    else:
+    # Rows from Python: either Spark has no idea of their size, or to ask for some of them costs nothing.
+    if int(str(plan.stats().sizeInBytes())) > _SMALL_BYTES and not _cheap(plan):
         return None
+    brought = min(rows_max + 1, _BROUGHT_ROWS_MAX)
     few, found = rows.limit(brought), None
     types = {field.dataType.typeName() for field in rows.schema.fields}
     if plan.nodeName() == "LocalRelation":  # in this process already
         found = few.toArrow()
     elif types <= _FLAT and (_cheap(plan) or not types & _TEXTS):
-        found = narrow_rows(rows.limit(rows_max + 1), _COLLECTED_BYTES_MAX // (rows_max + 1))
+        found = narrow_rows(few, _COLLECTED_BYTES_MAX // brought)
     if found is None:  # after a limit they are in one task, which looks at what they are
         with workers_refusals():
             packed = few.mapInArrow(shipped(Packed(_BROUGHT_BYTES_MAX)), ANSWER).collect()
         found = unpacked(packed, arrow_schema(rows.schema))
-    fits = found is not None and found.num_rows <= min(rows_max, brought - 1) and found.nbytes <= _BROUGHT_BYTES_MAX
+    fits = found is not None and found.num_rows < brought and found.nbytes <= _BROUGHT_BYTES_MAX
     return found if fits else None
 
 
