@@ -128,10 +128,21 @@ def with_spark(table: Table, task: Task, facts: dict[str, Any], events: Events) 
 
 
 def tasks_of_the_dead(session: Any) -> int:
-    """How many tasks executors had begun and not ended when they died."""
-    found = session.sparkContext._jsc.sc().statusStore().executorList(False)
-    executors = [found.apply(number) for number in range(found.size())]
-    return sum(int(each.failedTasks()) for each in executors if not each.isActive())
+    """How many tasks executors had begun and not ended when they died.
+
+    From the tasks themselves: what Spark counts for an executor lacks the tasks whose end it hears of after its executor's.
+    """
+    context, java = session.sparkContext, session.sparkContext._jvm.java.util
+    context._jsc.sc().listenerBus().waitUntilEmpty(60_000)
+    store = context._jsc.sc().statusStore()
+    stages = store.stageList(java.ArrayList(), False, False, context._gateway.new_array(context._jvm.double, 0), java.ArrayList())
+    lost = 0
+    for number in range(stages.size()):
+        stage = stages.apply(number)
+        tasks = store.taskList(stage.stageId(), stage.attemptId(), stage.numTasks() + stage.numFailedTasks())
+        errors = [tasks.apply(each).errorMessage() for each in range(tasks.size())]
+        lost += sum(error.isDefined() and error.get().startswith("ExecutorLostFailure") for error in errors)
+    return lost
 
 
 def with_pyarrow(table: Table, task: Task) -> None:
