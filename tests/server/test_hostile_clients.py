@@ -153,7 +153,7 @@ def test_only_get_is_answered(ask: Client):
 
 
 def test_a_body_of_100_mb_is_refused_before_it_is_sent(ask: Client):
-    with socket.create_connection((ask.host, ask.port), timeout=20) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
         head = f"POST {AT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 104857600\r\n\r\n"
         client.sendall(head.encode())
         assert b" 413 " in client.recv(100)
@@ -162,7 +162,7 @@ def test_a_body_of_100_mb_is_refused_before_it_is_sent(ask: Client):
 
 
 def test_a_body_without_end_is_not_read(ask: Client):
-    with socket.create_connection((ask.host, ask.port), timeout=20) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
         head = f"POST {AT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n"
         client.sendall(head.encode())
         assert b" 405 " in client.recv(100)
@@ -173,7 +173,7 @@ def test_a_client_that_drips_its_request_is_dropped(table: lakelatch.Table, serv
     server = serve({"flights": table.url}, limits=Limits(headers_s=1.0))
     host, port = Client(server.url).host, Client(server.url).port
     began = time.monotonic()
-    with socket.create_connection((host, port), timeout=20) as client:
+    with socket.create_connection((host, port), timeout=60) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\n")
         client.settimeout(0.2)
         while time.monotonic() - began < 60:
@@ -192,7 +192,7 @@ def test_a_client_that_drips_its_request_is_dropped(table: lakelatch.Table, serv
 def test_a_client_that_says_nothing_is_dropped(table: lakelatch.Table, serve):
     server = serve({"flights": table.url}, limits=Limits(headers_s=1.0))
     ask = Client(server.url)
-    with socket.create_connection((ask.host, ask.port), timeout=20) as client:
+    with socket.create_connection((ask.host, ask.port), timeout=60) as client:
         assert gone(client)
 
 
@@ -215,7 +215,7 @@ def test_a_client_that_reads_no_answer_is_dropped_and_others_are_served(table: l
 def test_clients_that_vanish_in_the_middle_leave_nothing_behind(table: lakelatch.Table, ask: Client):
     for path in (f"{AT}/events", f"{AT}/lanes", "/metrics"):
         for _ in range(5):
-            client = socket.create_connection((ask.host, ask.port), timeout=20)
+            client = socket.create_connection((ask.host, ask.port), timeout=60)
             client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             client.close()
@@ -226,7 +226,7 @@ def test_too_many_live_views_are_refused_and_places_come_free(table: lakelatch.T
     ask = Client(serve({"flights": table.url}, limits=Limits(streams=2)).url)
     streams = []
     for _ in range(2):
-        connection = HTTPConnection(ask.host, ask.port, timeout=20)
+        connection = HTTPConnection(ask.host, ask.port, timeout=60)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         streams.append((connection, connection.getresponse()))
         streams[-1][1].readline()
@@ -237,7 +237,7 @@ def test_too_many_live_views_are_refused_and_places_come_free(table: lakelatch.T
         connection.close()
     until = time.monotonic() + 20
     while True:
-        connection = HTTPConnection(ask.host, ask.port, timeout=20)
+        connection = HTTPConnection(ask.host, ask.port, timeout=60)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         status = connection.getresponse().status
         connection.close()
@@ -283,7 +283,7 @@ def test_requests_beyond_the_rate_wait(table: lakelatch.Table, serve):
 def test_a_server_that_stops_ends_its_live_views_and_answers_what_was_asked(table: lakelatch.Table):
     with serving({"flights": table.url}) as server:
         ask = Client(server.url)
-        connection = HTTPConnection(ask.host, ask.port, timeout=20)
+        connection = HTTPConnection(ask.host, ask.port, timeout=60)
         connection.request("GET", f"{AT}/events", headers=ask.headers)
         stream = connection.getresponse()
         stream.readline()
@@ -351,7 +351,7 @@ def test_it_speaks_tls(table: lakelatch.Table, tmp_path: Path):
         assert url.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         port = int(url.rpartition(":")[2])
-        plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=60)
         with trusted.wrap_socket(plain, server_hostname="localhost") as client:
             head = f"GET /api/v1/tables HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
             client.sendall(head.encode())
@@ -376,7 +376,7 @@ class program:  # noqa: N801 - used as a function
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.rest = self.process.stdout.read()
-        self.process.wait(20)
+        self.process.wait(60)
         self.process.stdout.close()
 
 
@@ -400,5 +400,5 @@ def test_without_a_file_a_token_is_made_and_printed_once(table: lakelatch.Table)
         assert Client(url, {"Authorization": f"Bearer {token}"})("/api/v1/tables/mine").status == 200
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()

@@ -442,7 +442,7 @@ def test_an_instant_that_is_no_open_transaction_gets_no_folder(table: lakelatch.
 
 
 def test_a_body_that_never_ends_is_cut_off(table: lakelatch.Table, ask: Client):
-    connection = HTTPConnection(ask.host, ask.port, timeout=20)
+    connection = HTTPConnection(ask.host, ask.port, timeout=60)
     with table.transaction() as txn:
         connection.putrequest("POST", f"/api/v1/tables/flights/markers/{txn.instant}")
         connection.putheader("Authorization", f"Bearer {TOKEN}")

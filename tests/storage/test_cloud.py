@@ -109,7 +109,15 @@ def answering(status: int, code: str = "", *, silent: bool = False):
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield open_store("s3://b/t", endpoint=f"http://127.0.0.1:{server.server_port}", timeout="1s", **KEYS), seen
+            yield (
+                open_store(
+                    "s3://b/t",
+                    endpoint=f"http://127.0.0.1:{server.server_port}",
+                    timeout="1s" if silent else "30s",
+                    **KEYS,
+                ),
+                seen,
+            )
         finally:
             over.set()
             server.shutdown()

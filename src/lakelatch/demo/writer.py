@@ -133,7 +133,7 @@ def tasks_of_the_dead(session: Any) -> int:
     From the tasks themselves: what Spark counts for an executor lacks the tasks whose end it hears of after its executor's.
     """
     context, java = session.sparkContext, session.sparkContext._jvm.java.util
-    context._jsc.sc().listenerBus().waitUntilEmpty(60_000)
+    context._jsc.sc().listenerBus().waitUntilEmpty(300_000)
     store = context._jsc.sc().statusStore()
     stages = store.stageList(java.ArrayList(), False, False, context._gateway.new_array(context._jvm.double, 0), java.ArrayList())
     lost = 0
