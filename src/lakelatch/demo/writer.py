@@ -132,10 +132,11 @@ def tasks_of_the_dead(session: Any) -> int:
 
     From the tasks themselves: what Spark counts for an executor lacks the tasks whose end it hears of after its executor's.
     """
-    context, java = session.sparkContext, session.sparkContext._jvm.java.util
+    context, jvm = session.sparkContext, session.sparkContext._jvm
     context._jsc.sc().listenerBus().waitUntilEmpty(300_000)
     store = context._jsc.sc().statusStore()
-    stages = store.stageList(java.ArrayList(), False, False, context._gateway.new_array(context._jvm.double, 0), java.ArrayList())
+    none, no_quantiles = jvm.java.util.ArrayList(), context._gateway.new_array(jvm.double, 0)
+    stages = store.stageList(none, False, False, no_quantiles, none)
     lost = 0
     for number in range(stages.size()):
         stage = stages.apply(number)
