@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from ...errors import InputError
-from ...hudi.table import storable
+from ...hudi.table import python_value, storable
 from ...plain_text import visible
 
 _SHOWN = 80
@@ -96,7 +95,7 @@ class _Place:
 
     def refuse(self, values: pa.Array, wanted: pa.DataType, why: str) -> InputError:
         """The error for the first of these values."""
-        example = visible(repr(_python(values[0])))
+        example = visible(repr(python_value(values[0])))
         example = example if len(example) <= _SHOWN else f"{example[:_SHOWN]}..."
         where = f" in row {self.row}" if self.row is not None else ""
         return InputError(
@@ -106,13 +105,6 @@ class _Place:
             value=example,
             row=self.row,
         )
-
-
-def _python(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except (ValueError, OverflowError):  # a time that Python has none for
-        return value.value
 
 
 def _fitted(values: pa.Array, wanted: pa.DataType, place: _Place) -> pa.Array:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...conflict import Term, Values, Where, may_match
 from ...errors import ConfigError, ConstraintError
-from ...hudi.table import RECORD_KEY, TableConfig
+from ...hudi.table import RECORD_KEY, TableConfig, python_value
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
 from ..check import refuse_misplaced
@@ -142,7 +142,9 @@ def _refuse_broken(session: Session, constraint: tuple[str, ...]) -> None:
 
 
 def _broken(url: str, constraint: Sequence[str], same: pa.Table, next_: str, instant: str | None) -> ConstraintError:
-    few = same.slice(0, 100).to_pylist()
+    few = [
+        {name: python_value(same.column(name)[n]) for name in same.column_names} for n in range(min(same.num_rows, 100))
+    ]
     rows = [f"{_values(row, constraint)} in rows {row[RECORD_KEY]!r} and {row[_OTHER_KEY]!r}" for row in few[:_SHOWN]]
     return ConstraintError(
         f"{url}: {same.num_rows} values would stand twice that are unique in this table ({name_of(constraint)}): "
@@ -193,9 +195,12 @@ def _looked_for(written: pa.Table, constraint: Sequence[str]) -> Where:
     found = []
     for name in constraint:
         column = written.column(name)
-        if written.num_rows <= _LISTED:
-            found.append(Term(name, "in", tuple(column.to_pylist())))
-        else:
-            span = pc.min_max(column)
-            found += [Term(name, ">=", span["min"].as_py()), Term(name, "<=", span["max"].as_py())]
+        try:
+            if written.num_rows <= _LISTED:
+                found.append(Term(name, "in", tuple(column.to_pylist())))
+            else:
+                low, high = (each.as_py() for each in pc.min_max(column).values())
+                found += [Term(name, ">=", low), Term(name, "<=", high)]
+        except (ValueError, OverflowError):  # a date or time that Python has none for excludes no file
+            continue
     return tuple(found)

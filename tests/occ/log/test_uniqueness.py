@@ -371,6 +371,24 @@ def test_a_constraint_that_rows_break_already_is_refused(make_people):
     table.change_settings(unique_constraints=["number"])
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.date32()], ids=str)
+@pytest.mark.parametrize("count", [1, constraints._LISTED + 1])
+def test_values_that_python_has_no_time_for_are_unique_too(folder, kind, count):
+    number, size = (10**17 * 3, pa.int64()) if pa.types.is_timestamp(kind) else (5 * 10**6, pa.int32())
+
+    def some(first: int, names: str) -> pa.Table:
+        ids = [f"{names}{n}" for n in range(count)]
+        return pa.table({"id": ids, "at": pa.array(range(first, first + count), size).cast(kind)})
+
+    with lakelatch.create(str(folder / "far"), record_key="id", unique_constraints=("at",)) as table:
+        table.insert(some(number, "a"))
+        table.upsert(some(number + count, "b"))
+        with pytest.raises(lakelatch.ConstraintError, match=f"at={number + count}") as told:
+            table.insert(some(number + count, "c"))
+        assert (number + count,) in told.value.values
+        assert table.read().count() == 2 * count
+
+
 def test_files_that_tell_nothing_are_refused_where_values_are_unique(make_people):
     table = make_people(("1", "a@x", "de", 1))
     txn = table.transaction("upsert")

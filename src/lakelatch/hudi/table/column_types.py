@@ -9,7 +9,7 @@ Types that one of the readers cannot hold, or reads as something else, are refus
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 
@@ -239,6 +239,14 @@ def _way_out(kind: pa.DataType) -> str:
 
 def _refused(kind: pa.DataType, where: str, way_out: str) -> InputError:
     return InputError(f"Column {where!r} has type {kind}, which is not stored: {way_out}", column=where, type=str(kind))
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """The value as Python has it; a date or time that Python has none for as its number."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return value.value
 
 
 def as_numbers(kind: pa.DataType) -> pa.DataType:
