@@ -20,6 +20,8 @@ import lakelatch
 from lakelatch.cli import reordered
 from lakelatch.occ.entries.entries import Begin, End
 
+from ..thorough import some
+
 LAKELATCH = [sys.executable, "-m", "lakelatch.cli"]
 FRAMES = set("│─┌┐└┘├┤┬┴┼╭╮╰╯━┃┏┓┗┛")
 
@@ -60,8 +62,12 @@ def loser(table: lakelatch.Table) -> str:
     return next(entry.instant for entry in table.session.log.entries() if isinstance(entry, End))
 
 
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", ["describe", "timeline", "files", "check", "settings", "why", "doctor"])
+COMMANDS = ["describe", "timeline", "files", "check", "settings", "why", "doctor"]
+
+
+@pytest.mark.parametrize(
+    ("command", "columns"), [*((each, 80) for each in COMMANDS), *((each, 200) for each in some(COMMANDS, 2))]
+)
 def test_output_fits_the_terminal(table, command: str, columns: int):
     more = [loser(table)] if command == "why" else []
     lines = on_terminal(columns, command, table.url, *more).splitlines()

@@ -76,7 +76,7 @@ def strike_all(
 ) -> None:
     """Every fault in a world of its own; tells all failures, not only the first."""
     failures = []
-    for number, fault in enumerate(some(faults, 8)):
+    for number, fault in enumerate(some(faults, 6)):
         try:
             strike(folder / str(number), fault, act, after)
         except (AssertionError, lakelatch.LakeLatchError) as e:

@@ -21,7 +21,7 @@ from .shape import LOCKS, MIXES, Shape
 from .soak import Tally, shrunk, story, tally, with_keepers
 from .world import World, run
 
-BLOCKS, SEEDS, STREAM_SEEDS = 10 if THOROUGH else 5, 400, 100
+BLOCKS, SEEDS, STREAM_SEEDS = 10 if THOROUGH else 3, 400, 100
 # Each of these has to be struck by every fault that can strike it. `soak` tells of all the others too (few leases live
 # long enough to be renewed).
 STEPS = (
@@ -70,15 +70,14 @@ def test_every_fault_has_struck_every_step_of_the_protocol():
         outcomes += block(number).outcomes
         also += block(number).also
 
-    def missed() -> list[str]:
-        return [f"{fault} at {step}" for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
+    def missed() -> list[tuple[str, str]]:
+        return [(fault, step) for step in STEPS for fault in faults_of(step) if not struck[fault, step]]
 
-    # The rarest strike three times in these schedules, so now and then not at all: then some more are run.
-    for first in range(BLOCKS * SEEDS, (BLOCKS + 5) * SEEDS, 50):
-        if missed():
-            more = tally(first, 50)
-            assert not more.failed, more.failed[0][1]
-            struck += more.struck
+    # The rarest strike now and then in these schedules, so perhaps not at all: those are aimed at their step.
+    with simulated():
+        for fault, step in missed():
+            aimed = (replace(Shape.of(seed), faults={f"{fault} at {step}": 0.3}) for seed in range(50))
+            struck += next((s for s in (run(each).faults.struck for each in aimed) if s[fault, step]), Counter())
     assert not missed()
     assert {fault for fault, _ in struck} == set(FAULTS)
     assert all(
@@ -106,7 +105,7 @@ def test_every_kind_of_work_and_every_setting_occurs():
     assert {s.streaming().streams for s in shapes} == {1, 2, 3, 4, 5, 6}
 
 
-SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:20]
+SEEDS_WITH_FAULTS = [seed for seed in range(200) if Shape.of(seed).faults][:12]
 
 
 def test_a_seed_is_always_the_same_schedule():

@@ -80,7 +80,7 @@ def holds(value, op: str, wanted=None) -> bool:
     )
 
 
-@settings(max_examples=300 if THOROUGH else 100)
+@settings(max_examples=300 if THOROUGH else 60)
 @given(tables(), st.lists(terms(), min_size=1, max_size=3), st.integers(1, 12))
 def test_a_row_that_meets_the_conditions_is_never_excluded(table, conditions, group):
     sink = io.BytesIO()
@@ -90,7 +90,7 @@ def test_a_row_that_meets_the_conditions_is_never_excluded(table, conditions, gr
     assert may_match(where_of(conditions), told) or not met
 
 
-@settings(max_examples=300 if THOROUGH else 100)
+@settings(max_examples=300 if THOROUGH else 60)
 @given(tables(), st.lists(terms(), min_size=1, max_size=3))
 def test_exactly_the_rows_that_meet_the_conditions_are_marked(table, conditions):
     met = [all(holds(row[c[0]], *c[1:]) for c in conditions) for row in table.to_pylist()]
@@ -275,7 +275,7 @@ def test_a_condition_on_no_column_is_refused(two):
 
 def test_a_commit_of_very_many_file_groups_takes_little_memory(folder):
     """Stats that are made here, 2 KiB for each file at most; the path from staging to the published instant is the real one."""
-    groups = 100_000 if THOROUGH else 25_000
+    groups = 100_000 if THOROUGH else 12_000
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.commits.many_groups", "--folder", str(folder), "--groups", f"{groups}"],
         cwd=Path(__file__).parents[3],

@@ -17,6 +17,7 @@ from lakelatch.occ.table.table import Table
 from lakelatch.storage.local.store import LocalStore
 from lakelatch.testing.faults import WRITES, FaultStore, From, Refuse
 
+from ...thorough import some
 from ..aged import SMALL
 from ..world import World, add, check_sound, commits, content, independent_content, insert, overwrite
 
@@ -90,7 +91,7 @@ def newest(world: World) -> list[Path]:
 
 
 def subsets(names: list[Path]) -> list[tuple[Path, ...]]:
-    return [some for size in range(len(names) + 1) for some in itertools.combinations(names, size)]
+    return some((each for size in range(len(names) + 1) for each in itertools.combinations(names, size)), 14)
 
 
 @pytest.mark.parametrize("story", STORIES)

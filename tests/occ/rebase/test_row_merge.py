@@ -23,6 +23,8 @@ from lakelatch.occ.staging.apply_rows import Files, Plan, apply
 from lakelatch.occ.staging.file_spec import FileSpec
 from lakelatch.storage.local.store import LocalStore
 
+from ...thorough import THOROUGH
+
 Rows = dict[str, tuple[int | None, int]]  # key -> (ordering value, value)
 KEYS = st.sampled_from("abcdef")
 ROWS = st.dictionaries(KEYS, st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.integers(-9, 9)), max_size=6)
@@ -86,7 +88,7 @@ def slice_of(stat: WriteStat) -> FileSlice:
     return FileSlice(FileGroupId(stat.partition, stat.file_id), BaseFile.at(stat.path, stat.file_size))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if THOROUGH else 50)
 @given(ROWS, CHANGE, CHANGE, st.booleans(), st.booleans())
 def test_two_changes_of_one_file_group_are_one_after_the_other_or_the_same_rows_are_named(
     base: Rows, ours: Any, theirs: Any, ordered: bool, we_are_older: bool

@@ -12,7 +12,7 @@ import pytest
 
 import lakelatch
 
-from ...thorough import some
+from ...thorough import THOROUGH, some
 
 SCHEMA = pa.schema(
     [
@@ -153,9 +153,9 @@ def test_random_reads_agree_with_lists(folder, seed, urlencode):
                     state = {key: each for key, each in state.items() if each["n"] != 0}
                 check(draw, txn, state)
             moments.append((txn.result, state))
-        for _ in range(40):
+        for _ in range(40 if THOROUGH else 24):
             check(draw, table, state)
-        for _ in range(15):
+        for _ in range(15 if THOROUGH else 8):
             result, then = draw.choice(moments)
             bound = draw.choice([{"as_of": result.instant}, {"as_of_completion": result.completion}])
             check(draw, table, then, **bound)

@@ -14,6 +14,8 @@ from lakelatch.occ.staging import mapped_rows, selection
 from lakelatch.occ.staging.file_spec import FileSpec
 from lakelatch.storage import open_store
 
+from ...thorough import THOROUGH
+
 
 @pytest.fixture(autouse=True)
 def _few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +47,7 @@ def some(chance: random.Random, count: int) -> pa.Table:
 @pytest.mark.parametrize("keys", ["id", "n", "id,n"])
 def test_a_mapped_file_has_the_units_of_rows_in_memory(folder, keys, partitions, buckets):
     spec = spec_of(folder, keys, partitions, buckets)
-    for seed in range(5):
+    for seed in range(5 if THOROUGH else 2):
         chance = random.Random(f"{keys} {partitions} {buckets} {seed}")
         rows = some(chance, 50)
         in_memory = {(path, place): unit for path, place, unit in selection.units(spec, rows)}

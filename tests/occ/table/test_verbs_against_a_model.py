@@ -17,7 +17,7 @@ import pytest
 import lakelatch
 from lakelatch.errors import ConflictError
 
-from ...thorough import is_taken
+from ...thorough import is_taken, some
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("city", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("t", pa.int64())]
@@ -195,7 +195,7 @@ WAYS = [(False, None), (True, None), (False, 2), (True, 2)]
 
 
 @pytest.mark.parametrize(("ordered", "buckets"), WAYS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some(range(3), 2))
 def test_verbs_in_a_row_and_two_in_one_transaction_do_what_the_model_does(
     tmp_path: Path, ordered: bool, buckets: int | None, seed: int
 ) -> None:
@@ -233,7 +233,7 @@ def test_two_verbs_at_the_same_time_do_what_one_after_the_other_does(
     start = made(tmp_path / "base", rnd, ordered=ordered, buckets=buckets, isolation=isolation)
     wrong = []
     for number, second in enumerate(NAMES):
-        if not is_taken(NAMES.index(first), number, 3):
+        if not is_taken(NAMES.index(first), number, 4):
             continue
         one = next(each for each in verbs(rnd, ordered=ordered) if each.name == first)
         two = next(each for each in verbs(rnd, ordered=ordered) if each.name == second)

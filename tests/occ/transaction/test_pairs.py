@@ -113,7 +113,7 @@ def run_row(
     path, start = base
     outcomes, faults = [], []
     for number, second in enumerate(seconds, start=at):
-        if not is_taken(0, number, 4):
+        if not is_taken(0, number, 6):
             continue
         # Both moments where they can meet; where they cannot, one is enough.
         for late in (number % 2 > 0,) if first.disjoint(second) else (False, True):

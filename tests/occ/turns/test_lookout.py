@@ -481,7 +481,7 @@ def test_no_setting_changes_what_the_landed_ones_leave(make_world, mode, rebase)
 
     With merging nobody is stopped: all that begin land, as without early detection.
     """
-    early = sum(one_schedule(make_world, random.Random(seed), mode, rebase=rebase) for seed in some(range(8), 3))
+    early = sum(one_schedule(make_world, random.Random(seed), mode, rebase=rebase) for seed in some(range(8), 2))
     assert (early > 0) is (mode != "off" and not rebase)
 
 
