@@ -14,10 +14,12 @@ THOROUGH = os.environ.get("THOROUGH") == "1"
 
 
 def some(all_of_them: Iterable[T], at_most: int) -> list[T]:
-    """As many as that, spread evenly, the first and the last among them; or all."""
+    """As many as that, spread evenly, the first and the last among them; of one, that in the middle; or all."""
     found = list(all_of_them)
     if THOROUGH or len(found) <= at_most:
         return found
+    if at_most == 1:
+        return [found[len(found) // 2]]
     return [found[n * (len(found) - 1) // (at_most - 1)] for n in range(at_most)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -17,10 +18,17 @@ CASES: dict[str, Callable[[Path], Story]] = {}
 PLAIN = pa.schema([("id", pa.string()), ("place", pa.string()), ("seen", pa.int64()), ("amount", pa.float64())])
 
 
-def case(*versions: int) -> Callable[[Callable[[Path, int], Story]], Callable[[Path, int], Story]]:
+def case(
+    *versions: int, about_commits: bool = True
+) -> Callable[[Callable[[Path, int], Story]], Callable[[Path, int], Story]]:
     def add(tell: Callable[[Path, int], Story]) -> Callable[[Path, int], Story]:
+        def told(folder: Path, version: int) -> Story:
+            story = tell(folder, version)
+            story.about_commits = about_commits
+            return story
+
         for version in versions:
-            CASES[f"{tell.__name__}-v{version}"] = lambda folder, version=version: tell(folder, version)
+            CASES[f"{tell.__name__}-v{version}"] = functools.partial(told, version=version)
         return tell
 
     return add
@@ -56,7 +64,7 @@ def one_partition_hive(folder: Path, version: int) -> Story:
     return story
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def one_partition_plain(folder: Path, version: int) -> Story:
     story = Story(folder, PLAIN, partition_by=("place",), hive_style=False, table_version=version)
     story.insert(rows("JFK", range(5)) + rows("LGA", range(5)))
@@ -64,12 +72,12 @@ def one_partition_plain(folder: Path, version: int) -> Story:
     return story
 
 
-@case(8)
+@case(8, about_commits=False)
 def partitioned_by_date_number_and_flag(folder: Path, version: int) -> Story:
     return _by_date_number_and_flag(folder, version, hive_style=True)
 
 
-@case(8)
+@case(8, about_commits=False)
 def partitioned_by_date_number_and_flag_plain(folder: Path, version: int) -> Story:
     return _by_date_number_and_flag(folder, version, hive_style=False)
 
@@ -125,7 +133,7 @@ def two_partitions_composite_key(folder: Path, version: int) -> Story:
     return _two_fields(folder, version, hive_style=True)
 
 
-@case(8)
+@case(8, about_commits=False)
 def two_partitions_composite_key_plain(folder: Path, version: int) -> Story:
     return _two_fields(folder, version, hive_style=False)
 
@@ -230,7 +238,7 @@ def pending_beside(folder: Path, version: int) -> Story:
     return story
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def bucket_count(folder: Path, version: int) -> Story:
     story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", bucket_count=4, table_version=version)
     story.insert(rows("JFK", range(12)) + rows("Zürich", range(5)))
@@ -242,12 +250,12 @@ def bucket_count(folder: Path, version: int) -> Story:
 STRANGE_PLACES = ["a b", "x=y", "a/b", "50%", "q?&#+;:'\"", "Zürich", "東京", "a%2Fb", "{x}[y]^~", "-", None]
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def strange_partitions_hive(folder: Path, version: int) -> Story:
     return _strange(folder, version, hive_style=True)
 
 
-@case(8)
+@case(8, about_commits=False)
 def strange_partitions_plain(folder: Path, version: int) -> Story:
     return _strange(folder, version, hive_style=False)
 
@@ -259,7 +267,7 @@ def _strange(folder: Path, version: int, *, hive_style: bool) -> Story:
     return story
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def every_type(folder: Path, version: int) -> Story:
     return _every_type(folder, version)
 
@@ -338,12 +346,12 @@ def merge_on_read(folder: Path, version: int) -> Story:
     return _merge_on_read(folder, version, ordering="seen")
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def merge_on_read_by_commit_time(folder: Path, version: int) -> Story:
     return _merge_on_read(folder, version)
 
 
-@case(8)
+@case(8, about_commits=False)
 def merge_on_read_buckets(folder: Path, version: int) -> Story:
     """The last upsert's log files have rolled: several of one commit on each file group."""
     story = _merge_on_read(folder, version, ordering="seen", bucket_count=4)
@@ -363,7 +371,7 @@ def merge_on_read_compacted(folder: Path, version: int) -> Story:
     return story
 
 
-@case(8)
+@case(8, about_commits=False)
 def merge_on_read_of_every_type(folder: Path, version: int) -> Story:
     return _every_type(folder, version, type="merge_on_read")
 
@@ -392,7 +400,7 @@ def rebased(folder: Path, version: int) -> Story:
     return _rebased(Story(folder, PLAIN, partition_by=("place",), table_version=version))
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def rebased_buckets(folder: Path, version: int) -> Story:
     return _rebased(Story(folder, PLAIN, partition_by=("place",), bucket_count=2, table_version=version))
 
@@ -403,6 +411,7 @@ BY_SPARK = {"simple": None, "bucket": 4}
 def for_our_spark(folder: Path, index: str) -> tuple[Story, list[tuple[str, list[Row]]]]:
     """A table for lakelatch.spark, and what it shall write (spark_writer.py)."""
     story = Story(folder, PLAIN, partition_by=("place",), ordering="seen", bucket_count=BY_SPARK[index])
+    story.about_commits = index == "simple"
     writes = [
         ("insert", rows("JFK", range(12), seen=2) + rows("Zürich", range(5), seen=2)),
         ("upsert", rows("JFK", range(8, 16), seen=3) + rows("JFK", range(2), seen=1) + rows("a/b", range(2), seen=3)),
@@ -459,6 +468,6 @@ def for_jvm_writer(folder: Path, index: str) -> Story:
     return story
 
 
-@case(8, 9)
+@case(8, 9, about_commits=False)
 def never_written(folder: Path, version: int) -> Story:
     return Story(folder, PLAIN, partition_by=("place",), table_version=version)

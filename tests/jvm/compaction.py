@@ -11,6 +11,7 @@ from typing import Any
 import lakelatch
 
 from ..occ.mor import Mor, at, data_block, delete_block, rows
+from ..thorough import crossed
 from .services import CLUSTER, OPTIONS
 
 ROWS = {"a0": 5, "a2": 3, "b0": 5}
@@ -142,31 +143,36 @@ SERVED: dict[str, Callable[[lakelatch.Table, Compacted], None]] = {
 }
 
 
+READ = (
+    *("before", "planned", "late", "restored", "clustered", "clustered-and-appended", "clustering-planned"),
+    *("saved", "logs-compacted", "logs-planned"),
+)
+WRITTEN = ("written", "written-restored", "written-clustered", "written-saved", "written-logs-compacted")
+EXECUTED = ("executed", "run-by-jvm", "clustered-by-jvm", "logs-compacted-by-jvm")
+EVERY = ("every", "every-compacted", "every-logs-compacted")
+# What the JVM reads or writes after a service of ours: of version 8 and 9 in turn. What it executes, what it has to leave
+# out of an incremental read, and every sequence of changes: of both.
+TABLES = [*crossed(READ, (8, 9)), *crossed(WRITTEN, (8, 9)), *itertools.product((*EXECUTED, *EVERY), (8, 9))]
+
+
 def build(folder: Path) -> dict[str, Compacted]:
     """All of them below that folder."""
     made = {}
-    for version in (8, 9):
-        for kind, serve in SERVED.items():
-            mor = _some(folder / f"{kind}-v{version}", version)
-            with lakelatch.adopt(str(mor.folder)) as table:
-                told = made[mor.folder.name] = Compacted(mor.folder, _rows(table))
-                serve(table, told)
-        for kind in (
-            *("before", "planned", "executed", "late", "run-by-jvm", "written"),
-            *("every", "every-compacted", "every-logs-compacted"),
-        ):
-            name = f"{kind}-v{version}"
-            mor = (_every_sequence if kind.startswith("every") else _some)(folder / name, version)
-            with lakelatch.adopt(str(mor.folder)) as table:
-                told = made[name] = Compacted(mor.folder, _rows(table))
-                if kind in ("planned", "run-by-jvm"):
-                    told.planned = table.plan_compaction() or ""
-                elif kind == "every-logs-compacted":
-                    assert table.compact_logs(min_logs=3)
-                elif kind not in ("before", "every"):
-                    assert table.compact()
-            if kind == "late":  # it had begun before the compaction
-                mor.log(at(9), LATE, "a", data_block(at(9), rows("a", {"a0": 9})), file_id="a" * 8 + _REST)
+    for kind, version in TABLES:
+        name = f"{kind}-v{version}"
+        mor = (_every_sequence if kind in EVERY else _some)(folder / name, version)
+        with lakelatch.adopt(str(mor.folder)) as table:
+            told = made[name] = Compacted(mor.folder, _rows(table))
+            if kind in SERVED:
+                SERVED[kind](table, told)
+            elif kind in ("planned", "run-by-jvm"):
+                told.planned = table.plan_compaction() or ""
+            elif kind == "every-logs-compacted":
+                assert table.compact_logs(min_logs=3)
+            elif kind not in ("before", "every"):
+                assert table.compact()
+        if kind == "late":  # it had begun before the compaction
+            mor.log(at(9), LATE, "a", data_block(at(9), rows("a", {"a0": 9})), file_id="a" * 8 + _REST)
     return made
 
 

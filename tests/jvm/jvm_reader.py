@@ -50,8 +50,9 @@ def session(bundle: str) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        # The second compiler and a collector with threads of its own cost more than they save in a session like this.
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # The second compiler, a collector with threads of its own and a check of byte code cost more than they save here.
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",

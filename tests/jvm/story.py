@@ -73,6 +73,9 @@ class Story:
         # The empty commit that a table begins with: a moment of its own, at which there are no rows.
         self.landed = [Landed(floor.requested, floor.completed, ())]
         self.as_of_works = True  # not in the JVM while a transaction is open, nor where new columns have a smaller T
+        self.about_commits = (
+            True  # its point is what happened in which order, not what rows, types or folders there are
+        )
         self._groups = 0
 
     def begin(self, operation: str = "upsert") -> Change:

@@ -17,6 +17,7 @@ from lakelatch.hudi.files import DELETE, Block, read_blocks
 from lakelatch.hudi.files.log_blocks import _delete_schema
 
 from ..occ.mor import Mor, at, data_block, delete_block
+from ..thorough import crossed
 from .readers import ask_jvm, by_hudi_rs, by_us, in_order
 
 pytestmark = pytest.mark.jvm
@@ -63,8 +64,7 @@ def test_deletes_that_the_jvm_orders_by_a_time(tmp_path: Path) -> None:
     assert in_order(answer["rows"]) == in_order(by_us(path)) == in_order(by_hudi_rs(path))
 
 
-@pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(("kind", "version"), crossed(KINDS, [8, 9]))
 def test_deletes_by_time_are_the_same_for_all_readers_whoever_has_merged_them(
     tmp_path: Path, kind: str, version: int
 ) -> None:

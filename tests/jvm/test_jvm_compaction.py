@@ -7,7 +7,7 @@ import pytest
 import lakelatch
 
 from ..occ.mor import at
-from .compaction import BY_JVM, ROWS, rows_of
+from .compaction import BY_JVM, EVERY, READ, ROWS, TABLES, WRITTEN, rows_of
 from .readers import by_hudi_rs
 
 pytestmark = pytest.mark.jvm
@@ -19,15 +19,7 @@ def plain(rows) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("before", "planned", "executed", "late", "every", "every-compacted"),
-        *("restored", "clustered", "clustered-and-appended", "clustering-planned", "saved"),
-        *("logs-compacted", "logs-planned", "every-logs-compacted"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "version"), [each for each in TABLES if each[0] in (*READ, *EVERY, "executed")])
 def test_every_reader_sees_the_same_rows(library, kind, version):
     told = library.compacted[f"{kind}-v{version}"]
     wanted = told.before | ({"a0": 9} if kind == "late" else {})
@@ -76,10 +68,7 @@ def test_the_jvm_executes_our_clustering_of_log_files(library, version):
     assert list((told.path / ".hoodie/timeline").glob(f"{told.planned}_*.replacecommit"))
 
 
-@pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize(
-    "kind", ["written", "written-restored", "written-clustered", "written-saved", "written-logs-compacted"]
-)
+@pytest.mark.parametrize(("kind", "version"), [each for each in TABLES if each[0] in WRITTEN])
 def test_what_the_jvm_writes_after_our_services_is_read_and_compacted_again(library, kind, version):
     name = f"{kind}-v{version}"
     told = library.compacted[name]

@@ -12,6 +12,7 @@ import pytest
 import lakelatch
 
 from ..occ.mor import Mor, at, data_block, delete_block
+from ..thorough import crossed
 from .cases import WRITE_OPTIONS
 from .readers import ask_jvm, by_us, in_order
 
@@ -100,8 +101,7 @@ class Shared:
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
 
 
-@pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(("kind", "type_"), crossed(KINDS, TYPES))
 def test_the_jvm_and_we_write_one_table_in_turn(tmp_path: Path, kind: str, type_: str) -> None:
     shared, merge_on_read = Shared(tmp_path, kind, type_), type_ == "MERGE_ON_READ"
     shared.put_by_jvm(shared.first("jvm ", "us ", "gone "))

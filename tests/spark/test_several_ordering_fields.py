@@ -10,6 +10,7 @@ import pytest
 
 from lakelatch.errors import InputError
 
+from ..thorough import crossed
 from .driver import ROUTES
 
 SCHEMA = "id string, city string, day date, number string, v long"
@@ -29,9 +30,12 @@ def holds(table: Any, model: dict[str, int]) -> None:
     assert {row.id: row.v for row in rows} == {row["id"]: row["v"] for row in plain} == model
 
 
-@pytest.mark.parametrize("type_", ["copy_on_write", "merge_on_read"])
-@pytest.mark.parametrize(("route", "bucket_count"), [("driver", None), ("tasks", None), ("tasks", 2)])
-def test_the_first_field_that_differs_decides(spark, make, route, bucket_count, type_):
+WAYS = [("driver", None), ("tasks", None), ("tasks", 2)]
+
+
+@pytest.mark.parametrize(("way", "type_"), crossed(WAYS, ["copy_on_write", "merge_on_read"]))
+def test_the_first_field_that_differs_decides(spark, make, way, type_):
+    route, bucket_count = way
     settings = {"bucket_count": bucket_count} if bucket_count else {}
     table = make(type=type_, ordering_field=["day", "number"], table_version=9, sizes=ROUTES[route], **settings)
     first = {key: old for key, (old, _) in PAIRS.items()}

@@ -529,12 +529,12 @@ WRITERS: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(("writer", "route"), crossed(WRITERS, ROUTES))
 def test_names_that_cannot_be_are_refused_in_a_sentence(
-    make: Callable[..., Any], spark: Any, sizes: JobSizes, writer: str
+    make: Callable[..., Any], spark: Any, writer: str, route: str
 ) -> None:
     """Before any job, and before anything is written; the session's own errors would name other columns."""
-    table = make(sizes=sizes)
+    table = make(sizes=ROUTES[route])
     before = len(list(table.table.session.log.entries()))
     for names in AWKWARD.values():
         rows = spark.range(3).selectExpr("cast(id as string)", "'x'", "id", "id + 10").toDF("id", "city", *names)
