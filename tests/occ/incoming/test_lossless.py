@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import struct
 from decimal import Decimal
 from fractions import Fraction
@@ -331,6 +332,22 @@ def test_a_value_inside_is_named_with_its_path():
     inner = pa.chunked_array([pa.array([{"a": 1}, {"a": 2**40}])])
     with pytest.raises(InputError, match=r"'v\.a' .*1099511627776 in row 1"):
         fitted(inner, pa.struct([("a", pa.int32())]), "v")
+
+
+def test_a_time_that_python_has_none_for_is_named_wherever_it_stands():
+    number = 3 * 10**17
+    moment = pa.array([number]).cast(pa.timestamp("us", "UTC"))
+    struct = pa.StructArray.from_arrays([moment], ["at"])
+    for values, told in (
+        (moment, number),
+        (struct, {"at": number}),
+        (pa.ListArray.from_arrays([0, 1], moment), [number]),
+        (pa.LargeListArray.from_arrays([0, 1], struct), [{"at": number}]),
+        (pa.ListArray.from_arrays([0, 1], moment.dictionary_encode()), [number]),
+        (pa.MapArray.from_arrays([0, 1], pa.array(["k"]), moment), [{"key": "k", "value": number}]),
+    ):
+        with pytest.raises(InputError, match=re.escape(repr(told))):
+            fitted(pa.chunked_array([values]), pa.int32(), "x")
 
 
 def test_a_struct_with_other_fields_is_refused():

@@ -242,11 +242,21 @@ def _refused(kind: pa.DataType, where: str, way_out: str) -> InputError:
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """The value as Python has it; a date or time that Python has none for as its number."""
+    """The value as Python has it, also inside structs and lists; a date or time that Python has none for as its number."""
+    import pyarrow as pa
+
     try:
         return value.as_py()
     except (ValueError, OverflowError):
-        return value.value
+        match value:
+            case pa.StructScalar():
+                return {name: python_value(each) for name, each in value.items()}
+            case pa.ListScalar():  # maps too
+                return [python_value(each) for each in value.values]
+            case pa.DictionaryScalar():
+                return python_value(value.value)
+            case _:
+                return value.value
 
 
 def as_numbers(kind: pa.DataType) -> pa.DataType:
