@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...errors import InputError, StorageError
-from ...hudi.table import RECORD_KEY
+from ...hudi.table import RECORD_KEY, python_rows
 from ...hudi.timeline import NO_PREVIOUS_COMMIT, Snapshot, Time
 from ..entries import Commit
 from .difference import Difference, between
@@ -79,8 +79,8 @@ class ChangeFeed:
         return pa.Table.from_batches(list(self.to_batches()), self.schema)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All changes as dictionaries."""
-        return list(self.to_arrow().to_pylist())
+        """All changes as dictionaries, of values as in `Scan.to_pylist`."""
+        return python_rows(self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The changes for every library that knows Arrow's C stream interface."""

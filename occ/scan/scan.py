@@ -14,6 +14,7 @@ from ...ahead import in_order
 from ...arguments import number
 from ...conditions import condition_on
 from ...errors import ConfigError, InputError, StorageError
+from ...hudi.table import python_rows
 from ...hudi.timeline import FileSlice
 from ...progress import Reporter, Told
 from ..session import some
@@ -106,8 +107,8 @@ class Scan:
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries."""
-        return list(self.to_arrow().to_pylist())
+        """All rows as dictionaries; a date or time that Python has none for (years before 1, after 9999) is its number."""
+        return python_rows(self.to_arrow())
 
     def count(self) -> int:
         """The number of rows; from the files' footers alone where there is no condition and no log file."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...conflict import Term, Values, Where, may_match
 from ...errors import ConfigError, ConstraintError
-from ...hudi.table import RECORD_KEY, TableConfig, python_value
+from ...hudi.table import RECORD_KEY, TableConfig, python_rows
 from ...hudi.timeline import FileSlice, WriteStat
 from ...storage import Store
 from ..check import refuse_misplaced
@@ -142,9 +142,7 @@ def _refuse_broken(session: Session, constraint: tuple[str, ...]) -> None:
 
 
 def _broken(url: str, constraint: Sequence[str], same: pa.Table, next_: str, instant: str | None) -> ConstraintError:
-    few = [
-        {name: python_value(same.column(name)[n]) for name in same.column_names} for n in range(min(same.num_rows, 100))
-    ]
+    few = python_rows(same.slice(0, 100))
     rows = [f"{_values(row, constraint)} in rows {row[RECORD_KEY]!r} and {row[_OTHER_KEY]!r}" for row in few[:_SHOWN]]
     return ConstraintError(
         f"{url}: {same.num_rows} values would stand twice that are unique in this table ({name_of(constraint)}): "

@@ -146,6 +146,24 @@ def test_json_lines_say_which_columns_they_have(run, table):
     assert "line 2 is no JSON object" in run("upsert", table.url, "-", "--format", "json", code=2, given=bad).stderr
 
 
+def test_times_that_python_has_none_for_are_printed_as_numbers(run, tmp_path):
+    url, output = str(tmp_path / "far"), str(tmp_path / "rows.json")
+    moments = pa.array([0, 2**60], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table({"id": ["a", "b"], "at": moments, "in": pa.StructArray.from_arrays([moments], ["at"])})
+    with lakelatch.create(url, record_key="id") as table:
+        before = table.insert(rows.slice(0, 1)).completion
+        after = table.insert(rows.slice(1)).completion
+        assert {row["id"]: row["at"] for row in table.read().to_pylist()}["b"] == 2**60
+        assert table.change_feed(after=before).to_pylist()[0]["in"] == {"at": 2**60}
+    wanted = {"id": "b", "at": 2**60, "in": {"at": 2**60}}
+    assert wanted in lines(run("read", url, "--json").stdout)
+    assert str(2**60) in run("read", url).stdout
+    assert lines(run("diff", url, before, after, "--json").stdout)[0]["after"]["at"] == 2**60
+    assert "+ b" in run("diff", url, before, after).stdout
+    run("read", url, "--output", output)
+    assert wanted in lines(Path(output).read_text())
+
+
 def test_sql_joins_tables_and_reads_of_them_only_what_the_query_needs(run, table, tmp_path):
     other = str(tmp_path / "names")
     with lakelatch.create(other, record_key="origin") as names, names.transaction() as txn:

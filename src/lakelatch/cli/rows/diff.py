@@ -51,9 +51,9 @@ def diff(url: str, before: str, after: str, *, limit: int, json: bool) -> None:
 
 
 def _rows(found: Difference) -> Iterator[dict[str, Any]]:
-    from ...hudi.table import RECORD_KEY
+    from ...hudi.table import RECORD_KEY, python_rows
 
-    sides = [each.to_pylist() if each is not None else [None] * found.rows for each in (found.before, found.after)]
+    sides = [python_rows(each) if each is not None else [None] * found.rows for each in (found.before, found.after)]
     for was, now in zip(*sides, strict=True):
         key = (now or was)[RECORD_KEY]
         was, now = ({n: v for n, v in each.items() if n != RECORD_KEY} if each else None for each in (was, now))

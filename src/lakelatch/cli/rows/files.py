@@ -197,8 +197,10 @@ def _writer(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[pa.R
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             yield writer.write_batch
     else:
+        from ...hudi.table import python_rows
+
         with path.open("w", encoding="utf-8") as file:
-            yield lambda batch: file.writelines(json_line(row) + "\n" for row in batch.to_pylist())
+            yield lambda batch: file.writelines(json_line(row) + "\n" for row in python_rows(batch))
 
 
 def csv_writer(sink: Any, schema: pa.Schema) -> Any:

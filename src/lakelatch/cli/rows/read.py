@@ -114,8 +114,10 @@ def _give(rows: pa.RecordBatchReader, limit: int | None, kind: str, output: str 
             for batch in _first(rows, limit):
                 writer.write_batch(batch)
     else:
+        from ...hudi.table import python_rows
+
         for batch in _first(rows, limit):
-            for row in batch.to_pylist():
+            for row in python_rows(batch):
                 sys.stdout.write(json_line(row) + "\n")
 
 

@@ -23,7 +23,8 @@ _GAP = 2
 def json_line(row: Mapping[str, Any]) -> str:
     """One row as a line of JSON.
 
-    Times are ISO 8601, decimals are texts, bytes base64; NaN and the infinities, which JSON has not, are texts as in Spark.
+    Times are ISO 8601, or numbers where Python has none (`python_value`); decimals are texts, bytes base64; NaN and the
+    infinities, which JSON has not, are texts as in Spark.
     """
     return visible_json(json.dumps(_plain(row), ensure_ascii=False, allow_nan=False))
 
@@ -53,6 +54,8 @@ def print_rows(rows: pa.Table) -> None:
     """Print rows as a table: as many columns as fit, and the names of the others."""
     from rich.cells import cell_len, set_cell_size
 
+    from ...hudi.table import python_value
+
     def cell(value: Any) -> str:
         if value is None:
             return "null"
@@ -63,7 +66,7 @@ def print_rows(rows: pa.Table) -> None:
         return set_cell_size(text, _CELL_MAX - 1).rstrip() + "…"
 
     names = list(rows.column_names)
-    columns = [[cell(value) for value in column.to_pylist()] for column in rows.columns]
+    columns = [[cell(python_value(value)) for value in column] for column in rows.columns]
     used, shown = 0, 0
     for name, cells in zip(names, columns, strict=True):
         used += max(map(cell_len, (visible(name), *cells))) + _GAP

@@ -2,7 +2,17 @@
 
 from .avro_schema import from_avro, to_avro, with_meta_columns
 from .avro_shape import Shape, decoder_of, refuse_other, shape_of
-from .column_types import META_COLUMNS, as_numbers, is_held, python_value, storable, widen, with_column, with_wider
+from .column_types import (
+    META_COLUMNS,
+    as_numbers,
+    is_held,
+    python_rows,
+    python_value,
+    storable,
+    widen,
+    with_column,
+    with_wider,
+)
 from .config import (
     BACKUP_PATH,
     COMMIT_TIME_ORDERING,
@@ -69,6 +79,7 @@ __all__ = [
     "partition_path",
     "partition_paths",
     "possible_values",
+    "python_rows",
     "python_value",
     "record_keys",
     "refuse_blank",

@@ -259,6 +259,15 @@ def python_value(value: pa.Scalar) -> Any:
                 return value.value
 
 
+def python_rows(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as dictionaries, of values as `python_value` has them."""
+    try:
+        return list(rows.to_pylist())
+    except (ValueError, OverflowError):
+        columns = ([python_value(each) for each in column] for column in rows.columns)
+        return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def as_numbers(kind: pa.DataType) -> pa.DataType:
     """The type with numbers in the place of dates and times, which Python's own types cannot all hold."""
     import pyarrow as pa
