@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lakelatch.bench import Cell, Contender, Plan, Progress, Results, contenders, load, measure, read
+from lakelatch.bench import Cell, Contender, Plan, Progress, Results, Scenario, contenders, load, measure, read
 from lakelatch.bench.report import aborted, advise, charts, conditions, lateness, standalone
 
 ROOT = Path(__file__).parents[1]
@@ -35,23 +35,34 @@ _SHOWN = ("Goodput", "Latency")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Scenarios that are measured with the same numbers of writers."""
+    """Scenarios that are measured with the same numbers of writers, for some seconds or until each has done its work."""
 
     scenarios: tuple[str, ...]
     writers: tuple[int, ...]
     peers: tuple[str, ...] = PEERS
+    operations: int = 0
+
+    def loaded(self) -> tuple[Scenario, ...]:
+        """Return the scenarios; those of fixed work have a name of their own, so that they stand beside the timed ones."""
+        found = map(load, self.scenarios)
+        if not self.operations:
+            return tuple(found)
+        return tuple(
+            replace(each, name=f"{each.name}, {self.operations} by each writer", operations=self.operations)
+            for each in found
+        )
 
     def command(self, seconds: float, rounds: int) -> str:
         """What makes the same runs by hand, with the default settings."""
         peers = "".join(f" --peer {peer}" for peer in self.peers)
         writers = ",".join(map(str, self.writers))
-        return (
-            f"lakelatch bench {' '.join(self.scenarios)} --writers {writers} --seconds {seconds:g} --rounds {rounds}"
-            f"{peers} --table DIR"
-        )
+        length = f"--operations {self.operations}" if self.operations else f"--seconds {seconds:g}"
+        return f"lakelatch bench {' '.join(self.scenarios)} --writers {writers} {length} --rounds {rounds}{peers} --table DIR"
 
 
 PARTS = (
+    # The headline. In a run that ends by the clock a system gains by letting all writers but one starve.
+    Part(("appends", "partitions"), (16,), operations=8),
     Part(("appends", "partitions", "hot"), (1, 4, 16)),
     Part(("counter",), (1, 4, 8, 16)),
     Part(("appends", "partitions"), (32,), ()),
@@ -93,6 +104,12 @@ def _times_best_peer(ours: Cell, cells: list[Cell]) -> float:
     return ours.goodput.median / max(peers) if any(peers) else 0.0
 
 
+def _times_as_soon(ours: Cell, cells: list[Cell]) -> float:
+    """Return the best peer's seconds until all writers are done, of ours; 0 where no peer came to its end."""
+    peers = [cell.until_all.median for cell in cells if not cell.ours and cell.good and not cell.wrong]
+    return min(peers) / ours.until_all.median if peers else 0.0
+
+
 def _aborted(ours: Cell, _: list[Cell]) -> float:
     return ours.count("aborted")
 
@@ -111,6 +128,17 @@ def _attempts(ours: Cell, _: list[Cell]) -> float:
 
 
 GOALS = (
+    *(
+        Goal(
+            f"{scenario}, 8 by each writer",
+            16,
+            "done so many times as soon as the best peer",
+            _times_as_soon,
+            10,
+            digits=1,
+        )
+        for scenario in ("appends", "partitions")
+    ),
     *(
         goal
         for scenario in ("appends", "partitions")
@@ -136,7 +164,7 @@ def measured(folder: Path, seconds: float, rounds: int, most: int) -> list[dict[
             continue
         with tempfile.TemporaryDirectory() as out:
             plan = Plan(
-                tuple(map(load, part.scenarios)), tuple(_contenders(part)), Path(out, "out"), writers=writers,
+                part.loaded(), tuple(_contenders(part)), Path(out, "out"), writers=writers,
                 seconds=seconds, rounds=rounds, place=str(folder),
             )  # fmt: skip
             measure(plan, _tell)
@@ -225,16 +253,21 @@ def _lines(results: Results) -> Iterator[str]:
 
 def _table(cells: list[Cell]) -> Iterator[str]:
     """Fewer columns than the lab's own report has."""
-    yield "| writers | system | /s | aborted | p50 ms | p99 ms | slowest to fastest |"
-    yield "|---:|---|---:|---:|---:|---:|---:|"
+    fixed = any(cell.fixed for cell in cells)
+    first = "s until all are done | /s" if fixed else "/s"
+    yield f"| writers | system | {first} | aborted | p50 ms | p99 ms | slowest to fastest |"
+    yield f"|---:|---|{'---:|' * (6 if fixed else 5)}"
     for cell in cells:
         if cell.wrong or not cell.good:
-            yield f"| {cell.writers} | {cell.system} | **{cell.wrong or 'ended before its end'}** | | | | |"
+            words = cell.wrong or "ended before its end"
+            yield f"| {cell.writers} | {cell.system} | **{words}** |{' |' * (5 if fixed else 4)}"
             continue
         p50, p99 = (f"{cell.spread(lambda run, p=p: run['latency_ms'][p]).median:.1f}" for p in ("p50", "p99"))  # type: ignore[misc]
         evenness = cell.spread(lambda run: run["fairness"]["ratio"]).median
+        until_all = f"{cell.until_all.text(2)} | " if fixed else ""
         yield (
-            f"| {cell.writers} | {cell.system} | {cell.goodput.text()} | {aborted(cell)} | {p50} | {p99} | {evenness:.2f} |"
+            f"| {cell.writers} | {cell.system} | {until_all}{cell.goodput.text()} | {aborted(cell)} | {p50} | {p99} "
+            f"| {evenness:.2f} |"
         )
 
 
@@ -253,7 +286,8 @@ def goals(results: Results) -> Iterator[str]:
 def _pictures(scenario: str, cells: list[Cell]) -> Iterator[tuple[str, str, str]]:
     """Name of the file, words, and the picture."""
     colours = {system: number for number, system in enumerate(dict.fromkeys(cell.system for cell in cells))}
-    for chart in charts(cells, colours):
+    # One number of writers, as runs of fixed work have, is no curve.
+    for chart in charts(cells, colours) if len({cell.writers for cell in cells}) > 1 else []:
         kind = chart.title.split()[0]
         if kind in _SHOWN:
             yield f"{scenario}-{kind.lower()}.svg", f"{scenario}: {chart.title}", standalone(chart)

@@ -67,6 +67,19 @@ class Cell:
         """Acknowledged operations a second."""
         return self.spread(lambda run: run["goodput"])
 
+    @property
+    def fixed(self) -> int:
+        """Operations that each writer made, where a run goes on until all have; 0 where it ends by the clock.
+
+        Compare such runs by their seconds. A run that ends by the clock credits a system for letting one writer starve the rest.
+        """
+        return int(self.good[0].get("operations", 0)) if self.good else 0
+
+    @property
+    def until_all(self) -> Spread:
+        """Seconds until the last writer had made its operations."""
+        return self.spread(lambda run: run["seconds"])
+
     def count(self, name: str) -> int:
         """A number over all rounds."""
         return sum(run[name] for run in self.good)

@@ -275,6 +275,7 @@ class _Run:
             "settings": {n: shown(v) if n == "lock" else v for n, v in settings.items() if n != "locks"},
             "tries": contender.tries,
             "seed": self._seed,
+            "operations": self._operations,
         }
 
     def perform(self, folder: Path) -> dict[str, Any]:

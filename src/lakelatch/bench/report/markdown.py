@@ -61,30 +61,47 @@ def conditions(results: Results) -> str:
         f"{machine['cores']} cores, {machine['memory_mib']:,} MiB, {machine['system']}, Python {machine['python']}; {versions}; "
         f"load before {machine['load']:g}. {length} in {plan['rounds']} rounds, systems in turns, seed {plan['seed']}, in "
         f"{_plain(str(plan['place']))}. Medians; in brackets the least and the greatest of the rounds. Figures belong "
-        "to this machine; ratios of one run say something."
+        "to this machine; compare ratios within one run."
+    )
+
+
+def figures(cells: list[Cell]) -> tuple[tuple[str, ...], list[tuple[str, ...] | None]]:
+    """Return the names of the columns after writers and system, and the figures of each cell; None for a cell without a rate.
+
+    Runs of fixed work open with the seconds until every writer had done its work: that is the figure to compare.
+    """
+    fixed = any(cell.fixed for cell in cells)
+    names = (
+        *(("s until all are done",) if fixed else ()), "a second", "aborted", "attempts a commit", "p50 ms", "p99 ms",
+        "lock held", "slowest to fastest", "longest silence s",
+    )  # fmt: skip
+    return names, [_figures(cell, fixed=fixed) if cell.good and not cell.wrong else None for cell in cells]
+
+
+def _figures(cell: Cell, *, fixed: bool) -> tuple[str, ...]:
+    held = cell.spread(lambda run: run["lock_held_share"]).median
+    return (
+        *((cell.until_all.text(2),) if fixed else ()),
+        cell.goodput.text(),
+        aborted(cell),
+        cell.spread(lambda run: run["attempts_per_commit"]).text(2),
+        cell.spread(lambda run: run["latency_ms"]["p50"]).text(),
+        cell.spread(lambda run: run["latency_ms"]["p99"]).text(),
+        f"{held:.0%}" if held else "",
+        cell.spread(lambda run: run["fairness"]["ratio"]).text(2),
+        cell.spread(lambda run: run["longest_silence_s"]).text(2),
     )
 
 
 def table(cells: list[Cell]) -> Iterator[str]:
-    """One row for each system and number of writers."""
-    yield (
-        "| writers | system | /s | aborted | attempts a commit | p50 ms | p99 ms | lock held | slowest to fastest "
-        "| longest silence s |"
-    )
-    yield "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|"
-    for cell in cells:
-        if cell.wrong or not cell.good:
-            words = cell.wrong or "ended before its end"
-            yield f"| {cell.writers} | {_plain(cell.system)} | **{_plain(words)}** | | | | | | | |"
-            continue
-        latency = [cell.spread(lambda run, p=p: run["latency_ms"][p]).text() for p in ("p50", "p99")]  # type: ignore[misc]
-        held = cell.spread(lambda run: run["lock_held_share"]).median
-        yield (
-            f"| {cell.writers} | {_plain(cell.system)} | {cell.goodput.text()} | {aborted(cell)} "
-            f"| {cell.spread(lambda run: run['attempts_per_commit']).text(2)} | {latency[0]} | {latency[1]} "
-            f"| {f'{held:.0%}' if held else ''} | {cell.spread(lambda run: run['fairness']['ratio']).text(2)} "
-            f"| {cell.spread(lambda run: run['longest_silence_s']).text(2)} |"
-        )
+    """Yield one row for each system and number of writers."""
+    names, found = figures(cells)
+    yield f"| writers | system | {' | '.join(names)} |"
+    yield f"|---:|---|{'---:|' * len(names)}"
+    for cell, values in zip(cells, found, strict=True):
+        if values is None:
+            values = (f"**{_plain(cell.wrong or 'ended before its end')}**", *[""] * (len(names) - 1))
+        yield f"| {cell.writers} | {_plain(cell.system)} | {' | '.join(values)} |"
 
 
 ROLE_NAMES = ("writers", "system", "role", "a second", "aborted", "attempts a commit", "p50 ms", "p99 ms")

@@ -10,7 +10,7 @@ from ..results import Cell, Results
 from .advice import Advice, advise
 from .charts import Chart, charts
 from .lanes import LANES_MAX, lanes
-from .markdown import ROLE_NAMES, aborted, conditions, lateness, roles
+from .markdown import ROLE_NAMES, conditions, figures, lateness, roles
 
 BYTES_MAX = 1_000_000
 _TIMELINES = 3  # of one scenario: ours, and the best of the others
@@ -89,11 +89,13 @@ def _timelines(results: Results, cells: list[Cell], count: int) -> Iterator[str]
 
 
 def _table(cells: list[Cell]) -> str:
-    names = (
-        "writers", "system", "a second", "aborted", "attempts a commit", "p50 ms", "p99 ms", "lock held",
-        "slowest to fastest", "longest silence s",
-    )  # fmt: skip
-    return _grid(names, "".join(map(_row, cells)))
+    names, found = figures(cells)
+    lines = []
+    for cell, values in zip(cells, found, strict=True):
+        words = escape(cell.wrong or "ended before its end")
+        inside = f'<td class="bad" colspan="{len(names)}">{words}</td>' if values is None else _cells(values)
+        lines.append(f"<tr><td>{cell.writers}</td><td>{escape(cell.system)}</td>{inside}</tr>")
+    return _grid(("writers", "system", *names), "".join(lines))
 
 
 def _grid(names: tuple[str, ...], lines: str) -> str:
@@ -103,21 +105,3 @@ def _grid(names: tuple[str, ...], lines: str) -> str:
 
 def _cells(values: tuple[str, ...]) -> str:
     return "".join(f"<td>{escape(value)}</td>" for value in values)
-
-
-def _row(cell: Cell) -> str:
-    first = f"<td>{cell.writers}</td><td>{escape(cell.system)}</td>"
-    if cell.wrong or not cell.good:
-        return f'<tr>{first}<td class="bad" colspan="8">{escape(cell.wrong or "ended before its end")}</td></tr>'
-    held = cell.spread(lambda run: run["lock_held_share"]).median
-    values = (
-        cell.goodput.text(),
-        aborted(cell),
-        cell.spread(lambda run: run["attempts_per_commit"]).text(2),
-        cell.spread(lambda run: run["latency_ms"]["p50"]).text(),
-        cell.spread(lambda run: run["latency_ms"]["p99"]).text(),
-        f"{held:.0%}" if held else "",
-        cell.spread(lambda run: run["fairness"]["ratio"]).text(2),
-        cell.spread(lambda run: run["longest_silence_s"]).text(2),
-    )
-    return f"<tr>{first}{_cells(values)}</tr>"

@@ -80,19 +80,25 @@ def _tell(out: Path, *, json: bool) -> bool:
             print_json(each, indent=None)
         return bool(results.wrong)
     rows = []
+    fixed = any(cell.fixed for cell in results.cells())
     for cell in results.cells():
         if cell.wrong or not cell.good:
             words = cell.wrong or "ended before its end"
-            rows.append((cell.scenario, str(cell.writers), cell.system, "no rate", "", "", "", words))
+            rows.append(
+                (cell.scenario, str(cell.writers), cell.system, *([""] if fixed else []), "no rate", "", "", "", words)
+            )
             continue
         p50, p99 = (cell.spread(lambda run, p=p: run["latency_ms"][p]).median for p in ("p50", "p99"))  # type: ignore[misc]
         attempts = cell.spread(lambda run: run["attempts_per_commit"]).median
         rows.append((
-            cell.scenario, str(cell.writers), cell.system, cell.goodput.text(), aborted(cell), f"{attempts:.2f}",
-            f"{p50:.1f} / {p99:.1f}", "",
+            cell.scenario, str(cell.writers), cell.system, *([cell.until_all.text(2)] if fixed else []), cell.goodput.text(),
+            aborted(cell), f"{attempts:.2f}", f"{p50:.1f} / {p99:.1f}", "",
         ))  # fmt: skip
-    headers = ("scenario", "writers", "system", "per second", "aborted", "attempts", "p50 / p99 ms", "")
-    print_table(headers, rows, right=headers[3:7], fold=("", "system"))
+    headers = (
+        "scenario", "writers", "system", *(["s until all are done"] if fixed else []), "per second", "aborted", "attempts",
+        "p50 / p99 ms", "",
+    )  # fmt: skip
+    print_table(headers, rows, right=headers[3:-1], fold=("", "system"))
     say()
     for scenario, cells in results.scenarios().items():
         for advice in advise(cells):
