@@ -1,4 +1,4 @@
-"""Tables that JVM Hudi wrote: all of them where the whole collection lies beside the project, else the handful here."""
+"""Tables that JVM Hudi wrote, one of each kind (tests/data/hudi_tables/INDEX.md)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ import pytest
 from lakelatch.hudi.table.config import PROPERTIES_PATH, TableConfig
 from lakelatch.storage.local.store import LocalStore
 
-_PROJECT = Path(__file__).parents[2]
-_WHOLE = _PROJECT.parent / "shared" / "data" / "hudi_tables"
-_HANDFUL = _PROJECT / "tests" / "data" / "hudi_tables"
-_ZIPS = {
-    str(path.relative_to(folder).with_suffix("")): path
-    for folder in (_HANDFUL, _WHOLE)
-    for path in sorted(folder.rglob("*.zip"))
-}
+_TABLES = Path(__file__).parents[1] / "data" / "hudi_tables"
+_ZIPS = {str(path.relative_to(_TABLES).with_suffix("")): path for path in sorted(_TABLES.rglob("*.zip"))}
 
 
 class SampleTable:
